@@ -24,10 +24,11 @@ from minorm.onnx.graph.layer import NormLayer
 from minorm.onnx.graph.reading import Node
 from minorm.onnx.graph.tensors import Budget
 from minorm.onnx.loading import resolving, validation
-from minorm.onnx.loading.flattening import Flattener, opset_table
+from minorm.onnx.loading.flattening import Flattener
 from minorm.onnx.loading.graph_module import GraphModule
 from minorm.onnx.loading.inputs import Input
 from minorm.onnx.loading.load import load_whole
+from minorm.onnx.loading.signatures import opset_table
 from minorm.onnx.loading.weights import Origin
 
 

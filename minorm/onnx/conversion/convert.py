@@ -25,7 +25,7 @@ from minorm.onnx.graph import encoding, external, tensors, versions
 from minorm.onnx.graph.draft import Kinds, tensors_of
 from minorm.onnx.graph.external import Path, Weights
 from minorm.onnx.graph.lengths import Shapes
-from minorm.onnx.graph.tensors import Budget, checked_limit
+from minorm.onnx.graph.tensors import Budget
 from minorm.onnx.loading import validation
 from minorm.onnx.loading.load import Source, parse
 
@@ -78,7 +78,9 @@ def convert(
         raise ValueError(
             f"convert: opset_version is {opset_version!r}; expected an int from {versions.OLDEST_EXPORT} to {newest}"
         )
-    old, folder = parse(source, checked_limit(max_bytes, "convert"))
+    if isinstance(max_bytes, bool) or not isinstance(max_bytes, int) or max_bytes < 1:
+        raise ValueError(f"convert: max_bytes is {max_bytes!r}; expected a number of bytes, at least 1")
+    old, folder = parse(source, max_bytes)
     validation.opsets_of(old)
     encoding.reserve(3 * sum(len(tensor.raw_data) for tensor in old.graph.initializer), "convert: a copy of the model")
     new = onnx.ModelProto()

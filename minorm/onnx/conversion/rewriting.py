@@ -16,7 +16,8 @@ from minorm.onnx.graph.draft import LANGUAGE, Draft, Kind, Kinds, Values, consta
 from minorm.onnx.graph.errors import Decline, ExportError, LoadError
 from minorm.onnx.graph.names import names_of, reads_of
 from minorm.onnx.graph.tensors import text
-from minorm.onnx.loading.flattening import MAX_DEPTH, opset_table
+from minorm.onnx.loading.flattening import MAX_DEPTH
+from minorm.onnx.loading.signatures import opset_table
 
 
 class Rewriter:

@@ -29,8 +29,8 @@ from minorm.onnx.graph.errors import Decline
 from minorm.onnx.graph.reading import Node, attribute_values
 from minorm.onnx.graph.tensors import Budget
 from minorm.onnx.loading import patterns, recognition
-from minorm.onnx.loading.flattening import opset_table
 from minorm.onnx.loading.formulas import Norm
+from minorm.onnx.loading.signatures import opset_table
 from minorm.onnx.loading.weights import Origin
 from minorm.onnx.loading.wiring import SMALL, Held, Wiring
 

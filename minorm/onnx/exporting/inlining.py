@@ -13,7 +13,8 @@ from onnx import NodeProto, helper
 
 from minorm.onnx.graph.draft import graphs_of
 from minorm.onnx.graph.errors import ExportError
-from minorm.onnx.loading.flattening import Layout, domain_of
+from minorm.onnx.loading.flattening import Layout
+from minorm.onnx.loading.signatures import domain_of
 
 Names = Callable[[str], str]  # from what a value is called in a body to its name outside
 

@@ -21,9 +21,9 @@ from minorm.onnx.graph.draft import Kinds, Values, constant_of
 from minorm.onnx.graph.errors import Decline, ExportError
 from minorm.onnx.graph.names import reads_of
 from minorm.onnx.graph.registry import MODES
-from minorm.onnx.loading.flattening import opset_table
 from minorm.onnx.loading.graph_module import GraphModule
 from minorm.onnx.loading.original import Original, Placed
+from minorm.onnx.loading.signatures import opset_table
 from minorm.onnx.loading.updates import ENDING
 
 

@@ -33,7 +33,7 @@ from minorm.onnx.graph.errors import Decline, ExportError
 from minorm.onnx.graph.graph import ELEMENT_TYPES
 from minorm.onnx.graph.names import names_of, reads_of
 from minorm.onnx.graph.tensors import DTYPES, text
-from minorm.onnx.loading.flattening import opset_table
+from minorm.onnx.loading.signatures import opset_table
 
 MEASURES = ("Shape", "Size")
 _NOTHING: Mapping[str, Value] = {}

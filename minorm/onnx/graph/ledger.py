@@ -6,13 +6,13 @@ counts with the array it looks into, once. What a node is about to make is asked
 ROOM arrays like its largest input, for the result and what is computed on the way; RECORDED times as much while
 gradients are recorded, since backward will make gradients of it all.
 
-A run may hold `max_bytes`, whatever it is fed. Only where the caller gave no `max_bytes` may it hold HELD times its
-inputs, if that is more than the default: a large batch is the caller's wish, not the file's. While gradients may be
-recorded, that is RECORDED times as much.
+A run may hold `max_bytes`. A large batch is the caller's wish, not the file's: from the default LIMIT on, a run may
+hold INPUTS times its inputs, if that is more, and RECORDED times as much while gradients may be recorded. Who sets a
+smaller limit wants it held, whatever the input: then inputs are worth SMALL bytes at most. For each byte that a run may
+hold, a convolution, product or pooling may take STEPS multiplications.
 
-For each byte of `max_bytes` a convolution, product or pooling may take STEPS multiplications, and for each byte of the
-inputs FED times as many. What loops repeat may take as many, all turns together: a node counts with what it multiplies,
-and besides with TURN, or with WORK for each element, if that is more.
+What loops repeat may take as many, all turns together: a node counts with what it multiplies, and besides with TURN, or
+with WORK for each element, if that is more.
 """
 
 from __future__ import annotations
@@ -31,8 +31,9 @@ from minorm.autograd import is_grad_enabled
 from minorm.tensor import Tensor
 
 MAX_RANK = 32  # of NumPy's broadcasting
-HELD = 1000  # bytes for each byte of the inputs; a U-Net of gray images takes 512, and 2500 with what backward keeps
-FED = 4000  # of the same, bytes that multiplications are allowed for
+LIMIT = 2 << 30  # bytes that a model may take unless the caller says otherwise
+SMALL = 32 << 20
+INPUTS = 2000  # bytes for each byte of the inputs; a U-Net of gray images takes 512, or 2500 with what backward keeps
 STEPS = 16  # multiplications for each byte
 TURN = 300_000  # that take as long as a step in Python, whatever it computes
 WORK = 4  # that take as long as an element of what is computed element by element
@@ -46,9 +47,8 @@ See = Callable[[Any, Sequence[Any], Sequence[Any], int], None]
 class Ledger:
     """The bytes held in one run."""
 
-    def __init__(self, limit: int, allowed: int, weights: Collection[int] = (), fed: int = 0) -> None:
+    def __init__(self, limit: int, allowed: int, weights: Collection[int] = ()) -> None:
         self.limit, self.allowed, self.weights = limit, allowed, weights
-        self.steps = STEPS * (allowed + FED * fed)  # multiplications that are allowed
         self.held = 0
         self.recording = False  # whether what comes next is recorded for backward
         self.worked = 0  # multiplications that the node at hand has asked for
@@ -75,7 +75,7 @@ class Ledger:
         if self.loops:
             self.repeated += steps
             steps, what = self.repeated, "what loops repeat"
-        if steps > self.steps:
+        if steps > STEPS * self.allowed:
             raise ValueError(
                 f"{what} would take {steps} multiplications, more than max_bytes={self.limit} allows ({STEPS} for each "
                 "byte); load with a larger max_bytes (--max-bytes) if you trust the file"
@@ -219,16 +219,15 @@ def watching(see: See) -> Iterator[None]:
 
 
 @contextmanager
-def run(limit: int, taken: int, inputs: Sequence[Any], weights: Collection[int], grows: bool) -> Iterator[Ledger]:
-    """A run that may hold `limit` bytes, less those `taken` already.
+def run(limit: int, taken: int, inputs: Sequence[Any], weights: Collection[int]) -> Iterator[Ledger]:
+    """A run that may hold `limit` bytes, less those `taken` already, or what its inputs are worth.
 
     weights    what id() says of the Tensors that the file holds
-    grows      whether it may hold more where its inputs are large
     """
-    fed = sum(x.array.nbytes for x in inputs) * (RECORDED if is_grad_enabled() else 1)
-    allowed = max(limit - taken, HELD * fed if grows else 0)
+    worth = INPUTS * sum(x.array.nbytes for x in inputs) * (RECORDED if is_grad_enabled() else 1)
+    allowed = max(limit - taken, worth if limit >= LIMIT else min(worth, SMALL))
     outer = _active.ledger
-    _active.ledger = Ledger(limit, allowed, weights, fed)
+    _active.ledger = Ledger(limit, allowed, weights)
     try:
         yield _active.ledger
     finally:

@@ -124,14 +124,16 @@ def attribute_defaults(operator: str, since: int) -> dict[str, Any]:
     """Every attribute of this version of an operator with its default; None where it has none."""
     schema = onnx.defs.get_schema(operator, since, "")
     return {
-        name: _value(a.default_value, f"the default of {name}", None, Budget()) for name, a in schema.attributes.items()
+        name: attribute_value(a.default_value, f"the default of {name}", None, Budget())
+        for name, a in schema.attributes.items()
     }
 
 
 def attribute_values(given: Mapping[str, Any], what: str, folder: str | None, budget: Budget) -> dict[str, Any]:
     """AttributeProtos by name as Python values; tensors as arrays, subgraphs as they are."""
     return {
-        name: _value(attribute, f"attribute {name!r} of {what}", folder, budget) for name, attribute in given.items()
+        name: attribute_value(attribute, f"attribute {name!r} of {what}", folder, budget)
+        for name, attribute in given.items()
     }
 
 
@@ -149,7 +151,8 @@ _FIELDS = {
 }
 
 
-def _value(attribute: Any, what: str, folder: str | None, budget: Budget) -> Any:
+def attribute_value(attribute: Any, what: str, folder: str | None, budget: Budget) -> Any:
+    """What an AttributeProto holds, as a Python value."""
     kind = attribute.type
     if kind == AttributeProto.UNDEFINED:  # ir_version 1 and 2 had no types: whichever field is set
         kind = next((k for k, name in _FIELDS.items() if _is_set(attribute, name)), None)

@@ -23,7 +23,6 @@ from minorm.opening import regular
 
 DTYPES = {code: dtype for dtype, (code, _) in ELEMENT_TYPES.items()}
 MAX_RANK = ledger.MAX_RANK
-LIMIT = 2 << 30  # bytes that a model may take unless the caller says otherwise
 LONGEST = 4096  # characters of a path
 CHUNK = 1 << 16  # elements of protobuf's lists that become Python numbers at once
 WIDE = 4  # bytes of an element, at least, in what is computed: narrow types are computed with in wider ones
@@ -40,14 +39,10 @@ _ALL_FIELDS = ("float_data", "double_data", "int32_data", "int64_data", "uint64_
 
 
 class Budget:
-    """How many bytes a model may take. Who wants to allocate asks first, and is refused by an error.
+    """How many bytes a model may take. Who wants to allocate asks first, and is refused by an error."""
 
-    max_bytes    None: LIMIT, and a run may take more where its inputs are large
-    """
-
-    def __init__(self, max_bytes: int | None = None) -> None:
-        self.limit = LIMIT if max_bytes is None else max_bytes
-        self.grows = max_bytes is None
+    def __init__(self, limit: int = ledger.LIMIT) -> None:
+        self.limit = limit
         self.taken = 0  # by what the file holds
         self.computed = 0  # by what was computed of it when it was loaded
 
@@ -74,16 +69,7 @@ class Budget:
 
     def run(self, inputs: Sequence[Any] = (), weights: Collection[int] = ()) -> AbstractContextManager[Any]:
         """Around a run, which may hold as much as ledger.py says."""
-        return ledger.run(self.limit, self.computed, inputs, weights, self.grows)
-
-
-def checked_limit(max_bytes: Any, operation: str) -> int:
-    """The bytes that a caller's `max_bytes` allows a file and its weights; ValueError where it is none."""
-    if max_bytes is None:
-        return LIMIT
-    if isinstance(max_bytes, bool) or not isinstance(max_bytes, int) or max_bytes < 1:
-        raise ValueError(f"{operation}: max_bytes is {max_bytes!r}; expected a number of bytes, at least 1")
-    return max_bytes
+        return ledger.run(self.limit, self.computed, inputs, weights)
 
 
 def text(value: Any, what: str) -> str:

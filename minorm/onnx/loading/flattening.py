@@ -8,21 +8,25 @@ ask for billions of them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
+from onnx import TensorProto
+
 from minorm.onnx.graph import paths, tensors
 from minorm.onnx.graph.body import Body
-from minorm.onnx.graph.draft import path_of
 from minorm.onnx.graph.errors import LoadError
-from minorm.onnx.graph.reading import Node, attribute_values
+from minorm.onnx.graph.reading import Node, attribute_value
 from minorm.onnx.graph.tensors import Budget, text
+from minorm.onnx.loading.signatures import Signature, domain_of
 
 MAX_DEPTH = 64
 MAX_LOOPS = 16  # in one another
 MAX_NODES = 10_000  # made by functions
 MAX_NAMES = 1 << 24  # characters in names of what functions make, and in front of those in branches and loops
+
+NAME = 16  # characters that a name counts for, besides its own
 
 Key = tuple[str, str, str]  # domain, name, overload
 
@@ -49,21 +53,6 @@ class Layout:
     around: dict[str, str] = field(default_factory=dict)
 
 
-def domain_of(name: str) -> str:
-    """The domain, with ONNX's own always written ""."""
-    return "" if name == "ai.onnx" else text(name, "the name of a domain")
-
-
-def opset_table(imports: Any, what: str) -> dict[str, int]:
-    """domain -> opset; LoadError where a domain stands there twice with different opsets."""
-    table: dict[str, int] = {}
-    for entry in imports:
-        domain = domain_of(entry.domain)
-        if table.setdefault(domain, entry.version) != entry.version:
-            raise LoadError(f"load: {what} imports two opsets of domain {domain!r}: {table[domain]}, {entry.version}")
-    return table
-
-
 @dataclass
 class _Place:
     """Where nodes are being written: the model itself, the body of one call or of a Loop, or a branch of an If."""
@@ -79,6 +68,7 @@ class _Place:
     branches: int = 0  # that it lies in
     loops: int = 0
     module: str = ""  # the path of the module that the call comes from
+    formals: Container[str] = ()  # names that stand for nothing unless the call gives them
 
 
 class _Nest(NamedTuple):
@@ -109,6 +99,8 @@ class Flattener:
                 raise LoadError(f"load: the model defines function {function.name!r} of {function.domain!r} twice")
             self.functions[key] = function
         self.calls: dict[str, int] = {}  # labels, and the last number behind each
+        self.heads: dict[Key, Signature] = {}
+        self.known: dict[int, tuple[Any, Any]] = {}  # what was read of an attribute or a tensor, by its id, and itself
         self.made = self.letters = 0
         self.flat: list[Node] = []
         self.layout = Layout()
@@ -130,9 +122,10 @@ class Flattener:
             inputs = tuple(self._name(n, place) for n in proto.input)
             outputs = tuple(self._name(n, place) for n in proto.output)
             if place.stack:
-                self._count(1, sum(map(len, (name, *inputs, *outputs))))
+                unfolded = (name, *inputs, *outputs, *proto.attribute, *proto.metadata_props)
+                self._count(1, sum(NAME + (len(part) if isinstance(part, str) else 0) for part in unfolded))
             elif place.names is not None:
-                self._count(0, len(place.label))
+                self._count(0, len(place.label), "branches and loops")
             if key in self.functions or key in _HOLDING:
                 unique = self._unique(name or label, place, index)
                 nest = _Nest(key[1], unique, index, inputs, outputs, attributes, place, module)
@@ -142,15 +135,15 @@ class Flattener:
                 here = zip(outputs, proto.output, strict=True)
                 self.layout.homes |= {flat: Home(place.path, own, place.label) for flat, own in here if own}
             what = f"node {name or label!r} ({proto.op_type})"
-            values = attribute_values(attributes, what, self.folder, self.budget)
+            values = self._values(attributes, what, place)
             self.flat.append(self._node(key[1], name, inputs, outputs, values, place, module, key[0]))
 
-    def _count(self, nodes: int, letters: int) -> None:
+    def _count(self, nodes: int, letters: int, where: str = "the functions") -> None:
         """Count what unfolding makes: nodes and calls in functions, and characters of names."""
         self.made += nodes
         self.letters += letters
         if self.letters > MAX_NAMES:
-            raise LoadError(f"load: the names in functions, branches and loops unfold to more than {MAX_NAMES} characters")
+            raise LoadError(f"load: the names in {where} unfold to more than {MAX_NAMES} characters")
         if self.made > MAX_NODES:
             raise LoadError(f"load: the functions of the model unfold to more than {MAX_NODES} nodes")
 
@@ -161,29 +154,27 @@ class Flattener:
             raise LoadError(f"load: function {function.name!r} calls itself")
         if len(place.stack) >= MAX_DEPTH:
             raise LoadError(f"load: functions call each other more than {MAX_DEPTH} deep")
-        if len(inputs) > len(function.input) or len(outputs) > len(function.output):
-            raise LoadError(
-                f"load: {label!r} calls function {function.name!r} with {len(inputs)} inputs and {len(outputs)} "
-                f"outputs; it has {len(function.input)} and {len(function.output)}"
-            )
-        allowed = {*function.attribute, *(a.name for a in function.attribute_proto)}
-        if not set(attributes) <= allowed:
-            raise LoadError(f"load: function {function.name!r} has no attribute {min(set(attributes) - allowed)!r}")
-        names = dict.fromkeys(function.input, "") | dict(zip(function.input, inputs, strict=False))
-        passed = [(formal, actual) for formal, actual in zip(function.output, outputs, strict=False) if formal in names]
-        for formal, actual in zip(function.output, outputs, strict=False):
-            if actual and formal not in names:
-                names[formal] = actual
-        opsets = opset_table(function.opset_import, f"function {function.name!r}")
-        given = {a.name: a for a in function.attribute_proto} | attributes
+        head = self._head(key)
+        given = head.given(label, len(inputs), len(outputs), attributes)
+        handed = [(formal, actual) for formal, actual in zip(head.outputs, outputs, strict=False) if actual]
+        names = {formal: actual for formal, actual in handed if formal not in head.formals}
+        names.update(zip(head.inputs, inputs, strict=False))
         self.layout.around[label] = place.label
-        stack, path = (*place.stack, key), path_of(function)
         depth = (place.branches, place.loops)
-        inside = _Place(label, path, opsets, names, given, stack, place.conditions, None, *depth, module)
+        inside = _Place(
+            label, head.path, head.opsets, names, given, (*place.stack, key), place.conditions, None, *depth, module,
+            head.formals,
+        )  # fmt: skip
         self._write(function.node, inside)
-        for formal, actual in passed:  # the body hands an input on
-            if actual:
-                self.flat.append(self._node("Identity", label, (names[formal],), (actual,), {}, place, module))
+        for formal, actual in handed:
+            if formal in head.formals:  # the body hands an input on
+                source = (self._name(formal, inside),)
+                self.flat.append(self._node("Identity", label, source, (actual,), {}, place, module))
+
+    def _head(self, key: Key) -> Signature:
+        if key not in self.heads:
+            self.heads[key] = Signature.of(self.functions[key])
+        return self.heads[key]
 
     def _branches(self, nest: _Nest) -> None:
         _, label, index, inputs, outputs, attributes, place, module = nest
@@ -213,7 +204,7 @@ class Flattener:
             raise LoadError(f"load: {what} has no body")
         if place.loops >= MAX_LOOPS:
             raise LoadError(f"load: loops nest more than {MAX_LOOPS} deep")
-        values = attribute_values(attributes, what, self.folder, self.budget)
+        values = self._values(attributes, what, place)
         scanned = values.get("num_scan_inputs", 0) if operator == "Scan" else 0
         own = Body.of(attribute.g, operator, place.opsets.get("", 0), inputs, len(outputs), scanned, what)
         inside, path = f"{label}/body", f"{place.path}/{index}.body"
@@ -239,14 +230,14 @@ class Flattener:
         """Write the nodes of a graph inside a node; the names of its outputs."""
         own = [name for node in graph.node for name in node.output if name]
         own += [entry.name for entry in (*graph.initializer, *graph.input)]
-        self._count(0, len(own) * len(label))
+        self._count(0, len(own) * len(label), "branches and loops")
         names = {text(name, "a name in a branch or a loop"): f"{label}/{name}" for name in own}
         known = (around.opsets, names, around.attributes, around.stack)
         place = _Place(label, path, *known, conditions, around, branches, loops, module)
         self.layout.around[label] = around.label
         for tensor in graph.initializer:
             self.layout.homes[names[tensor.name]] = Home(path, tensor.name, label)
-            value = tensors.read(tensor, f"initializer {tensor.name!r}", self.folder, self.budget)
+            value = self._value(tensor, f"initializer {tensor.name!r}", place)
             self.flat.append(self._node("Constant", "", (), (names[tensor.name],), {"value": value}, place, module))
         self._write(graph.node, place)
         return [self._name(text(entry.name, "the name of an output"), place) for entry in graph.output]
@@ -267,6 +258,18 @@ class Flattener:
             budget=self.budget, conditions=place.conditions, module=module,
         )  # fmt: skip
 
+    def _values(self, attributes: Mapping[str, Any], what: str, place: _Place) -> dict[str, Any]:
+        return {name: self._value(a, f"attribute {name!r} of {what}", place) for name, a in attributes.items()}
+
+    def _value(self, proto: Any, what: str, place: _Place) -> Any:
+        """What an AttributeProto or a TensorProto holds; in a function, which may be called often, it is read once."""
+        read = tensors.read if isinstance(proto, TensorProto) else attribute_value
+        if not place.stack:
+            return read(proto, what, self.folder, self.budget)
+        if id(proto) not in self.known:
+            self.known[id(proto)] = read(proto, what, self.folder, self.budget), proto
+        return self.known[id(proto)][0]
+
     def _unique(self, label: str, place: _Place, index: int) -> str:
         """The label of a call or an If, with _, _2 ... where it is taken; what is written inside is named after it."""
         unique, number = label, self.calls.get(label, 0)
@@ -282,6 +285,8 @@ class Flattener:
         """The name, in the flat list, of what is called `name` here."""
         if place.names is None or not name:
             return str(name)
+        if name not in place.names and name in place.formals:
+            return ""
         if place.around is not None and name not in place.names:
             return self._name(name, place.around)
         return place.names.setdefault(name, f"{place.label}/{name}")

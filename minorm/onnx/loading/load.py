@@ -11,7 +11,7 @@ import onnx
 
 from minorm.documented import documented
 from minorm.mistakes import checked
-from minorm.onnx.graph import encoding, tensors
+from minorm.onnx.graph import encoding, ledger, tensors
 from minorm.onnx.graph.errors import LoadError
 from minorm.onnx.graph.tensors import Budget, text
 from minorm.onnx.loading import metadata, original, recognition, updates, validation, weights
@@ -30,9 +30,9 @@ Source = str | os.PathLike[str] | bytes | bytearray | memoryview | Any  # Any: a
     source="a path, the file's bytes, or an onnx.ModelProto. Weights may lie in other files next to a path",
     outputs="names of any values of the graph, to cut it there: what lies behind is left out, and so are the inputs "
     "that only that needs. None takes the graph's outputs",
-    max_bytes="what the file may take, its weights together, and what a run holds besides weights and inputs, whatever "
-    "it is fed. None is 2 GiB; a run may then hold 1000 times the bytes of its inputs where that is more, 4000 times "
-    "while gradients are recorded",
+    max_bytes="what the file may take, its weights together, and what a run holds beside weights and inputs. A limit "
+    "below 2 GiB is held whatever the inputs; from there on a run may hold 2000 times their bytes, 8000 times while "
+    "gradients are recorded, if that is more",
     trainable='which float tensors of the file are Parameters: names and patterns (`["head.*", "onnx::Conv_12"]`), or '
     "a function `(name, array) -> bool`. None takes the weights, as far as the file says which these are",
 )
@@ -40,7 +40,7 @@ Source = str | os.PathLike[str] | bytes | bytearray | memoryview | Any  # Any: a
 def load(
     source: Source,
     outputs: Sequence[str] | None = None,
-    max_bytes: int | None = None,
+    max_bytes: int = ledger.LIMIT,
     trainable: Trainable = None,
 ) -> GraphModule:
     """An ONNX model as a Module: `model(*inputs)` gives its output, or a tuple of several.
@@ -71,7 +71,7 @@ def load(
     return _module(source, outputs, max_bytes, whole=False, trainable=trainable)
 
 
-def load_whole(source: Source, max_bytes: int | None = None, folder: str | None = None) -> GraphModule:
+def load_whole(source: Source, max_bytes: int = ledger.LIMIT, folder: str | None = None) -> GraphModule:
     """As `load`, but the module returns every output of the file, what running statistics become among them.
 
     folder     where the weights of an onnx.ModelProto may lie
@@ -82,12 +82,14 @@ def load_whole(source: Source, max_bytes: int | None = None, folder: str | None 
 def _module(
     source: Source,
     outputs: Sequence[str] | None,
-    max_bytes: int | None,
+    max_bytes: int,
     whole: bool,
     folder: str | None = None,
     trainable: Trainable = None,
 ) -> GraphModule:
-    model, folder = parse(source, tensors.checked_limit(max_bytes, "load"), folder)
+    if isinstance(max_bytes, bool) or not isinstance(max_bytes, int) or max_bytes < 1:
+        raise ValueError(f"load: max_bytes is {max_bytes!r}; expected a number of bytes, at least 1")
+    model, folder = parse(source, max_bytes, folder)
     budget = Budget(max_bytes)
     opsets = validation.opsets_of(model)
     initializers = _initializers(model, folder, budget)

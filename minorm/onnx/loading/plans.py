@@ -241,7 +241,11 @@ class Recorder:
 
 def _share_memory(arrays: Sequence[Any], others: Sequence[Any]) -> bool:
     """Whether one of the arrays may look into the memory of another of them, or of the others."""
-    spans = [(*np.lib.array_utils.byte_bounds(array), fresh) for fresh in (True, False) for array in (arrays if fresh else others)]
+    spans = [
+        (*np.lib.array_utils.byte_bounds(array), fresh)
+        for fresh in (True, False)
+        for array in (arrays if fresh else others)
+    ]
     ends = {True: 0, False: 0}  # of what begins before
     for start, end, fresh in sorted(span for span in spans if span[0] < span[1]):
         if start < ends[True] or (fresh and start < ends[False]):

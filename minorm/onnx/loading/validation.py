@@ -18,7 +18,7 @@ from onnx.defs import OpSchema
 from minorm.onnx.graph import registry, schemas, versions
 from minorm.onnx.graph.errors import LoadError
 from minorm.onnx.graph.reading import Node
-from minorm.onnx.loading.flattening import opset_table
+from minorm.onnx.loading.signatures import opset_table
 
 
 def opsets_of(model: Any) -> dict[str, int]:
