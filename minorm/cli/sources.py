@@ -70,10 +70,11 @@ def find(given: str) -> str:
     raise FileNotFoundError(f"{given} is a folder without {BEST} and {CHECKPOINT}; expected that of a run")
 
 
-def open_model(given: str, instead: str | None = None) -> Source:
+def open_model(given: str, instead: str | None = None, **limits: int) -> Source:
     """The model; ValueError where the file is none of the three, OSError where it cannot be read.
 
     instead  FILE.py:FUNCTION to build from, where a checkpoint's own is not there any more
+    limits   what an ONNX file and its runs may take, as `minorm.onnx.load` takes it: max_bytes
     """
     path = find(given)
     if _is_checkpoint(path):
@@ -83,7 +84,7 @@ def open_model(given: str, instead: str | None = None) -> Source:
 
     import minorm.onnx
 
-    model = minorm.onnx.load(path)  # first: it says in words what is wrong with a file
+    model = minorm.onnx.load(path, **limits)  # first: it says in words what is wrong with a file
     proto = onnx.load(path, load_external_data=False)
     found = described({entry.key: entry.value for entry in proto.metadata_props})
     return Source(path, "onnx", model, preprocessing=found or _of_its_input(proto))
@@ -184,6 +185,18 @@ def add_instead(parser: argparse.ArgumentParser) -> None:
     """Declare the option that says what to build a checkpoint's model with."""
     parser.add_argument("--model", dest="instead", metavar="FILE.py:FUNCTION", help="what to build the model with, "
                         "where the file that the run was trained with has changed")  # fmt: skip
+
+
+def add_limits(parser: argparse.ArgumentParser) -> None:
+    """Declare the option that says how much an ONNX file may take."""
+    parser.add_argument(
+        "--max-bytes", type=int, metavar="N", help="what an ONNX model and its runs may take (default 2 GiB)"
+    )
+
+
+def limits(args: argparse.Namespace) -> dict[str, int]:
+    """What the options of `add_limits` say, as `open_model` takes it."""
+    return {} if args.max_bytes is None else {"max_bytes": args.max_bytes}
 
 
 def training_loader(source: Source, args: argparse.Namespace) -> DataLoader:

@@ -44,6 +44,14 @@ RECORDED = 4
 See = Callable[[Any, Sequence[Any], Sequence[Any], int], None]
 
 
+class Excess(ValueError):
+    """More than a run may hold. needed: the bytes that it would have to be allowed."""
+
+    def __init__(self, message: str, needed: int) -> None:
+        super().__init__(message)
+        self.needed = needed
+
+
 class Ledger:
     """The bytes held in one run."""
 
@@ -62,9 +70,10 @@ class Ledger:
         if self.held + wanted > self.allowed:
             of_what = f"{wanted} bytes{' with its gradient' if self.recording else ''}"
             beside = f" beside {self.held} bytes held already," if self.held else ""
-            raise ValueError(
+            raise Excess(
                 f"{what} would take {of_what},{beside} more than max_bytes={self.limit} allows; load with a larger "
-                "max_bytes (--max-bytes) if you trust the file"
+                "max_bytes (--max-bytes) if you trust the file",
+                self.held + wanted,
             )
 
     def works(self, steps: int) -> None:
@@ -76,9 +85,10 @@ class Ledger:
             self.repeated += steps
             steps, what = self.repeated, "what loops repeat"
         if steps > STEPS * self.allowed:
-            raise ValueError(
+            raise Excess(
                 f"{what} would take {steps} multiplications, more than max_bytes={self.limit} allows ({STEPS} for each "
-                "byte); load with a larger max_bytes (--max-bytes) if you trust the file"
+                "byte); load with a larger max_bytes (--max-bytes) if you trust the file",
+                steps // STEPS,
             )
 
     @contextmanager
@@ -226,9 +236,15 @@ def run(limit: int, taken: int, inputs: Sequence[Any], weights: Collection[int])
     """
     worth = INPUTS * sum(x.array.nbytes for x in inputs) * (RECORDED if is_grad_enabled() else 1)
     allowed = max(limit - taken, worth if limit >= LIMIT else min(worth, SMALL))
-    outer = _active.ledger
-    _active.ledger = Ledger(limit, allowed, weights)
+    with entered(Ledger(limit, allowed, weights)) as ledger:
+        yield ledger
+
+
+@contextmanager
+def entered(ledger: Ledger) -> Iterator[Ledger]:
+    """Inside, what this thread computes of a graph counts here."""
+    outer, _active.ledger = _active.ledger, ledger
     try:
-        yield _active.ledger
+        yield ledger
     finally:
         _active.ledger = outer

@@ -23,6 +23,8 @@ from minorm.opening import regular
 
 DTYPES = {code: dtype for dtype, (code, _) in ELEMENT_TYPES.items()}
 MAX_RANK = ledger.MAX_RANK
+FOLDED = 4  # bytes of constants that are computed when a file is loaded, for each byte of its tensors ...
+SPARE = 64 << 20  # ... and besides
 LONGEST = 4096  # characters of a path
 CHUNK = 1 << 16  # elements of protobuf's lists that become Python numbers at once
 WIDE = 4  # bytes of an element, at least, in what is computed: narrow types are computed with in wider ones
@@ -66,6 +68,19 @@ class Budget:
     def works(self, steps: int) -> None:
         """Raise unless a node may take so many multiplications."""
         (ledger.active() or ledger.Ledger(self.limit, self.limit)).works(steps)
+
+    def folding(self) -> AbstractContextManager[Any]:
+        """Around what is computed of constants while the file is loaded: as large as the file lets one expect."""
+        most = min(self.limit, FOLDED * (self.taken - self.computed) + SPARE)
+        return ledger.entered(ledger.Ledger(self.limit, most - self.computed))
+
+    def leave(self, needed: int, what: str) -> None:
+        """LoadError unless runs may compute what folding may not: a node that reads it asks for ROOM times as much."""
+        if needed * ledger.ROOM > self.limit - self.computed:
+            raise LoadError(
+                f"load: {what}: it would take {needed} bytes, and {ledger.ROOM} times as many where it is read, more "
+                f"than max_bytes={self.limit} allows; load with a larger max_bytes (--max-bytes) if you trust the file"
+            )
 
     def run(self, inputs: Sequence[Any] = (), weights: Collection[int] = ()) -> AbstractContextManager[Any]:
         """Around a run, which may hold as much as ledger.py says."""

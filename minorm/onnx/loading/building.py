@@ -18,6 +18,7 @@ from minorm.onnx.graph import kinds, paths, registry
 from minorm.onnx.graph.body import Body
 from minorm.onnx.graph.errors import LoadError, Unsupported
 from minorm.onnx.graph.layer import Layer, NormLayer
+from minorm.onnx.graph.ledger import Excess
 from minorm.onnx.graph.reading import Node
 from minorm.onnx.graph.scope import Scope
 from minorm.onnx.graph.tensors import Budget
@@ -239,16 +240,23 @@ class Builder:
         return _whole(name) if name in self.expanded else name
 
     def _compute(self, node: Node, operation: Any, names: Sequence[str]) -> bool:
-        """A node that depends on constants alone, computed now; False where the result is no Tensor but a sequence."""
+        """A node that depends on constants alone, computed now.
+
+        False where it must be computed in each run: the result is a sequence, or much larger than the file.
+        """
         values: list[Any] = [Tensor(self.constants[name]) if name else None for name in names]
         first = len(values)
         values += [None] * len(node.outputs)
         step = Step(operation, list(range(first)), list(range(first, len(values))), str(node), True)
         step.operator = _checked(node)
         try:
-            with no_grad(), self.budget.run(), np.errstate(all="ignore"):
+            with no_grad(), self.budget.folding(), np.errstate(all="ignore"):
                 step.run(values)
         except ValueError as error:
+            excess = error.__cause__
+            if isinstance(excess, Excess) and excess.needed <= self.budget.limit:
+                self.budget.leave(excess.needed, str(node))
+                return False
             raise LoadError(f"load: {error}") from error
         if any(isinstance(value, list) for value in values[first:]):
             return False
