@@ -14,6 +14,7 @@ import functools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 import onnx
@@ -26,7 +27,14 @@ from minorm.onnx.graph.errors import LoadError
 from minorm.onnx.graph.tensors import MAX_RANK, Budget
 
 
-@dataclass(eq=False)
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
+
+
+def _nothing() -> Mapping[str, Any]:
+    return _NOTHING  # a dict for each node would be most of it
+
+
+@dataclass(eq=False, slots=True)
 class Node:
     """One operation of the file. Absent optional inputs and outputs are ""."""
 
@@ -38,8 +46,8 @@ class Node:
     outputs: tuple[str, ...]
     attributes: dict[str, Any]  # those the file gives
     since: int = 0  # the version of the operator that the opset means
-    constants: Mapping[str, Any] = field(default_factory=dict)  # the arrays known when the file is loaded, by name
-    types: Mapping[str, Any] = field(default_factory=dict)  # the element types known when it is loaded, by name
+    constants: Mapping[str, Any] = field(default_factory=_nothing)  # the arrays known when the file is loaded, by name
+    types: Mapping[str, Any] = field(default_factory=_nothing)  # the element types known when it is loaded, by name
     used: frozenset[str] = frozenset()  # the values that somebody reads
     budget: Budget = field(default_factory=Budget)
     conditions: tuple[tuple[str, bool], ...] = ()  # it runs only where these values are what they say

@@ -8,6 +8,7 @@ graph, and it trains through minorm's own kernels.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 from minorm.onnx.graph import kinds
@@ -94,7 +95,7 @@ def _node(norm: Norm) -> Node:
 
 def ranks_of(model: Any) -> dict[str, int]:
     """How many axes the values of a graph have, where it says so."""
-    described = (*model.graph.value_info, *model.graph.input, *model.graph.output)
+    described = chain(model.graph.value_info, model.graph.input, model.graph.output)
     return {
         entry.name: len(entry.type.tensor_type.shape.dim)
         for entry in described

@@ -22,6 +22,7 @@ import fnmatch
 import re
 from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -65,7 +66,7 @@ class Origin:
     def of(cls, model: Any) -> Origin:
         """What this model says."""
         kinds = {}
-        for entry in (*model.graph.input, *model.graph.value_info, *model.graph.initializer):
+        for entry in chain(model.graph.input, model.graph.value_info, model.graph.initializer):
             for item in entry.metadata_props:
                 if item.key == KIND:
                     kinds[entry.name] = item.value
