@@ -58,6 +58,20 @@ def test_an_onnx_file(run: Path, tmp_path: Path) -> None:
         sources.open_checkpoint(str(tmp_path / "model.onnx"))
 
 
+@pytest.mark.parametrize("command", ["evaluate", "doctor", "predict"])
+def test_what_an_onnx_file_may_take(
+    command: str, run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("onnxruntime")
+    model = str(tmp_path / "model.onnx")
+    assert cli.main(["export", str(run), "--out", model]) == 0
+    arguments = ["no.png"] if command == "predict" else ["--data", "digits"]
+    assert cli.main([command, model, *arguments, "--max-bytes", "1000"]) != 0
+    assert "more than max_bytes=1000; pass a larger max_bytes (--max-bytes)" in capsys.readouterr().err
+    if command == "evaluate":
+        assert cli.main([command, model, *arguments, "--max-bytes", str(1 << 28)]) == 0
+
+
 @pytest.mark.parametrize("wrong", [b"", b"no model", bytes(range(256)) * 9, b"\x10\0\0\0\0\0\0\0{not json......"])
 @pytest.mark.parametrize("name", ["a.safetensors", "a.onnx", "a"])
 def test_a_file_that_is_no_model(tmp_path: Path, wrong: bytes, name: str) -> None:

@@ -217,7 +217,13 @@ def many(kind: str, n: int, graph_of: Any) -> Any:
     names = ["x", *(f"v{i}" for i in range(n - 1)), "y"]
     pairs = list(pairwise(names))
     weights, functions = {"w": np.ones(2, np.float32)}, []
-    if kind == "calls":
+    if kind == "heads":  # of a function: what it imports, its attributes and its inputs
+        opsets = [*OPSETS, *(h.make_opsetid(f"d{i}", 1) for i in range(n))]
+        formals, attributes = ["a", *(f"a{i}" for i in range(n))], [f"k{i}" for i in range(n)]
+        body = [h.make_node("Relu", ["a"], ["b"])]
+        functions = [h.make_function("f", "F", formals, ["b"], body, opsets, attributes)]
+        nodes = [h.make_node("F", [a], [b], name="a", domain="f") for a, b in pairs]
+    elif kind == "calls":
         functions = [h.make_function("f", "F", ["a"], ["b"], [h.make_node("Relu", ["a"], ["b"])], OPSETS)]
         nodes = [h.make_node("F", [a], [b], name="a", domain="f") for a, b in pairs]
     elif kind == "branches":
@@ -236,7 +242,107 @@ def many(kind: str, n: int, graph_of: Any) -> Any:
     return graph_of(nodes, inputs, ["y"], weights, functions=functions, domains=["f"])
 
 
-@pytest.mark.parametrize("kind", ["Relu", "Dropout", "BatchNormalization", "calls", "branches"])
+def outputs_of_one_name(graph_of: Any) -> Any:
+    return graph_of([h.make_node("Relu", ["x"], ["y"])], {"x": (np.float32, [2])}, ["y"] * 20_000)
+
+
+def metadata_of_one_key(graph_of: Any) -> Any:
+    proto = graph_of([h.make_node("Relu", ["x"], ["y"])], {"x": (np.float32, [2])}, ["y"])
+    proto.metadata_props.extend([onnx.StringStringEntryProto(key="minorm.frozen", value="a")] * 20_000)
+    return proto
+
+
+def concats_of_concats(graph_of: Any) -> Any:
+    names = ["none", *(f"c{i}" for i in range(8))]
+    nodes = [h.make_node("Concat", [a] * 60, [b], axis=0) for a, b in pairwise(names)]  # 60^8 ways down
+    nodes += [h.make_node("Reshape", ["one", names[-1]], ["r"]), h.make_node("Add", ["x", "r"], ["y"])]
+    held = {"none": np.zeros(0, np.int64), "one": np.ones((), np.float32)}
+    return graph_of(nodes, {"x": (np.float32, [2])}, ["y"], held)
+
+
+def weights_that_become_new_ones(graph_of: Any) -> Any:
+    names = [f"w{i}" for i in range(3000)]
+    nodes = [h.make_node("Identity", [name], [f"{name}.updated"]) for name in names]
+    outputs = ["y", *(f"{name}.updated" for name in names)]
+    held = dict.fromkeys(names, np.ones(1, np.float32))
+    proto = graph_of([h.make_node("Relu", ["x"], ["y"]), *nodes], {"x": (np.float32, [2])}, outputs, held)
+    proto.producer_name = "minorm"
+    return proto
+
+
+@pytest.mark.parametrize(
+    "make", [outputs_of_one_name, metadata_of_one_key, concats_of_concats, weights_that_become_new_ones]
+)
+def test_what_is_looked_at_for_each_of_many_is_looked_at_once(make: Callable[[Any], Any], graph_of: Any) -> None:
+    """With the square of the entries these would take minutes."""
+    contents = make(graph_of).SerializeToString()
+    start = time.process_time()
+    model = mo.load(contents)
+    model(mn.ones(2))
+    assert time.process_time() - start < 4
+
+
+def test_two_inputs_of_one_name_among_many(graph_of: Any) -> None:
+    names = [f"x{i}" for i in range(20_000)]
+    proto = graph_of([h.make_node("Relu", ["x0"], ["y"])], {name: (np.float32, [1]) for name in names}, ["y"])
+    proto.graph.input.append(proto.graph.input[-1])
+    refused(lambda: mo.load(proto), "two inputs of the graph are called 'x19999'", 0)
+
+
+@pytest.mark.parametrize("kind", ["If", "Loop"])
+def test_a_long_name_in_front_of_many(kind: str, graph_of: Any) -> None:
+    """Values in a branch or a loop are named after it: 2000 times 100,000 characters."""
+    names = ["x", *(f"v{i}" for i in range(2000))]
+    nodes = [h.make_node("Relu", [a], [b]) for a, b in pairwise(names)]
+    end = h.make_empty_tensor_value_info(names[-1])
+    if kind == "If":
+        body = h.make_graph(nodes, "b", [], [end])
+        given: dict[str, Any] = {"then_branch": body, "else_branch": body}
+        node = h.make_node("If", ["k"], ["y"], name="n" * 100_000, **given)
+    else:
+        entries = [h.make_empty_tensor_value_info(name) for name in ("i", "c", "v")]
+        body = h.make_graph(nodes, "b", entries, [entries[1], end])
+        node = h.make_node("Loop", ["n", "", "x"], ["y"], name="n" * 100_000, body=body)
+    proto = graph_of([node], {"x": (np.float32, [2])}, ["y"], {"k": np.array(True), "n": np.array(1)})
+    refused(lambda: mo.load(proto), "names in branches and loops unfold to more than 16777216", 64 * MB)
+
+
+def test_an_attribute_that_a_function_reads_often_is_there_once(graph_of: Any) -> None:
+    constants = [h.make_node("Constant", [], [f"c{i}"]) for i in range(300)]
+    for node in constants:
+        node.attribute.add(name="value_ints", ref_attr_name="numbers", type=onnx.AttributeProto.INTS)
+    nodes = [*constants, h.make_node("Sum", ["a", *(node.output[0] for node in constants)], ["b"])]
+    function = h.make_function("f", "F", ["a"], ["b"], nodes, OPSETS, ["numbers"])
+    call = h.make_node("F", ["x"], ["y"], domain="f", numbers=[300] * 3000)
+    proto = graph_of([call], {"x": (np.float32, [3000])}, ["y"], functions=[function], domains=["f"])
+    tracemalloc.start()
+    try:
+        mo.load(proto)
+        assert tracemalloc.get_traced_memory()[1] < 24 * MB  # 300 lists of 3000 numbers are 32
+    finally:
+        tracemalloc.stop()
+
+
+def test_constants_that_a_small_file_makes_large_are_left_to_the_run(graph_of: Any) -> None:
+    nodes = [h.make_node("ConstantOfShape", ["n"], ["zeros"]), h.make_node("ReduceMax", ["zeros"], ["m"], keepdims=0)]
+    proto = graph_of([*nodes, h.make_node("Add", ["x", "m"], ["y"])], {"x": (np.float32, [2])}, ["y"],
+                     {"n": np.array([25_000_000])})  # fmt: skip
+    tracemalloc.start()
+    try:
+        model = mo.load(proto)
+        assert tracemalloc.get_traced_memory()[1] < 16 * MB
+    finally:
+        tracemalloc.stop()
+    np.testing.assert_array_equal(model(mn.ones(2)).array, np.ones(2, np.float32))
+    nodes[0] = h.make_node(
+        "ConstantOfShape", ["n"], ["zeros"], value=h.make_tensor("v", onnx.TensorProto.FLOAT, [1], [2])
+    )
+    small = graph_of([*nodes, h.make_node("Add", ["x", "m"], ["y"])], {"x": (np.float32, [2])}, ["y"],
+                     {"n": np.array([1000])})  # fmt: skip
+    np.testing.assert_array_equal(mo.load(small)(mn.ones(2)).array, np.full(2, 3, np.float32))
+
+
+@pytest.mark.parametrize("kind", ["Relu", "Dropout", "BatchNormalization", "calls", "heads", "branches"])
 def test_the_work_of_loading_grows_with_the_file(kind: str, graph_of: Any) -> None:
     def lines(n: int) -> int:
         """How many lines of Python run."""

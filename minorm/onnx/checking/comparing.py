@@ -27,6 +27,7 @@ from minorm.onnx.checking.verification import (
 )
 from minorm.onnx.graph import encoding
 from minorm.onnx.graph.errors import VerifyError
+from minorm.onnx.graph.names import drop
 
 
 class Source(Protocol):
@@ -96,8 +97,7 @@ class Comparison:
             name, why = next(iter(untrue.items()))
             rest = f", and so {len(untrue) - 1} more" if len(untrue) > 1 else ""
             self._warn(f"value {name!r} {why}{rest}; what the file says of such lengths is left out")
-        for entry in [entry for entry in new.graph.value_info if entry.name in untrue]:
-            new.graph.value_info.remove(entry)
+        drop(new.graph.value_info, lambda entry: entry.name in untrue)
         for entry in new.graph.output if untrue else ():  # names that no input has, which mean several lengths
             for dim in entry.type.tensor_type.shape.dim if entry.name in untrue else ():
                 if dim.dim_param and all(dim.dim_param not in run.size.bound for run in self.runs):

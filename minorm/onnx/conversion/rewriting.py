@@ -14,7 +14,7 @@ from minorm.onnx.conversion import steps
 from minorm.onnx.graph import schemas
 from minorm.onnx.graph.draft import LANGUAGE, Draft, Kind, Kinds, Values, constant_of, graphs_of, is_node, path_of
 from minorm.onnx.graph.errors import Decline, ExportError, LoadError
-from minorm.onnx.graph.names import names_of, reads_of
+from minorm.onnx.graph.names import drop, names_of, reads_of
 from minorm.onnx.graph.tensors import text
 from minorm.onnx.loading.flattening import MAX_DEPTH
 from minorm.onnx.loading.signatures import opset_table
@@ -77,8 +77,7 @@ class Rewriter:
         self._nodes(graph.node, opsets, path, values, depth)
         given = {entry.name for entry in graph.input}
         dead = self._prune(graph.node, values, outputs)
-        for tensor in [t for t in graph.initializer if t.name in dead and t.name not in given]:
-            graph.initializer.remove(tensor)
+        drop(graph.initializer, lambda tensor: tensor.name in dead and tensor.name not in given)
         drop_descriptions(graph, [*given, *outputs, *(t.name for t in graph.initializer)])
 
     def _prune(self, nodes: Any, values: Values, outputs: Iterable[str]) -> set[str]:
@@ -164,8 +163,7 @@ def said_of(entry: Any) -> Kind:
 def drop_descriptions(holder: Any, others: Iterable[str]) -> None:
     """value_info of values that are gone."""
     there = {name for node in holder.node for name in node.output} | set(others)
-    for entry in [entry for entry in holder.value_info if entry.name not in there]:
-        holder.value_info.remove(entry)
+    drop(holder.value_info, lambda entry: entry.name not in there)
 
 
 def _set_opset(imports: Any, opset: int) -> None:

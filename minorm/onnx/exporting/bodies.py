@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from typing import Any
 
 from minorm.onnx.exporting.inlining import write_out
@@ -17,7 +18,9 @@ class Bodies:
         self.model, self.layout = model, layout
         self.holders = dict(_all(model))
         self.paths = {id(holder): path for path, holder in self.holders.items()}
+        self.calls = set(layout.labels.values())
         self.written_out: set[str] = set()
+        self._last: dict[int, int] = {}  # where in a graph nodes were put last
         self._literal: dict[str, Any] = {}
         self._makers: dict[int, dict[str, Any]] = {}
 
@@ -26,7 +29,7 @@ class Bodies:
         home = self.layout.homes.get(value)
         calls, context = [], home.context if home is not None else ""
         while context:
-            if context in self.layout.labels.values():
+            if context in self.calls:
                 calls.append(context)
             context = self.layout.around[context]
         return calls
@@ -60,6 +63,20 @@ class Bodies:
             self._makers[id(holder)] = {name: node for node in holder.node for name in node.output if name}
         return self._makers[id(holder)].get(name)
 
+    def place(self, holder: Any, node: Any, before: Iterable[Any], behind: Iterable[Any], stays: bool = True) -> None:
+        """Put nodes around another one, or in its place."""
+        nodes, start = holder.node, self._last.get(id(holder), 0)
+        index = next(i for i in chain(range(start, len(nodes)), range(start)) if nodes[i] is node)
+        self._last[id(holder)] = index
+        if not stays:
+            del nodes[index]
+        for new in before:
+            nodes.insert(index, new)
+            index += 1
+        for new in behind:
+            index += 1
+            nodes.insert(index if stays else index - 1, new)
+
 
 def _all(model: Any) -> Iterator[tuple[str, Any]]:
     pending: list[tuple[str, Any]] = [("", model.graph), *((path_of(f), f) for f in model.functions)]
@@ -68,16 +85,3 @@ def _all(model: Any) -> Iterator[tuple[str, Any]]:
         yield path, holder
         for index, node in enumerate(holder.node):
             pending += [(f"{path}/{index}.{name}", graph) for name, graph in graphs_of(node)]
-
-
-def place(nodes: Any, node: Any, before: Iterable[Any], behind: Iterable[Any], stays: bool = True) -> None:
-    """Put nodes around another one, or in its place."""
-    index = next(i for i, other in enumerate(nodes) if other is node)
-    if not stays:
-        del nodes[index]
-    for new in before:
-        nodes.insert(index, new)
-        index += 1
-    for new in behind:
-        index += 1
-        nodes.insert(index if stays else index - 1, new)

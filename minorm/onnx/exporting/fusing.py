@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -26,6 +27,7 @@ from minorm.onnx.conversion.rewriting import check_node, names_of, reads_of
 from minorm.onnx.graph import kinds, tensors, versions
 from minorm.onnx.graph.draft import Kind, graphs_of, is_node
 from minorm.onnx.graph.errors import Decline
+from minorm.onnx.graph.names import drop
 from minorm.onnx.graph.reading import Node, attribute_values
 from minorm.onnx.graph.tensors import Budget
 from minorm.onnx.loading import patterns, recognition
@@ -256,15 +258,16 @@ def _replace(graph: Any, put: Mapping[int, list[Any]]) -> None:
 def _prune(graph: Any, before: set[str]) -> None:
     """Remove the nodes and initializers that only what is gone has read, and descriptions of values that are gone."""
     ends = {entry.name for entry in graph.output}
-    read = reads_of(graph.node) | ends
+    readers = Counter(ends)
+    for node in graph.node:
+        readers.update(reads_of([node]))
     for index in range(len(graph.node) - 1, -1, -1):
-        made = set(graph.node[index].output)
-        if made & before and not made & read:
+        node = graph.node[index]
+        if before.intersection(node.output) and not any(readers[name] for name in node.output):
+            readers.subtract(reads_of([node]))
             del graph.node[index]
-            read = reads_of(graph.node) | ends
-    given = {entry.name for entry in graph.input}
-    for tensor in [t for t in graph.initializer if t.name in before and t.name not in read | given]:
-        graph.initializer.remove(tensor)
-    there = {name for node in graph.node for name in node.output} | read
-    for entry in [entry for entry in graph.value_info if entry.name not in there]:
-        graph.value_info.remove(entry)
+    read = {name for name, count in readers.items() if count}
+    given = read.union(entry.name for entry in graph.input)
+    drop(graph.initializer, lambda tensor: tensor.name in before and tensor.name not in given)
+    there = read.union(name for node in graph.node for name in node.output)
+    drop(graph.value_info, lambda entry: entry.name not in there)

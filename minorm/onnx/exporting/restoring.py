@@ -14,12 +14,12 @@ import onnx
 from onnx import helper
 
 from minorm.onnx.conversion.rewriting import Rewriter, drop_descriptions
-from minorm.onnx.exporting.bodies import Bodies, place
+from minorm.onnx.exporting.bodies import Bodies
 from minorm.onnx.exporting.state import State
 from minorm.onnx.graph import versions
 from minorm.onnx.graph.draft import Kinds, Values, constant_of
 from minorm.onnx.graph.errors import Decline, ExportError
-from minorm.onnx.graph.names import reads_of
+from minorm.onnx.graph.names import drop, reads_of
 from minorm.onnx.graph.registry import MODES
 from minorm.onnx.loading.graph_module import GraphModule
 from minorm.onnx.loading.original import Original, Placed
@@ -52,6 +52,7 @@ class Restorer:
         self.values: dict[int, Values] = {}
         self.rewriter = Rewriter(self.model, self.original.opset, lambda: kinds(self.model), dict)
         self.new_outputs: list[Any] = []
+        self.file_outputs = {entry.name for entry in self.original.model.graph.output}
 
     def restore(self) -> Any:
         """The ModelProto."""
@@ -102,7 +103,7 @@ class Restorer:
         draft = self.rewriter.draft(node, since, self._values(holder))
         trains = self._trains(placed)
         described = getattr(placed.layer, "statistics", None) is not None
-        kept = placed.statistics and f"{placed.statistics[0]}{ENDING}" in self._file_outputs()
+        kept = placed.statistics and f"{placed.statistics[0]}{ENDING}" in self.file_outputs
         if described and trains and not kept:
             raise NeedsExample(
                 f"export: {draft.label!r} keeps running statistics as no operator does, and its training form needs "
@@ -149,19 +150,21 @@ class Restorer:
                     node.input[3 + index] = current[buffer]
                 current[buffer] = value
             if draft.before or draft.behind or draft.node is None:
-                place(holder.node, node, draft.before, draft.behind, stays=draft.node is not None)
+                self.bodies.place(holder, node, draft.before, draft.behind, stays=draft.node is not None)
             if "warning" in draft.notes:
                 warnings.warn(f"export: {draft.notes['warning']}", stacklevel=5)
-        for buffer, value in current.items():
-            self._return(buffer, value)
-
-    def _return(self, buffer: str, value: str) -> None:
-        """Make the new value of a buffer an output, under its name."""
-        name = f"{buffer}{ENDING}"
-        if name in self._file_outputs():
+        if not current:
             return
-        read = value in reads_of(self.graph.node) or any(entry.name == value for entry in self.graph.output)
-        node = next(node for node in self.graph.node if value in node.output)
+        read = reads_of(self.graph.node) | {entry.name for entry in self.graph.output}
+        makers = {name: node for node in self.graph.node for name in node.output}
+        for buffer, value in current.items():
+            self._return(buffer, value, makers[value], value in read)
+
+    def _return(self, buffer: str, value: str, node: Any, read: bool) -> None:
+        """Make the new value of a buffer, which this node computes, an output, under its name."""
+        name = f"{buffer}{ENDING}"
+        if name in self.file_outputs:
+            return
         if name != value and (read or name in self.rewriter.taken):
             name = self.rewriter.values(self.graph, "").fresh(name)
             self.graph.node.append(helper.make_node("Identity", [value], [name], name))
@@ -173,15 +176,16 @@ class Restorer:
 
     # Outputs
 
-    def _file_outputs(self) -> Sequence[str]:
-        return [entry.name for entry in self.original.model.graph.output]
-
     def _set_outputs(self) -> None:
         """What the module returns, then what its buffers become; nodes that nothing needs any more are left out."""
         asked = list(self.module.output_names)
         file = {entry.name: entry for entry in self.graph.output}
         updates = {f"{name}{ENDING}" for name in self.state.arrays} - set(asked)
-        kept = [name for name in file if name in updates and self._is_kept(name)]
+        owners: dict[str, list[Placed]] = {}  # of each buffer's next value
+        for placed in self.module.placed:
+            for statistic in placed.statistics:
+                owners.setdefault(f"{statistic}{ENDING}", []).append(placed)
+        kept = [name for name in file if name in updates and self._is_kept(owners.get(name, []))]
         results = [name for name in file if name not in updates]
         described = {entry.name: entry for entry in self.graph.value_info} | file
         entries = [described.get(name) or onnx.ValueInfoProto(name=name) for name in asked]
@@ -197,9 +201,8 @@ class Restorer:
         given = {entry.name for entry in (*self.graph.input, *self.graph.output)}
         drop_descriptions(self.graph, [*given, *(t.name for t in self.graph.initializer)])
 
-    def _is_kept(self, name: str) -> bool:
-        """Whether the next value of a buffer, an output of the file, still is one: its layer trains."""
-        layers = [placed for placed in self.module.placed if name.removesuffix(ENDING) in placed.statistics]
+    def _is_kept(self, layers: Sequence[Placed]) -> bool:
+        """Whether the next value of a buffer, an output of the file, still is one: these layers, its own, train."""
         return all(map(self._trains, layers)) if layers else self.training is not False
 
     def _prune(self, inputs_too: bool) -> None:
@@ -210,10 +213,9 @@ class Restorer:
                 del nodes[index]
             else:
                 wanted |= reads_of([nodes[index]])
-        for tensor in [tensor for tensor in self.graph.initializer if tensor.name not in wanted]:
-            self.state.contents.pop(tensor.name, None)
-            self.graph.initializer.remove(tensor)
+        for tensor in self.graph.initializer:
+            if tensor.name not in wanted:
+                self.state.contents.pop(tensor.name, None)
+        drop(self.graph.initializer, lambda tensor: tensor.name not in wanted)
         held = {tensor.name for tensor in self.original.model.graph.initializer}
-        for entry in [entry for entry in self.graph.input if entry.name not in wanted]:
-            if inputs_too or entry.name in held:
-                self.graph.input.remove(entry)
+        drop(self.graph.input, lambda entry: entry.name not in wanted and (inputs_too or entry.name in held))

@@ -16,6 +16,7 @@ from onnx import AttributeProto, NodeProto, TensorProto, helper
 from minorm.onnx.exporting.float_types import Given, name_type, retype_tensor
 from minorm.onnx.graph.draft import FLOATS, constant_of, fresh
 from minorm.onnx.graph.errors import ExportError
+from minorm.onnx.graph.names import drop
 from minorm.onnx.graph.tensors import DTYPES
 
 
@@ -185,7 +186,8 @@ class Scope:
         inputs = self.holder.input if hasattr(self.holder, "initializer") else ()
         for entry in inputs:
             describe(entry, self.values[entry.name].made)
-        for entry in list(self.holder.value_info):
+        gone = set[str]()
+        for entry in self.holder.value_info:
             value = self.values.get(entry.name)
             found = [elem for elem, name in value.names.items() if name == entry.name] if value is not None else []
             if value is not None and value.rounded and not value.used:
@@ -193,7 +195,8 @@ class Scope:
             if found:
                 describe(entry, found[0])
             else:
-                self.holder.value_info.remove(entry)
+                gone.add(entry.name)
+        drop(self.holder.value_info, lambda entry: entry.name in gone)
 
 
 def make_in(maker: Any, elem: int) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from onnx import AttributeProto, numpy_helper
 
-from minorm.onnx.exporting.bodies import Bodies, place
+from minorm.onnx.exporting.bodies import Bodies
 from minorm.onnx.graph import encoding
 from minorm.onnx.graph.draft import Values, constant_of
 from minorm.onnx.graph.names import reads_of
@@ -33,6 +33,12 @@ class State:
             self.arrays[name] = _widened(_present(held[weight]), shape)
         self.contents: dict[str, Any] = {}
         self.reshaped: list[str] = []
+        self._owners: dict[str, list[tuple[str, int]]] = {}  # of statistics: what a layer computes, their place there
+        for placed in module.placed:
+            for index, name in enumerate(placed.statistics):
+                self._owners.setdefault(name, []).append((placed.value, index))
+        self._readers: dict[str, dict[int, Any]] = {}  # the nodes of the graph that read a value, by their ids
+        self._inner: dict[int, dict[str, Any]] = {}  # of a branch or a loop: its initializers by name
 
     def apart(self) -> Iterator[str]:
         """Names of tensors that a function's body holds, where its calls do not agree on them any more."""
@@ -53,9 +59,6 @@ class State:
         self._set_constants()
         self._set_state(names)
 
-    def _initializer(self, name: str) -> Any:
-        return next((tensor for tensor in self.graph.initializer if tensor.name == name), None)
-
     def _set_constants(self) -> None:
         """What the module holds and nobody trains: as the file has it."""
         held = {name: tensor for name, tensor in self.module.constants.items() if name not in self.arrays}
@@ -68,7 +71,10 @@ class State:
                 encoding.fill([(node.attribute[0].t, held[node.output[0]].array)])
 
     def _set_state(self, names: Values) -> None:
-        own = {tensor.name: tensor for tensor in self.graph.initializer}
+        own = self._initializers(self.graph)
+        for node in self.graph.node if self.original.starts else ():
+            for read in reads_of([node]):
+                self._readers.setdefault(read, {})[id(node)] = node
         for name, array in self.arrays.items():
             if name in self.original.starts:
                 self._separate(name, array, names)
@@ -77,14 +83,25 @@ class State:
                 self.contents[name] = array
             elif (node := self.bodies.maker(name)) is None:
                 holder, local = self.bodies.find(name)  # an initializer of a branch
-                tensor = next(t for t in holder.initializer if t.name == local)
+                tensor = self._initializers(holder)[local]
                 self._describe(tensor, array)
                 encoding.fill([(tensor, array)])
             elif node.op_type == "Constant":
                 self._set_constant(node, array)
             elif not same(array, self._array(node.input[0])):  # an Identity of an equal tensor, once
-                place(self.graph.node, node, (), (), stays=False)
+                self._drop(node)
                 self._hold(name, array)
+
+    def _initializers(self, holder: Any) -> dict[str, Any]:
+        if id(holder) not in self._inner:
+            self._inner[id(holder)] = {tensor.name: tensor for tensor in holder.initializer}
+        return self._inner[id(holder)]
+
+    def _drop(self, node: Any) -> None:
+        """Take a node out of the graph."""
+        for name in reads_of([node]) if self._readers else ():
+            self._readers[name].pop(id(node), None)
+        self.bodies.place(self.graph, node, (), (), stays=False)
 
     def _describe(self, tensor: Any, array: Any) -> None:
         if tuple(tensor.dims) != array.shape:
@@ -99,7 +116,7 @@ class State:
         encoding.fill([(node.attribute[0].t, array)])
 
     def _hold(self, name: str, array: Any) -> None:
-        tensor = self.graph.initializer.add(name=name)
+        tensor = self._initializers(self.graph)[name] = self.graph.initializer.add(name=name)
         encoding.describe(tensor, array)
         self.contents[name] = array
 
@@ -107,7 +124,7 @@ class State:
         """What a value of the graph is now, where the file or the module says so."""
         if name in self.arrays:
             return self.arrays[name]
-        tensor, node = self._initializer(name), self.bodies.maker(name)
+        tensor, node = self._initializers(self.graph).get(name), self.bodies.maker(name)
         if tensor is None and node is not None and node.op_type == "Identity":
             return self._array(node.input[0])
         if tensor is None and node is not None and node.op_type == "Constant":
@@ -126,17 +143,15 @@ class State:
         if not self.differs(name):
             return
         own, node = name, self.bodies.maker(name)
-        readers = [other for other in self.graph.node if name in reads_of([other])]
-        if node is not None and all(other.op_type == "BatchNormalization" for other in readers):
-            place(self.graph.node, node, (), (), stays=False)  # an Identity, say, that gave it this name
+        readers = self._readers.get(name, {})
+        if node is not None and all(other.op_type == "BatchNormalization" for other in readers.values()):
+            self._drop(node)  # an Identity, say, that gave it this name
         elif name in names.taken:
             own = names.fresh(name)
         names.taken.add(own)
         self._hold(own, array)
-        for placed in self.module.placed:
-            for index, statistic in enumerate(placed.statistics):
-                if statistic == name:
-                    self.bodies.maker(placed.value).input[3 + index] = own
+        for value, index in self._owners.get(name, []):
+            self.bodies.maker(value).input[3 + index] = own
 
 
 def same(x: Any, y: Any) -> bool:

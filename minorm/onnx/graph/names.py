@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from minorm.onnx.graph.draft import graphs_of
@@ -37,3 +37,10 @@ def reads_of(nodes: Any) -> set[str]:
         for _, graph in graphs_of(node):
             found |= reads_of(graph.node) | {entry.name for entry in graph.output}
     return found
+
+
+def drop(entries: Any, gone: Callable[[Any], bool]) -> None:
+    """Take those entries out of a list of protobuf that `gone` is true of; its remove() compares each with each."""
+    for index in range(len(entries) - 1, -1, -1):
+        if gone(entries[index]):
+            del entries[index]

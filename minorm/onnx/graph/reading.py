@@ -26,7 +26,6 @@ from minorm.onnx.graph.decimals import shortest
 from minorm.onnx.graph.errors import LoadError
 from minorm.onnx.graph.tensors import MAX_RANK, Budget
 
-
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 

@@ -268,7 +268,9 @@ class Flattener:
             return read(proto, what, self.folder, self.budget)
         if id(proto) not in self.known:
             self.known[id(proto)] = read(proto, what, self.folder, self.budget), proto
-        return self.known[id(proto)][0]
+        value = self.known[id(proto)][0]
+        self._count(0, len(value) if isinstance(value, list) else 0)  # each node's elements are looked at
+        return value
 
     def _unique(self, label: str, place: _Place, index: int) -> str:
         """The label of a call or an If, with _, _2 ... where it is taken; what is written inside is named after it."""

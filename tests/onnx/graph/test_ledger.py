@@ -122,6 +122,36 @@ def test_a_large_batch_is_the_callers_wish() -> None:
     assert y.array.nbytes > 3 * 20_000
 
 
+@pytest.mark.parametrize("requires_grad", [False, True])
+def test_a_small_limit_is_held_whatever_the_input(requires_grad: bool, graph_of: Any) -> None:
+    """Twenty results of 4 MB, all wanted in the end."""
+    names = [f"v{i}" for i in range(20)]
+    nodes = [*(h.make_node("Exp", ["x"], [name]) for name in names), h.make_node("Sum", names, ["y"])]
+    proto, x = graph_of(nodes, X, ["y"]), mn.ones(MB)
+    assert peak(mo.load(proto, max_bytes=48 * MB), x.requires_grad_(requires_grad)) < 50 * MB
+    with mn.no_grad():
+        y = mo.load(proto)(x)
+    np.testing.assert_allclose(y.array[:3], 20 * np.e, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("limit", "fed", "inference", "training"),
+    [
+        (64 * MB, 10 * MB, 64 * MB, 64 * MB),
+        (1000, 10 * MB, 32 * MB, 32 * MB),  # as much is anybody's
+        (1000, 100, 200_000, 800_000),
+        (2 << 30, MB // 2, 2 << 30, 4000 * MB),
+        (2 << 30, 40 * MB, 80_000 * MB, 320_000 * MB),
+    ],
+)
+def test_what_a_run_may_hold(limit: int, fed: int, inference: int, training: int) -> None:
+    x = mn.Tensor.from_array(np.broadcast_to(np.uint8(0), (fed,)))  # it takes one byte
+    with ledger.run(limit, 0, [x], ()) as run:
+        assert run.allowed == training
+    with mn.no_grad(), ledger.run(limit, 0, [x], ()) as run:
+        assert run.allowed == inference
+
+
 def test_a_run_inside_a_run_has_a_ledger_of_its_own() -> None:
     with ledger.run(100, 0, (), ()) as outer:
         with ledger.run(10, 4, (), ()) as inner:

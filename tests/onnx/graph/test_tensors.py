@@ -189,3 +189,22 @@ def test_an_empty_tensor_of_absurd_lengths_is_refused() -> None:
         tensors.read(tensor, "w", None, Budget())
     tensor = onnx.TensorProto(data_type=1, dims=[0, 2**40])
     assert tensors.read(tensor, "w", None, Budget()).shape == (0, 2**40)
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.bool_, np.float16, np.float32, np.uint64], ids=str)
+def test_numbers_of_protobuf_come_piece_by_piece(dtype: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tensors, "CHUNK", 4)
+    array = (np.arange(11) % 3).astype(dtype)
+    found = read(helper.make_tensor("t", helper.np_dtype_to_tensor_dtype(array.dtype), [11], array.tolist()))
+    np.testing.assert_array_equal(found, array)
+    tensor = helper.make_tensor("t", TensorProto.INT8, [11], [1] * 11)
+    tensor.int32_data[10] = 300
+    with pytest.raises(LoadError, match="stores elements that this type cannot hold"):
+        read(tensor)
+
+
+def test_a_long_path_is_not_walked(tmp_path: Path) -> None:
+    tensor = TensorProto(name="t", data_type=TensorProto.FLOAT, dims=[1], data_location=TensorProto.EXTERNAL)
+    tensor.external_data.add(key="location", value="a/" * 100_000 + "b")
+    with pytest.raises(LoadError, match="a path of 200001 characters; expected at most 4096"):
+        read(tensor, tmp_path)
