@@ -70,7 +70,7 @@ def find(given: str) -> str:
     raise FileNotFoundError(f"{given} is a folder without {BEST} and {CHECKPOINT}; expected that of a run")
 
 
-def open_model(given: str, instead: str | None = None, **limits: int) -> Source:
+def open_model(given: str, instead: str | None = None, **limits: Any) -> Source:
     """The model; ValueError where the file is none of the three, OSError where it cannot be read.
 
     instead  FILE.py:FUNCTION to build from, where a checkpoint's own is not there any more
