@@ -20,6 +20,7 @@ from minorm.cli.events import events
 from minorm.cli.telling import Teller, teller
 from minorm.distributed import Group
 from minorm.distributed.launcher import launched
+from minorm.distributed.simulation import check_threads
 from minorm.training import Run, Settings, resuming, saved
 from minorm.training.folder import BEST, CHECKPOINT, locked
 from minorm.training.history import LOG, Row
@@ -122,6 +123,7 @@ def run(parser: argparse.ArgumentParser, args: argparse.Namespace) -> int:
             raise UsageError(f"--{name.replace('_', '-')} goes with --resume alone")
     settings = _settings(args)
     ranks = settings.ranks if args.resume or args.ranks is not None else processes
+    check_threads(f"ranks is {ranks}", ranks, processes)
     settings = replace(settings, ranks=ranks)
     load = functools.cache(lambda: load_data(settings, args.path))  # once a process
     if args.batch_size is None and not args.resume and settings.data in OWN:

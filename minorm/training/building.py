@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from minorm import models
+from minorm.documented import documented
 from minorm.training import sizing
 from minorm.training.own_code import Code, is_file, split
 from minorm.training.settings import LARGEST
@@ -22,11 +23,19 @@ PIXELS = 3 * LARGEST**2  # numbers an image of a checkpoint's model may have
 COPY = re.compile(r"[^/\\:\0]+\.py")  # a file's name, without a folder or a drive
 
 
+@documented(
+    {},
+    path="the checkpoint",
+    function="the name of the function that builds the model",
+    code="the copy in the checkpoint's folder; None where there is none with the SHA-256 that the checkpoint says",
+)
 class UntrustedCode(ValueError):
     """A checkpoint's model is built by code, and the user has not said to run it. Nothing was run.
 
-    code  the copy in the checkpoint's folder, None where there is none with the SHA-256 that the checkpoint says
-    function  its name
+    Example:
+        >>> error = mn.training.UntrustedCode("run/best.safetensors", "build", None)
+        >>> error.path, error.function
+        ('run/best.safetensors', 'build')
     """
 
     def __init__(self, path: str, function: str, code: Code | None) -> None:

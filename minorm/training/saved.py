@@ -69,7 +69,7 @@ def preprocessing(saved: Mapping[str, Any], path: str) -> Preprocessing:
             raise ValueError(f"{path}: {name} of its preprocessing is {reprlib.repr(values)}; expected {count} "
                              f"{'names' if kind is str else 'floats'}")  # fmt: skip
     for name in ("size", "channels"):
-        if found[name] != facts[name]:
+        if not _is(found[name], facts[name]):
             raise ValueError(f"{path}: {name} of its preprocessing is {reprlib.repr(found[name])}; expected "
                              f"{facts[name]}, that of its model")  # fmt: skip
     try:
@@ -84,7 +84,7 @@ def taken(path: str, part: str, take: Callable[[], Any]) -> None:
     try:
         take()
     except (ValueError, *BROKEN) as error:
-        said = str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
+        said = str(error) if isinstance(error, (ValueError, TypeError)) else f"{type(error).__name__}: {error}"
         raise ValueError(f"{path}: the part {part!r} does not fit: {said}") from error
 
 
@@ -96,7 +96,7 @@ def _check_history(saved: Mapping[str, Any], path: str) -> None:
         count = len(rows) if isinstance(rows, list) else type(rows).__name__
         raise ValueError(f"{path}: its history has {count} rows; expected {epoch}, one a finished epoch")
     for number, row in enumerate(rows, 1):
-        if not isinstance(row, dict) or not {*COLUMNS} <= row.keys() or row["epoch"] != number:
+        if not isinstance(row, dict) or not {*COLUMNS} <= row.keys() or not _is(row["epoch"], number):
             raise ValueError(
                 f"{path}: row {number} of its history is {reprlib.repr(row)}; expected {', '.join(COLUMNS)}"
             )
@@ -114,6 +114,11 @@ def _check_images(found: Any, path: str) -> None:
                 and isinstance(there.get("sha256", 0), (str, type(None)))):  # fmt: skip
             raise ValueError(f"{path}: what it says of its images is {reprlib.repr(found)}; expected number "
                              f"and sha256 of {' and '.join(PARTS)}")  # fmt: skip
+
+
+def _is(value: Any, number: int) -> bool:
+    """Whether it is that int: a file may hold an array in its place, which is equal to nothing and everything."""
+    return type(value) is int and value == number
 
 
 def _is_number(value: Any) -> bool:

@@ -153,7 +153,7 @@ def test_another_folder_is_labelled_by_the_names_of_the_model_s_classes(
     assert alone["images"] == 3
     assert alone["accuracy"] > 0.5
     (tmp_path / "images" / "checks").rename(tmp_path / "images" / "boxes")
-    text = said(capsys, 1, "evaluate", run, "--path", str(tmp_path / "images"))
+    text = said(capsys, 1, "evaluate", "--trust", run, "--path", str(tmp_path / "images"))
     assert "boxes' is a class that the training images lack; expected bars, checks" in text
 
 

@@ -42,6 +42,12 @@ def test_what_is_not_said_is_the_usual() -> None:
         ({"mixup": 0.2, "cutmix": 1.0}, "cutmix is 1.0; expected 0, as mixup is on"),
         ({"warmup_epochs": 8}, "warmup_epochs is 8; expected fewer than 8"),
         ({"class_weights": "some"}, "class_weights is 'some'; expected one of none, balanced"),
+        ({"epochs": "3"}, "epochs is '3'; expected a whole number"),
+        ({"epochs": True}, "epochs is True; expected a whole number"),
+        ({"batch_size": 32.0}, "batch_size is 32.0; expected a whole number"),
+        ({"lr": "high"}, "lr is 'high'; expected a number"),
+        ({"data": None}, "data is None; expected a text"),
+        ({"image_size": 8193}, "image_size is 8193; expected at most 8192"),
         ({"dtype": "float16"}, "dtype is 'float16'; expected one of float32, bfloat16"),
     ],
 )
