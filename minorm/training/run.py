@@ -20,7 +20,7 @@ import functools
 import os
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from minorm import atomic, checkpoint, dtypes, nn, random
@@ -140,7 +140,10 @@ class Run:
         found = saved.read_run(file)
         facts = found["model_facts"]
         code = resuming.code_of(file, facts, model, trust)
-        run = cls(saved.settings(found, file), out, path, device, group, sets, num_workers, code=code)
+        settings = replace(
+            saved.settings(found, file), model=facts["name"]
+        )  # without `code` it is one of minorm.models
+        run = cls(settings, out, path, device, group, sets, num_workers, code=code)
         resuming.check_same_sizes(file, facts, run.model_facts)
         resuming.check_same_classes(file, found.get("preprocessing", {}).get("classes"), run.preprocessing.classes)
         if run.rank == 0 and not other_images:

@@ -6,9 +6,10 @@ All of it is looked at before a model is built or an object is changed.
 from __future__ import annotations
 
 import math
+import os
 import reprlib
 from collections.abc import Callable, Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 from minorm import checkpoint
@@ -35,7 +36,7 @@ def read_run(path: str) -> dict[str, Any]:
     if not {*RUN} <= saved.keys():
         raise ValueError(f"{path} was not written by a Run; it holds {', '.join(saved)}")
     saved["model_facts"] = building.checked(saved["model_facts"], path)
-    settings(saved, path)
+    _check_one_model(settings(saved, path).model, saved["model_facts"]["name"], path)
     _check_history(saved, path)
     if "preprocessing" in saved:
         preprocessing(saved, path)
@@ -45,16 +46,17 @@ def read_run(path: str) -> dict[str, Any]:
 
 
 def settings(saved: Mapping[str, Any], path: str) -> Settings:
-    """Those of the run; a setting that is not there has its default."""
+    """Those of the run; a setting that is not there has its default, and a model's FILE.py has no folder."""
     found, known = saved["settings"], [field.name for field in fields(Settings)]
     if not isinstance(found, dict):
         raise ValueError(f"{path}: its settings are a {type(found).__name__}; expected values by name")
     if unknown := [name for name in found if name not in known]:
         raise ValueError(f"{path}: it has a setting {unknown[0]!r}; expected {', '.join(known)}")
     try:
-        return Settings(**found)
+        read = Settings(**found)
     except ValueError as error:
         raise ValueError(f"{path}: its setting {error}") from None
+    return replace(read, model=os.path.basename(read.model))
 
 
 def preprocessing(saved: Mapping[str, Any], path: str) -> Preprocessing:
@@ -86,6 +88,12 @@ def taken(path: str, part: str, take: Callable[[], Any]) -> None:
     except (ValueError, *BROKEN) as error:
         said = str(error) if isinstance(error, (ValueError, TypeError)) else f"{type(error).__name__}: {error}"
         raise ValueError(f"{path}: the part {part!r} does not fit: {said}") from error
+
+
+def _check_one_model(setting: str, name: str, path: str) -> None:
+    """Settings and facts name the same model; the facts of before there were copies have the file's folder."""
+    if setting != os.path.basename(name):
+        raise ValueError(f"{path}: its setting model is {setting!r}; expected {name!r}, as its model_facts say")
 
 
 def _check_history(saved: Mapping[str, Any], path: str) -> None:

@@ -6,7 +6,9 @@ What is wrong is a ValueError or an OSError; what is taken trains on, or its los
 from __future__ import annotations
 
 import copy
+import functools
 import json
+import operator
 import random
 import resource
 import struct
@@ -160,6 +162,34 @@ def test_a_changed_checkpoint_is_refused_or_taken(folder: Path) -> None:
     said = fuzz(folder, range(40))
     assert said.count("ValueError") + said.count("UntrustedCode") > 100
     assert "taken" in said
+
+
+def test_code_is_named_in_every_place_of_a_text(folder: Path) -> None:
+    """One place at a time, and settings and facts together: whichever says which model to build."""
+    run = folder / "plain"
+    whole, parts = (run / CHECKPOINT).read_bytes(), load_training(run / CHECKPOINT)
+    code = Code.read(f"{run}/trip.py:build")
+    facts = {**parts["model_facts"], "name": code.name, "sha256": code.sha256}
+    try:
+        for name in (code.name, f"{run}/trip.py:build", f"../{run.name}/trip.py:build"):
+            given = [{**parts, "model_facts": {**facts, "name": name}}]
+            given += [{**each, "settings": {**parts["settings"], "model": name}} for each in (parts, *given)]
+            for path in places(parts):
+                there = copy.deepcopy(parts)
+                *upper, last = path
+                holder = functools.reduce(operator.getitem, upper, there)
+                if isinstance(holder[last], str):
+                    holder[last] = name
+                    given.append(there)
+            assert len(given) > 20
+            for each in given:
+                save_training(run / CHECKPOINT, **each)
+                tried(run)
+                with suppress(ValueError, OSError):
+                    Run(Run.settings_of(str(run)), sets=IMAGES)  # in this folder there is no trip.py
+                assert not (folder / "ran").exists()
+    finally:
+        (run / CHECKPOINT).write_bytes(whole)
 
 
 @pytest.mark.slow
