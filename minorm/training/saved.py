@@ -21,13 +21,7 @@ from minorm.training.preparing import Preprocessing
 from minorm.training.settings import Settings
 
 RUN = ("settings", "model_facts", "model", "optimizer", "loader", "random", "epoch", "history")
-BROKEN = (
-    TypeError,
-    KeyError,
-    IndexError,
-    AttributeError,
-    ArithmeticError,
-)  # of objects that get a wrong state
+BROKEN = (TypeError, KeyError, IndexError, AttributeError, ArithmeticError)  # what a wrong state makes of an object
 
 
 def read_run(path: str) -> dict[str, Any]:
