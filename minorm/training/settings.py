@@ -95,6 +95,8 @@ class Settings:
         for field in fields(self):
             value, (kind, said) = getattr(self, field.name), KINDS[field.type]
             _expect(isinstance(value, kind) and not isinstance(value, bool), field.name, value, said)
+            if isinstance(value, Integral) and field.name != "seed":  # no float holds 10**400
+                _expect(abs(int(value)) < 1 << 63, field.name, value, "less than 2^63")
         _expect(self.data in MODEL_FOR, "data", self.data, f"one of {', '.join(MODEL_FOR)}")
         augmented = self.data == "cifar10"
         for name, usual, found in (

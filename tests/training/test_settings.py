@@ -45,6 +45,8 @@ def test_what_is_not_said_is_the_usual() -> None:
         ({"epochs": "3"}, "epochs is '3'; expected a whole number"),
         ({"epochs": True}, "epochs is True; expected a whole number"),
         ({"batch_size": 32.0}, "batch_size is 32.0; expected a whole number"),
+        ({"epochs": 10**400}, "epochs is 10+; expected less than 2\\^63"),
+        ({"lr": 10**400}, "lr is 10+; expected less than 2\\^63"),
         ({"lr": "high"}, "lr is 'high'; expected a number"),
         ({"data": None}, "data is None; expected a text"),
         ({"image_size": 8193}, "image_size is 8193; expected at most 8192"),
