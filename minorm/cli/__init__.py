@@ -39,6 +39,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit code."""
     startup.begun = True
     args = _parser().parse_args(argv)
+    args.words = sys.argv[1:] if argv is None else [*argv]
     if said := installed.conflict():
         print(f"minorm: {said}", file=sys.stderr)
     try:

@@ -10,7 +10,7 @@ from typing import Any
 from minorm import opening
 from minorm.cli.errors import UsageError
 
-NOT_IN_A_FILE = ("help", "config", "resume", "traceback")
+NOT_IN_A_FILE = ("help", "config", "resume", "other-images", "trust", "traceback")
 
 
 def read(path: str, parser: argparse.ArgumentParser) -> dict[str, Any]:

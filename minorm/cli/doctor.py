@@ -43,7 +43,6 @@ def add(commands: Any) -> None:
         help="write a corrected model: precise_bn measures the running statistics anew, freeze keeps them from now on",
     )
     parser.add_argument("-o", "--out", metavar="FILE", help="where the corrected model goes, of the kind MODEL is")
-    sources.add_limits(parser)
     parser.set_defaults(run=run)
 
 
@@ -55,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("--fix and --out FILE go together: what to do, and where the corrected model goes")
     if args.plot and not args.plot.lower().endswith(FORMS):
         raise UsageError(f"--plot {args.plot}: expected a name that ends in .png, .svg or .pdf")
-    source = sources.open_model(args.model, args.instead, **sources.limits(args))
+    source = sources.open_model(args.model, sources.allowed(args), max_bytes=args.max_bytes)
     for path in filter(None, (args.plot, args.out)):  # an error now, and not after the work
         if os.path.exists(path) and os.path.samefile(path, source.path):
             raise UsageError(f"{path} is the model itself; expected another file")

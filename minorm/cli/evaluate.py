@@ -23,13 +23,12 @@ def add(commands: Any) -> None:
     parser.add_argument("model", metavar="MODEL", help=sources.MODEL_HELP)
     sources.add_data(parser)
     parser.add_argument("--json", action="store_true", help='{"images", "accuracy", "loss"}')
-    sources.add_limits(parser)
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
     """Print the scores."""
-    source = sources.open_model(args.model, args.instead, **sources.limits(args))
+    source = sources.open_model(args.model, sources.allowed(args), max_bytes=args.max_bytes)
     loader = sources.both_loaders(source, args)[1]
     score = evaluate(source.model, loader, nn.CrossEntropyLoss())
     for line in words.skipped([loader.dataset]):

@@ -22,7 +22,7 @@ def add(commands: Any) -> None:
     )
     parser.add_argument("checkpoint", metavar="CHECKPOINT", help="a .safetensors file, or the folder of a run")
     parser.add_argument("-o", "--out", default="model.onnx", metavar="FILE", help="default model.onnx")
-    sources.add_instead(parser)
+    sources.add_code(parser)
     parser.add_argument("--opset", type=int, metavar="N", help="default: 26, which every onnxruntime from 1.25 on runs")
     parser.add_argument(
         "--training", action="store_true", help="keep what layers do in training; new running statistics are outputs"
@@ -37,7 +37,7 @@ def run(args: argparse.Namespace) -> int:
     from minorm.onnx.graph import encoding
 
     atomic.destination(args.out, "export")  # an error now, and not after the work
-    source = sources.open_checkpoint(args.checkpoint, args.instead)
+    source = sources.open_checkpoint(args.checkpoint, sources.allowed(args))
     model, facts = source.model, source.facts
     if source.settings is not None and source.settings.dtype == "bfloat16":
         model = model.to(mn.float32)  # what every runtime has

@@ -34,15 +34,15 @@ def add(commands: Any) -> None:
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help='[{"file", "label", "probability"}]')
     form.add_argument("--csv", action="store_true", help="the same with a header, for spreadsheets")
-    sources.add_instead(parser)
-    sources.add_limits(parser)
+    sources.add_limit(parser)
+    sources.add_code(parser)
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
     """Print a line for each picture; 1 where one could not be read."""
     extras.need("PIL")
-    source = sources.open_model(args.model, args.instead, **sources.limits(args))
+    source = sources.open_model(args.model, sources.allowed(args), max_bytes=args.max_bytes)
     found = source.preprocessing
     if found is None:
         raise ValueError(f"{source.path} does not say how images are scaled, nor is its input N x C x size x size with "

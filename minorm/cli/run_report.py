@@ -23,9 +23,9 @@ from minorm.cli import charts
 from minorm.cli.page_style import STYLE
 from minorm.cli.report_style import REPORT_STYLE
 from minorm.training import Run
+from minorm.training.folder import BEST
 from minorm.training.outcome import Outcome, outcome, pixels
 from minorm.training.preparing import loaders
-from minorm.training.run import BEST
 
 REPORT = "report.html"
 SHOWN = 24  # images

@@ -1,8 +1,8 @@
 """What commands are given: a MODEL (a run's folder, a checkpoint or an ONNX file), and a data set by its name.
 
-A run's folder stands for its best weights where there are any, else for its last. Nothing in a file is executed: a
-checkpoint names one of `minorm.models`, or a file of Python that is run only while it is the one that was trained with
-(training/building.py), and an ONNX file is a graph.
+A run's folder stands for its best weights where there are any, else for its last. Nothing in a file is executed: an
+ONNX file is a graph, and a checkpoint names one of `minorm.models`, or a file of Python, which is run only where the
+user says so (trust.py).
 """
 
 from __future__ import annotations
@@ -10,25 +10,26 @@ from __future__ import annotations
 import argparse
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import minorm as mn
 from minorm import checkpoint, data, opening
-from minorm.cli import extras
+from minorm.cli import extras, trust
 from minorm.cli.errors import UsageError
+from minorm.cli.trust import Trust
 from minorm.data import DataLoader
 from minorm.nn import Module
-from minorm.training import Settings, building
+from minorm.training import Settings, building, saved
+from minorm.training.folder import BEST, CHECKPOINT
+from minorm.training.own_code import is_file
 from minorm.training.preparing import MEAN_STD, Preprocessing, load_data, loaders, names_of, preprocessing
-from minorm.training.run import BEST, CHECKPOINT
-from minorm.training.settings import MODEL_FOR
+from minorm.training.settings import LARGEST, MODEL_FOR
 
 MODEL_HELP = "a run's folder (its best weights), a checkpoint, or an ONNX file"
 FACTS, FROZEN = "minorm.model", "minorm.frozen"  # metadata of a file of weights: what to build, which layers are frozen
 PART = "frozen"  # the same of a training run's checkpoint
-LARGEST = 8192  # side of an image that a file's metadata may ask for
 CLASSES, PREPROCESSING = "classes", "preprocessing"  # metadata of an ONNX file
 
 
@@ -70,29 +71,30 @@ def find(given: str) -> str:
     raise FileNotFoundError(f"{given} is a folder without {BEST} and {CHECKPOINT}; expected that of a run")
 
 
-def open_model(given: str, instead: str | None = None, **limits: Any) -> Source:
+def open_model(given: str, allowed: Trust = trust.NOTHING, *, max_bytes: int | None = None) -> Source:
     """The model; ValueError where the file is none of the three, OSError where it cannot be read.
 
-    instead  FILE.py:FUNCTION to build from, where a checkpoint's own is not there any more
-    limits   what an ONNX file and its runs may take, as `minorm.onnx.load` takes it: max_bytes
+    allowed    the code that may be run to build a checkpoint's model
+    max_bytes  what an ONNX model may take
     """
     path = find(given)
     if _is_checkpoint(path):
-        return _checkpoint(path, instead)
+        return _checkpoint(path, allowed)
     extras.need("onnx")
     import onnx
 
     import minorm.onnx
 
+    limits = {} if max_bytes is None else {"max_bytes": max_bytes}
     model = minorm.onnx.load(path, **limits)  # first: it says in words what is wrong with a file
     proto = onnx.load(path, load_external_data=False)
     found = described({entry.key: entry.value for entry in proto.metadata_props})
     return Source(path, "onnx", model, preprocessing=found or _of_its_input(proto))
 
 
-def open_checkpoint(given: str, instead: str | None = None) -> Source:
+def open_checkpoint(given: str, allowed: Trust = trust.NOTHING) -> Source:
     """The same for commands that take no ONNX file."""
-    return _checkpoint(find(given), instead)
+    return _checkpoint(find(given), allowed)
 
 
 def description(found: Preprocessing) -> dict[str, str]:
@@ -130,44 +132,55 @@ def _is_checkpoint(path: str) -> bool:
     return path.endswith(".safetensors") or head[8:9] == b"{"  # the length of the header, then JSON
 
 
-def _checkpoint(path: str, instead: str | None = None) -> Source:
+def _checkpoint(path: str, allowed: Trust) -> Source:
     metadata = checkpoint.load_metadata(path)
     parts = settings = found = None
     if FACTS in metadata:
-        facts, state = json.loads(metadata[FACTS]), checkpoint.load(path)
-        frozen = json.loads(metadata.get(FROZEN, "[]"))
+        facts, state = _json(path, metadata, FACTS), checkpoint.load(path)
+        frozen = _json(path, metadata, FROZEN) if FROZEN in metadata else []
     elif checkpoint.TREE in metadata:
         parts = checkpoint.load_training(path)
         if not {"model_facts", "model"} <= parts.keys():
             raise ValueError(f"{path} is a checkpoint, but not one of `minorm train`: there is no model_facts in it")
         facts, state, frozen = parts["model_facts"], parts["model"], parts.get(PART, [])
-        settings = Settings(**parts["settings"]) if "settings" in parts else None
-        found = _of_its_run(parts, settings)
     else:
         raise ValueError(f"{path} does not say which model it holds; build the model in Python, load_state_dict the "
                          "file and call minorm.onnx.export")  # fmt: skip
-    model = building.build(**facts, instead=instead)
+    if allowed.model is not None and not is_file(allowed.model) and isinstance(facts, dict):
+        facts = {**facts, "name": allowed.model}
+    facts = building.checked(facts, path)
+    if parts is not None:
+        settings = saved.settings(parts, path) if "settings" in parts else None
+        found = _of_its_run({**parts, "model_facts": facts}, settings, path)
+    model = building.build(**facts, code=trust.code(facts, path, allowed))
     if settings is not None and settings.dtype == "bfloat16":
         model = model.to(mn.bfloat16)
-    model.load_state_dict(state)
+    saved.taken(path, "model", lambda: model.load_state_dict(state))
     _freeze(model, frozen, path)
     return Source(path, "checkpoint", model, facts, settings, parts, found)
 
 
-def _of_its_run(parts: Mapping[str, Any], settings: Settings | None) -> Preprocessing | None:
+def _json(path: str, metadata: Mapping[str, str], name: str) -> Any:
+    try:
+        return json.loads(metadata[name])
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path}: {name} of its metadata is no JSON: {error}") from None
+
+
+def _of_its_run(parts: Mapping[str, Any], settings: Settings | None, path: str) -> Preprocessing | None:
     """What the run wrote; of one before it wrote that, what its data set has."""
     if "preprocessing" in parts:
-        return Preprocessing(**parts["preprocessing"])
+        return saved.preprocessing(parts, path)
     if settings is None or settings.data not in MEAN_STD:
         return None
     facts = parts["model_facts"]
     return Preprocessing(names_of(settings.data), *MEAN_STD[settings.data], facts["size"], facts["channels"])
 
 
-def _freeze(model: Module, names: Sequence[str], path: str) -> None:
+def _freeze(model: Module, names: Any, path: str) -> None:
     modules = dict(model.named_modules())
-    for name in names:
-        if name not in modules:
+    for name in names if isinstance(names, list) else [names]:
+        if not isinstance(name, str) or name not in modules:
             raise ValueError(f"{path} says that the layer {name!r} is frozen, which the model does not have")
         modules[name].freeze()
 
@@ -178,25 +191,31 @@ def add_data(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--path", help="where they are: a folder of mnist, fashion, cifar10 or of one folder a class, or a .npz file"
     )
-    add_instead(parser)
+    add_limit(parser)
+    add_code(parser)
 
 
-def add_instead(parser: argparse.ArgumentParser) -> None:
-    """Declare the option that says what to build a checkpoint's model with."""
-    parser.add_argument("--model", dest="instead", metavar="FILE.py:FUNCTION", help="what to build the model with, "
-                        "where the file that the run was trained with has changed")  # fmt: skip
+def add_code(parser: argparse.ArgumentParser) -> None:
+    """Declare the options that say what to build a checkpoint's model with."""
+    parser.add_argument("--model", dest="instead", metavar="FILE.py:FUNCTION", help="build the model with this file of "
+                        "yours, where the run was trained with such a one")  # fmt: skip
+    trust.add(parser)
 
 
-def add_limits(parser: argparse.ArgumentParser) -> None:
-    """Declare the option that says how much an ONNX file may take."""
+def allowed(args: argparse.Namespace) -> Trust:
+    """What those options say."""
+    return trust.of(args, args.instead)
+
+
+def add_limit(parser: argparse.ArgumentParser) -> None:
+    """Declare the option that raises the limits of the files that are read."""
     parser.add_argument(
-        "--max-bytes", type=int, metavar="N", help="what an ONNX model and its runs may take (default 2 GiB)"
+        "--max-bytes",
+        type=int,
+        metavar="N",
+        help="what a file may take in memory when it is read: an ONNX model, an .npz file, a picture; each has a "
+        "default, which the error names",
     )
-
-
-def limits(args: argparse.Namespace) -> dict[str, int]:
-    """What the options of `add_limits` say, as `open_model` takes it."""
-    return {} if args.max_bytes is None else {"max_bytes": args.max_bytes}
 
 
 def training_loader(source: Source, args: argparse.Namespace) -> DataLoader:

@@ -14,15 +14,18 @@ from typing import Any
 import minorm as mn
 from minorm import distributed
 from minorm.checkpoint import load_training
-from minorm.cli import config, run_report, words
-from minorm.cli.errors import EXPECTED
+from minorm.cli import config, run_report, trust, words
+from minorm.cli.errors import EXPECTED, UsageError
 from minorm.cli.events import events
 from minorm.cli.telling import Teller, teller
 from minorm.distributed import Group
 from minorm.distributed.launcher import launched
-from minorm.training import Run, Settings, building
+from minorm.distributed.simulation import check_threads
+from minorm.training import Run, Settings, resuming, saved
+from minorm.training.folder import BEST, CHECKPOINT, locked
+from minorm.training.history import LOG, Row
+from minorm.training.own_code import is_file, split
 from minorm.training.preparing import load_data
-from minorm.training.run import BEST, CHECKPOINT, LOG, Row
 from minorm.training.settings import CLASS_WEIGHTS, DTYPES, MODEL_FOR, OPTIMIZERS, SCHEDULES
 
 DEVICE, TIMEOUT = "cpu", 300.0
@@ -93,6 +96,10 @@ def add(commands: Any) -> None:
         "--timeout", type=float, metavar="SECONDS", help=f"that a process waits for the others (default {TIMEOUT:g})"
     )
     parser.add_argument("--resume", action="store_true", help="go on with the run in --out, with its settings")
+    parser.add_argument(
+        "--other-images", action="store_true", help="with --resume: go on with other images than the run began with"
+    )
+    trust.add(parser)
     parser.set_defaults(run=functools.partial(run, parser))
 
 
@@ -111,8 +118,12 @@ def run(parser: argparse.ArgumentParser, args: argparse.Namespace) -> int:
                 file=sys.stderr,
             )
         return 2
+    for name in ("trust", "other_images"):
+        if getattr(args, name) and not args.resume:
+            raise UsageError(f"--{name.replace('_', '-')} goes with --resume alone")
     settings = _settings(args)
     ranks = settings.ranks if args.resume or args.ranks is not None else processes
+    check_threads(f"ranks is {ranks}", ranks, processes)
     settings = replace(settings, ranks=ranks)
     load = functools.cache(lambda: load_data(settings, args.path))  # once a process
     if args.batch_size is None and not args.resume and settings.data in OWN:
@@ -136,12 +147,17 @@ def _train(args: argparse.Namespace, settings: Settings, group: Group, load: Cal
     """One rank; rank 0 alone shows something."""
     if args.threads is not None:
         mn.set_num_threads(args.threads)
-    training = _open(args, settings, group, load)
+    out = args.out or os.path.join("runs", f"{settings.data}-{_short(settings.model)}")
     if group.rank:
-        training.fit()
+        _open(args, out, settings, group, load).fit()
         return
-    out, told, start = training.out, teller(), time.perf_counter()
-    assert out is not None
+    with locked(out):
+        _shown(args, _open(args, out, settings, group, load), out, group)
+
+
+def _shown(args: argparse.Namespace, training: Run, out: str, group: Group) -> None:
+    """Train to the end, and show it."""
+    settings, told, start = training.settings, teller(), time.perf_counter()
     told.say(
         f"{settings.data} with model {settings.model}: {training.images['train']:,} images to train, "
         f"{training.images['test']:,} to test, {_workers(group)}; writes {out}"
@@ -198,6 +214,7 @@ def _how_to_go_on(out: str, args: argparse.Namespace, group: Group) -> str:
     return (
         f"{path} holds the end of epoch {load_training(path)['epoch']}; go on with: {train} --resume --out {out}"
         + (f" --path {args.path}" if args.path else "")
+        + (f" --model {args.model}" if args.model and is_file(args.model) else " --trust" if args.trust else "")
         + (f" --num-workers {args.num_workers}" if args.num_workers is not None else "")
         + (f" --device {args.device}" if args.device != "cpu" else "")
     )
@@ -211,31 +228,48 @@ def _settings(args: argparse.Namespace) -> Settings:
         return Settings(**given)
     if not args.out:
         raise ValueError("--resume needs --out DIR, the folder of the run to go on with")
-    settings = Run.settings_of(args.out)
+    file = os.path.join(args.out, CHECKPOINT)
+    found = saved.read_run(file)
+    settings = saved.settings(found, file)
+    if args.model is not None and is_file(args.model) and is_file(settings.model):
+        del given["model"]  # it may lie elsewhere now; what decides is its SHA-256
     for name, value in given.items():
         if value != getattr(settings, name):
             raise ValueError(
                 f"the run in {args.out} has {name}={getattr(settings, name)!r}, --resume goes on with "
                 f"that; got {value!r}; for another value start a new run with another --out"
             )
+    facts = found["model_facts"]
+    resuming.check_same_code(file, facts, trust.code(facts, file, trust.of(args, args.model)))
     return settings
 
 
-def _open(args: argparse.Namespace, settings: Settings, group: Group, load: Callable[[], Any]) -> Run:
+def _open(args: argparse.Namespace, out: str, settings: Settings, group: Group, load: Callable[[], Any]) -> Run:
     """A new run, or the one to go on with."""
     workers = args.num_workers if args.num_workers is not None else 2 if settings.data == "folder" else 0
     if args.resume:
-        return Run.resume(args.out, args.path, group.device, group, load(), workers)
-    name = settings.model
-    if building.is_file(name):
-        name = os.path.splitext(os.path.basename(building.split(name)[0]))[0]
-    out = args.out or os.path.join("runs", f"{settings.data}-{name}")
+        return Run.resume(
+            out,
+            args.path,
+            group.device,
+            group,
+            load(),
+            workers,
+            model=args.model,
+            trust=True,  # `_settings` has asked
+            other_images=args.other_images,
+        )
     if group.rank == 0 and os.path.exists(os.path.join(out, CHECKPOINT)):
         raise ValueError(f"{out} holds a run already; go on with it (--resume) or choose another --out")
     if group.rank == 0 and os.path.exists(os.path.join(out, BEST)):
         raise ValueError(f"{out} holds the {BEST} of another run; move it away or choose another --out")
     group.barrier()  # rank 0 has looked before anybody writes
     return Run(settings, out, args.path, group.device, group, load(), workers)
+
+
+def _short(model: str) -> str:
+    """lenet; mine of path/mine.py:build."""
+    return os.path.splitext(os.path.basename(split(model)[0]))[0] if is_file(model) else model
 
 
 def _line(row: Row, epochs: int) -> str:

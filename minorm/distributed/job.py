@@ -18,7 +18,7 @@ from minorm.distributed.collectives import Collectives
 from minorm.distributed.launcher import launched
 from minorm.distributed.meeting import THE_END, Call, Meeting, RankError
 from minorm.distributed.mpi import Mpi
-from minorm.distributed.simulation import ON, Program, carry, is_everybodys
+from minorm.distributed.simulation import ON, Program, carry, check_threads, is_everybodys
 from minorm.documented import documented
 
 FINGERPRINT = 4096  # bytes
@@ -44,7 +44,8 @@ def run(
 
     Processes are those of `mpiexec -n 4 python program.py` or srun, by way of mpi4py; without a launcher, or with one
     process, this one carries all ranks and no MPI is needed. An error of any rank, and sys.exit, ends the whole job
-    with a message that names the rank; with one process it is raised here. ValueError for fewer ranks than processes.
+    with a message that names the rank; with one process it is raised here. ValueError for fewer ranks than processes,
+    and for more than 1,024 a process.
 
     Example:
         >>> mn.distributed.run(lambda group: (group.rank, group.size), ranks=2)
@@ -56,6 +57,7 @@ def run(
         raise ValueError(f"run: ranks={size!r}; expected an int of at least 1, or None")
     if size < processes:
         raise ValueError(f"run: there are {size} ranks and {processes} processes; expected at most as many processes")
+    check_threads(f"run: ranks={size}", size, processes)
     if processes == 1:
         return carry(program, Collectives(range(size), size, None), Meeting(range(size)), place(device, 0))
     if not _started:

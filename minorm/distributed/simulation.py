@@ -15,6 +15,7 @@ from minorm.distributed.meeting import Meeting, RankError
 from minorm.documented import documented
 
 ON = "on rank "  # the beginning of the note that an error gets
+MOST = 1024  # ranks that a process carries, each in a thread
 GRACE = 30.0  # seconds that ranks have to reach their next collective after Ctrl-C; a second one ends at once
 
 Program = Callable[[Group], Any]
@@ -33,8 +34,15 @@ def simulate(size: int, program: Program) -> list[Any]:
     """
     if isinstance(size, bool) or not isinstance(size, int) or size < 1:
         raise ValueError(f"simulate: size={size!r}; expected an int of at least 1")
+    check_threads(f"simulate: size={size}", size, 1)
     ranks = range(size)
     return carry(program, Collectives(ranks, size, None), Meeting(ranks))
+
+
+def check_threads(said: str, size: int, processes: int) -> None:
+    """ValueError for more ranks than so many processes carry; `said` begins it."""
+    if size > MOST * processes:
+        raise ValueError(f"{said}; expected at most {MOST * processes:,}: {MOST:,} a process, each in a thread")
 
 
 def carry(

@@ -1,6 +1,7 @@
 """Training: the loop itself (loop.py), and a whole run on disk that can stop and go on (run.py)."""
 
 from minorm.finite import NonFiniteLoss
+from minorm.training.building import UntrustedCode
 from minorm.training.history import read_log
 from minorm.training.loop import evaluate, predict, train_epoch
 from minorm.training.run import Run
@@ -14,6 +15,7 @@ __all__ = [
     "Run",
     "Score",
     "Settings",
+    "UntrustedCode",
     "evaluate",
     "predict",
     "read_log",

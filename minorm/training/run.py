@@ -4,9 +4,11 @@
                                  the loader's place, the epochs done and their scores, the settings
     DIR/best.safetensors         the model of the best epoch by the test images; with `ema` its averaged weights
     DIR/log.csv                  one line an epoch; no times in it, so two equal runs write equal files
+    DIR/FILE.py                  the file of a model of the user's own, as it was when the run began
 
 Each file is replaced in one step, after every epoch, so whenever the run ends there is a whole checkpoint of the
-last finished epoch (the first is written before epoch 1). Going on repeats the epoch that was cut short.
+last finished epoch (the first is written before epoch 1). Going on repeats the epoch that was cut short. While a run
+trains, its folder is locked: a second one there is an error.
 
 With `settings.ranks` above 1 every rank has a Run of its own and all do the same at the same time: each trains on its
 part of every batch, and rank 0 writes the files.
@@ -14,29 +16,28 @@ part of every batch, and rank 0 writes the files.
 
 from __future__ import annotations
 
-import hashlib
+import functools
 import os
-from collections.abc import Callable
-from dataclasses import asdict
-from itertools import zip_longest
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import asdict, replace
 from typing import Any
 
-import numpy as np
-
-from minorm import atomic, checkpoint, dtypes, nn, opening, random
+from minorm import atomic, checkpoint, dtypes, nn, random
 from minorm.distributed import DistributedDataParallel, Group, RankError
 from minorm.documented import documented
 from minorm.finite import NonFiniteLoss
-from minorm.tensor import Tensor
-from minorm.training import building
+from minorm.training import building, resuming, saved
+from minorm.training.folder import BEST, CHECKPOINT, check_copy, keep_copy, locked
 from minorm.training.history import LOG, Row, log
+from minorm.training.images import Known, known
 from minorm.training.loop import evaluate, train_epoch
+from minorm.training.loss import make_loss
 from minorm.training.optimizing import averaged, make_optimizer, make_scheduler
-from minorm.training.preparing import balanced, folder_of, labels_of, load_data, loaders, mixed, preprocessing
+from minorm.training.own_code import Code, is_file
+from minorm.training.preparing import folder_of, load_data, loaders, mixed, preprocessing
 from minorm.training.score import Score
 from minorm.training.settings import Settings
-
-CHECKPOINT, BEST = "checkpoint.safetensors", "best.safetensors"
 
 
 @documented(
@@ -48,11 +49,13 @@ CHECKPOINT, BEST = "checkpoint.safetensors", "best.safetensors"
     group="what the `settings.ranks` ranks of a distributed run talk to each other through; None is this rank alone",
     sets="(train, test) datasets, where they were loaded already; None loads them",
     num_workers="threads that read images ahead; they change no bit",
+    code="of a model that `settings.model` names as FILE.py:FUNCTION, where it was read already; None reads it",
 )
 class Run:
     """A new run; `Run.resume` goes on with an old one, to the same bits.
 
-    ValueError where group and settings have another number of ranks.
+    ValueError where group and settings have another number of ranks, BlockingIOError from `fit` while another run
+    trains in the folder.
 
     Example:
         >>> digits = mn.data.ArrayDataset(mn.rand(20, 1, 8, 8), mn.arange(20) % 10)
@@ -71,8 +74,13 @@ class Run:
         group: Group | None = None,
         sets: Any = None,
         num_workers: int = 0,
+        *,
+        code: Code | None = None,
     ) -> None:
         self.settings, self.out, self.group = settings, out, group
+        self.code = Code.read(settings.model) if code is None and is_file(settings.model) else code
+        if self.code is not None and out is not None:
+            check_copy(out, self.code)
         self.rank, size = (0, 1) if group is None else (group.rank, group.size)
         if size != settings.ranks:
             raise ValueError(f"Run: ranks is {settings.ranks}; expected the size of the group, {size}")
@@ -80,15 +88,15 @@ class Run:
         random.manual_seed(settings.seed)
         self.images = {"train": len(train), "test": len(test)}
         self.preprocessing = found = preprocessing(settings, train)
-        self.model_facts = building.facts(settings.model, found.channels, found.size, len(found.classes))
-        self.model = building.build(**self.model_facts).to(device=device)
+        self.model_facts = building.facts(settings.model, found.channels, found.size, len(found.classes), self.code)
+        self.model = building.build(**self.model_facts, code=self.code).to(device=device)
         if settings.dtype == "bfloat16":
             self.model = self.model.to(dtypes.bfloat16)
         self._trained = self.model  # what the loop calls
         if group is not None and group.size > 1:
             self.model = nn.SyncBatchNorm.convert_sync_batchnorm(self.model, group)
             self._trained = DistributedDataParallel(self.model, group)
-        self.loss_function = _loss(settings, train, len(found.classes)).to(device)
+        self.loss_function = make_loss(settings, train, len(found.classes)).to(device)
         self.train_loader, self.test_loader = loaders(settings, train, test, found, self.rank, num_workers)
         if len(self.train_loader) == 0:
             raise ValueError(f"batch_size is {settings.batch_size}; expected at most the {len(train)} training images")
@@ -111,65 +119,58 @@ class Run:
         group: Group | None = None,
         sets: Any = None,
         num_workers: int = 0,
+        *,
+        model: str | None = None,
+        trust: bool = False,
+        other_images: bool = False,
     ) -> Run:
         """The run in folder `out`, as it was after its last finished epoch; on the same number of ranks, carried by
         any number of processes.
+
+        model         FILE.py:FUNCTION, for a run whose model such a function builds; the file must be the same one
+        trust         whether the copy of that file in `out` may be run, where `model` is None
+        other_images  whether the run may go on with other images than those that it began with
+
+        ValueError for a damaged checkpoint and for what differs; UntrustedCode, which is one, where neither `model` nor
+        `trust` says to run the code that builds the model. None is run by then.
         """
         file = os.path.join(out, CHECKPOINT)
         if group is not None:
-            _check_same_file(file, group)
-        run = cls(cls.settings_of(out), out, path, device, group, sets, num_workers)
-        saved = checkpoint.load_training(file)
-        run._check_same_model(file, saved["model_facts"])
-        run._check_same_classes(file, saved.get("preprocessing", {}).get("classes"))
-        rest = checkpoint.load_training(file, **run._objects())
-        random.set_state(rest["random"])
-        run.epoch, run.history = rest["epoch"], rest["history"]
+            resuming.check_same_file(file, group)
+        found = saved.read_run(file)
+        facts = found["model_facts"]
+        code = resuming.code_of(file, facts, model, trust)
+        settings = replace(
+            saved.settings(found, file), model=facts["name"]
+        )  # without `code` it is one of minorm.models
+        run = cls(settings, out, path, device, group, sets, num_workers, code=code)
+        resuming.check_same_sizes(file, facts, run.model_facts)
+        resuming.check_same_classes(file, found.get("preprocessing", {}).get("classes"), run.preprocessing.classes)
+        if run.rank == 0 and not other_images:
+            resuming.check_same_images(file, found.get("images"), run.known_images)
+        run._take(file, found)
         return run
 
     @staticmethod
     def settings_of(out: str) -> Settings:
         """The settings of the run in folder `out`; ValueError where its checkpoint is none of a Run."""
         file = os.path.join(out, CHECKPOINT)
-        saved = checkpoint.load_training(file)
-        if not {"settings", "model", "optimizer", "loader", "random", "epoch", "history"} <= saved.keys():
-            raise ValueError(f"{file} was not written by a Run; it holds {', '.join(saved)}")
-        return Settings(**saved["settings"])
+        return saved.settings(saved.read_run(file), file)
 
     def fit(
         self, after_step: Callable[[Score], None] | None = None, after_epoch: Callable[[Row], None] | None = None
     ) -> None:
         """Train the epochs that are left; the callbacks show progress."""
-        if self.out is not None:
-            self.save(self.out)
-        while not self.finished:
-            rate = self.optimizer.param_groups[0]["lr"]
-            try:
-                train = self._train(after_step)
-                test = evaluate(self._evaluated(), self.test_loader, self.loss_function)
-            except NonFiniteLoss as error:
-                raise NonFiniteLoss(f"epoch {self.epoch + 1}: {error}", error.rank) from None
-            for part, score, images in zip(("train", "test"), (train, test), self.sets, strict=True):
-                if not score.images:
-                    folder = folder_of(images)
-                    why = next(iter(folder.broken.values()), "").removeprefix("read_image: ") if folder else ""
-                    raise ValueError(f"no {part} image could be read; expected at least one{why and f'; {why}'}")
-            self.epoch += 1
-            self.trained_epochs += 1
-            self.history.append(
-                {
-                    "epoch": self.epoch,
-                    "learning_rate": float(rate),
-                    "train_loss": train.loss,
-                    "train_accuracy": train.accuracy,
-                    "test_loss": test.loss,
-                    "test_accuracy": test.accuracy,
-                }
-            )
+        with ExitStack() as held:
             if self.out is not None:
+                self._on_rank_0(lambda: held.enter_context(locked(str(self.out))))
                 self.save(self.out)
-            if after_epoch is not None:
-                after_epoch({**self.history[-1], "images_per_second": train.images_per_second})
+            while not self.finished:
+                row = self._epoch(after_step)
+                if self.out is not None:
+                    self.save(self.out)
+                if after_epoch is not None:
+                    after_epoch(row)
 
     @property
     def best_epoch(self) -> int:
@@ -182,6 +183,32 @@ class Run:
         """Whether all epochs are done, or none of the last `early_stopping` ones was better than those before."""
         patience = self.settings.early_stopping
         return self.epoch >= self.settings.epochs or (0 < patience <= self.epoch - self.best_epoch)
+
+    def _epoch(self, after_step: Callable[[Score], None] | None) -> Row:
+        """Train and test; the new row of the history, with the images a second."""
+        rate = self.optimizer.param_groups[0]["lr"]
+        try:
+            train = self._train(after_step)
+            test = evaluate(self._evaluated(), self.test_loader, self.loss_function)
+        except NonFiniteLoss as error:
+            raise NonFiniteLoss(f"epoch {self.epoch + 1}: {error}", error.rank) from None
+        for part, score, images in zip(("train", "test"), (train, test), self.sets, strict=True):
+            if not score.images:
+                folder = folder_of(images)
+                why = next(iter(folder.broken.values()), "").removeprefix("read_image: ") if folder else ""
+                raise ValueError(f"no {part} image could be read; expected at least one{why and f'; {why}'}")
+        self.epoch += 1
+        self.trained_epochs += 1
+        row: Row = {
+            "epoch": self.epoch,
+            "learning_rate": float(rate),
+            "train_loss": train.loss,
+            "train_accuracy": train.accuracy,
+            "test_loss": test.loss,
+            "test_accuracy": test.accuracy,
+        }
+        self.history.append(row)
+        return {**row, "images_per_second": train.images_per_second}
 
     def _train(self, after_step: Callable[[Score], None] | None) -> Score:
         """One epoch."""
@@ -212,13 +239,17 @@ class Run:
     def save(self, out: str) -> None:
         """Write checkpoint and log into the folder, which is made if it is not there; rank 0 does it for all."""
         state = random.get_state()  # of all ranks together
+        self._on_rank_0(lambda: self._write(out, state))
+
+    def _on_rank_0(self, act: Callable[[], Any]) -> None:
+        """Call it on rank 0, which writes; where it raises there, RankError on the others."""
         if self.group is None or self.group.size == 1:
-            self._write(out, state)
+            act()
             return
         try:
             if self.rank == 0:
-                self._write(out, state)
-        except OSError as error:
+                act()
+        except (OSError, ValueError) as error:
             self.group.all_gather_text(str(error), "what was written")
             raise
         if said := self.group.all_gather_text("", "what was written")[0]:
@@ -226,17 +257,21 @@ class Run:
 
     def _write(self, out: str, state: Any) -> None:
         atomic.make_folder(out, "train")
+        if self.code is not None:
+            keep_copy(out, self.code)
         facts = {
             "epoch": self.epoch,
             "history": self.history,
-            "settings": asdict(self.settings),
+            "settings": asdict(self.settings) | {"model": self.model_facts["name"]},
             "model_facts": self.model_facts,
             "preprocessing": asdict(self.preprocessing),
         }
         if self.epoch and self.best_epoch == self.epoch:  # first: a run cut short between the two writes it again
             best = self.model if self.average is None else self.average.module
             checkpoint.save_training(os.path.join(out, BEST), model=best, **facts)
-        checkpoint.save_training(os.path.join(out, CHECKPOINT), **self._objects(), random=state, **facts)
+        checkpoint.save_training(
+            os.path.join(out, CHECKPOINT), **self._objects(), random=state, images=self.known_images, **facts
+        )
         with atomic.replacing(os.path.join(out, LOG), "train") as file:
             file.write(log(self.history).encode())
 
@@ -246,48 +281,28 @@ class Run:
         others = {"scheduler": self.scheduler, "average": self.average}
         return parts | {name: part for name, part in others.items() if part is not None}
 
-    def _check_same_model(self, file: str, facts: dict[str, Any]) -> None:
-        mine = self.model_facts
-        if facts.get("sha256") != mine.get("sha256"):
-            raise ValueError(f"{self.settings.model} is not the file any more that {file} was trained with; put that "
-                             "one back to go on, or start a new run with another --out")  # fmt: skip
-        if facts["classes"] != mine["classes"] or facts["size"] != mine["size"]:
-            raise ValueError(f"{file} is of a model for {facts['classes']} classes and images of {facts['size']} "
-                             f"pixels; these are {mine['classes']} classes and {mine['size']} pixels")  # fmt: skip
+    @functools.cached_property
+    def known_images(self) -> Known:
+        """What a checkpoint says of the images."""
+        return known(self.sets)
 
-    def _check_same_classes(self, file: str, classes: list[str] | None) -> None:
-        """None: a checkpoint of before their names were written."""
-        mine = self.preprocessing.classes
-        if classes is not None and classes != mine:
-            other = next(pair for pair in zip_longest(classes, mine) if pair[0] != pair[1])
-            raise ValueError(f"{file} is of a run whose classes have other names: {other[0]!r} where these images have "
-                             f"{other[1]!r}")  # fmt: skip
+    def _take(self, file: str, found: Mapping[str, Any]) -> None:
+        """Go on from the parts of a checkpoint."""
+        objects = self._objects()
+        if missing := objects.keys() - found.keys():
+            raise ValueError(f"{file} has no part {', '.join(sorted(missing))}, which its settings ask for")
+        parts = {**found}
+        if "images" in found and found["images"]["train"]["number"] != self.images["train"]:
+            self._place(found["epoch"], parts)
+        for name, part in objects.items():
+            saved.taken(file, name, functools.partial(part.load_state_dict, parts[name]))
+        saved.taken(file, "random", functools.partial(random.set_state, found["random"]))
+        self.epoch, self.history = found["epoch"], found["history"]
 
-
-def _check_same_file(file: str, group: Group) -> None:
-    """RankError unless all ranks read the same bytes: a network disk may show an old file to some."""
-    with opening.regular(file, "resume") as opened:
-        digest = hashlib.file_digest(opened, "sha256").digest()
-    found = group.all_gather(np.frombuffer(digest, np.uint8), label="the checkpoint's digest")
-    for rank, other in enumerate(found):
-        if not np.array_equal(other, found[0]):
-            raise RankError(f"resume: rank {rank} reads another {file} than rank 0; expected one file, on a disk that "
-                            "all processes see")  # fmt: skip
-
-
-class Loss(nn.CrossEntropyLoss):
-    """Cross entropy in float32, whatever type the outputs are stored in."""
-
-    def forward(self, outputs: Any, targets: Tensor) -> Tensor:
-        """The loss; outputs that are none are for the loss itself to name."""
-        if not isinstance(outputs, Tensor) or outputs.dtype != dtypes.bfloat16:
-            return super().forward(outputs, targets)
-        wide = targets.to(dtypes.float32) if dtypes.is_float(targets.dtype) else targets
-        return super().forward(outputs.to(dtypes.float32), wide)
-
-
-def _loss(settings: Settings, train: Any, classes: int) -> Loss:
-    weight = None
-    if settings.class_weights == "balanced":
-        weight = Tensor(balanced(labels_of(train), classes))
-    return Loss(weight, label_smoothing=settings.label_smoothing)
+    def _place(self, epoch: int, parts: dict[str, Any]) -> None:
+        """Put loader and schedule at the end of this epoch, where an epoch has another number of steps than before."""
+        parts["loader"] = {**self.train_loader.state_dict(), "epoch": epoch, "batch": 0}
+        if self.scheduler is not None:
+            for _ in range(epoch * self.steps_per_epoch):
+                self.scheduler.step()
+            parts["scheduler"] = self.scheduler.state_dict()

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from numbers import Integral, Real
+from typing import Any
 
 from minorm import models
 from minorm.documented import documented
+from minorm.training.own_code import is_file
 
 MODEL_FOR = {
     "digits": "digits", "mnist": "lenet", "fashion": "lenet", "cifar10": "resnet20",
@@ -16,6 +19,10 @@ OPTIMIZERS = ("sgd", "adam", "adamw")
 SCHEDULES = ("constant", "step", "cosine", "onecycle")
 CLASS_WEIGHTS = ("none", "balanced")
 DTYPES = ("float32", "bfloat16")
+LARGEST = 8192  # side of an image
+KINDS: dict[Any, tuple[type, str]] = {
+    "int": (Integral, "a whole number"), "float": (Real, "a number"), "str": (str, "a text"),
+}  # fmt: skip
 USUAL = -1  # of an augmentation: what the data set usually has
 
 
@@ -51,7 +58,7 @@ USUAL = -1  # of an augmentation: what the data set usually has
 class Settings:
     """What to train, and how; the defaults train the digits in a second.
 
-    ValueError for a setting outside its range, which it names.
+    ValueError for a setting of another type or outside its range, which it names.
 
     Example:
         >>> mn.training.Settings(optimizer="adam").lr
@@ -85,6 +92,11 @@ class Settings:
     dtype: str = "float32"
 
     def __post_init__(self) -> None:
+        for field in fields(self):
+            value, (kind, said) = getattr(self, field.name), KINDS[field.type]
+            _expect(isinstance(value, kind) and not isinstance(value, bool), field.name, value, said)
+            if isinstance(value, Integral) and field.name != "seed":  # no float holds 10**400
+                _expect(abs(int(value)) < 1 << 63, field.name, value, "less than 2^63")
         _expect(self.data in MODEL_FOR, "data", self.data, f"one of {', '.join(MODEL_FOR)}")
         augmented = self.data == "cifar10"
         for name, usual, found in (
@@ -95,7 +107,7 @@ class Settings:
         ):
             if getattr(self, name) == usual:
                 object.__setattr__(self, name, found)
-        known = self.model in models.BY_NAME or ".py:" in self.model
+        known = self.model in models.BY_NAME or is_file(self.model)
         _expect(known, "model", self.model, f"one of {', '.join(models.BY_NAME)}, or FILE.py:FUNCTION")
         for name, choices in (
             ("optimizer", OPTIMIZERS), ("schedule", SCHEDULES), ("class_weights", CLASS_WEIGHTS), ("dtype", DTYPES),
@@ -105,6 +117,7 @@ class Settings:
             _expect(getattr(self, name) >= 1, name, getattr(self, name), "at least 1")
         for name in ("seed", "crop_padding", "cutout", "warmup_epochs", "early_stopping"):
             _expect(getattr(self, name) >= 0, name, getattr(self, name), "0 or more")
+        _expect(self.image_size <= LARGEST, "image_size", self.image_size, f"at most {LARGEST}")
         for name in ("weight_decay", "color_jitter", "mixup", "cutmix", "clip_grad"):
             _expect(0 <= getattr(self, name) < math.inf, name, getattr(self, name), "0 or a positive number")
         for name in ("label_smoothing", "hflip"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -94,7 +95,7 @@ def test_three_commands_are_enough(there: Path, tmp_path: Path, capsys: pytest.C
     run = str(there / "other")
     assert {CHECKPOINT, BEST, LOG, "report.html"} <= set(os.listdir(run))
     images = sorted(map(str, (there / "images" / "checks").iterdir()))
-    assert cli.main(["predict", run, *images, "--json"]) == 0
+    assert cli.main(["predict", run, *images, "--json", "--trust"]) == 0
     rows = json.loads(capsys.readouterr().out)
     assert [row["file"] for row in rows] == images
     assert np.mean([row["label"] == "checks" for row in rows]) > 0.8
@@ -103,7 +104,7 @@ def test_three_commands_are_enough(there: Path, tmp_path: Path, capsys: pytest.C
 
 def test_a_broken_file_is_named_and_the_others_come(there: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run, good, bad = str(there / "run"), str(there / "images/bars/01.png"), str(there / "images/bars/cut.jpg")
-    assert cli.main(["predict", run, good, bad, "nowhere.png", "--csv"]) == 1
+    assert cli.main(["predict", run, good, bad, "nowhere.png", "--csv", "--trust"]) == 1
     captured = capsys.readouterr()
     lines = captured.out.splitlines()
     assert lines[0] == "file,label,probability"
@@ -117,14 +118,14 @@ def test_every_form_of_a_model_predicts_and_evaluates_alike(there: Path, capsys:
     pytest.importorskip("onnxruntime")
     run, images = str(there / "run"), [str(there / f"images/checks/{name}") for name in ("01.png", "05.jpg")]
     exported = str(there / "model.onnx")
-    assert cli.main(["export", run, "-o", exported]) == 0
+    assert cli.main(["export", run, "-o", exported, "--trust"]) == 0
     capsys.readouterr()
     found: list[Any] = []
     scores: list[Any] = []
     for model in (run, f"{run}/{BEST}", exported):
-        assert cli.main(["predict", model, *images, "--json"]) == 0
+        assert cli.main(["predict", model, *images, "--json", "--trust"]) == 0
         found.append([(row["label"], round(row["probability"], 4)) for row in json.loads(capsys.readouterr().out)])
-        data = ["--data", "folder", "--path", str(there / "images"), "--json"]
+        data = ["--data", "folder", "--path", str(there / "images"), "--json", "--trust"]
         assert cli.main(["evaluate", model, *data]) == 0
         scores.append(json.loads(capsys.readouterr().out))
     assert found[0] == found[1] == found[2]
@@ -137,7 +138,7 @@ def test_every_form_of_a_model_predicts_and_evaluates_alike(there: Path, capsys:
 def test_the_best_epoch_is_what_evaluate_finds(there: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = str(there / "run")
     rows = [line.split(",") for line in (there / "run" / LOG).read_text().splitlines()[1:]]
-    assert cli.main(["evaluate", run, "--path", str(there / "images"), "--json"]) == 0
+    assert cli.main(["evaluate", run, "--path", str(there / "images"), "--json", "--trust"]) == 0
     assert json.loads(capsys.readouterr().out)["accuracy"] == max(float(row[5]) for row in rows)
 
 
@@ -147,12 +148,12 @@ def test_another_folder_is_labelled_by_the_names_of_the_model_s_classes(
     """Also by a model that is no run: it says its channels, size and classes."""
     run = str(there / "run")
     shutil.copytree(there / "images" / "checks", tmp_path / "images" / "checks")  # alone it would be class 0
-    assert cli.main(["evaluate", run, "--path", str(tmp_path / "images"), "--json"]) == 0
+    assert cli.main(["evaluate", run, "--path", str(tmp_path / "images"), "--json", "--trust"]) == 0
     alone = json.loads(capsys.readouterr().out)
     assert alone["images"] == 3
     assert alone["accuracy"] > 0.5
     (tmp_path / "images" / "checks").rename(tmp_path / "images" / "boxes")
-    text = said(capsys, 1, "evaluate", run, "--path", str(tmp_path / "images"))
+    text = said(capsys, 1, "evaluate", "--trust", run, "--path", str(tmp_path / "images"))
     assert "boxes' is a class that the training images lack; expected bars, checks" in text
 
 
@@ -174,7 +175,10 @@ def test_a_changed_file_asks_for_one(there: Path, tmp_path: Path, capsys: pytest
     own.write_text(f"{MODEL}\nopen({str(tmp_path / 'ran')!r}, 'w')\n")
     for command in (["predict", str(out), picture], ["evaluate", str(out), "--path", str(there / "images")],
                     ["export", str(out), "-o", str(tmp_path / "x.onnx")]):  # fmt: skip
-        assert "--model" in said(capsys, 1, *command)
+        told = said(capsys, 2, *command)
+        assert told.count("\n") == 1
+        assert f"'build' in '{out}/own.py', SHA-256 " in told
+        assert f"to run it write: minorm {command[0]} --trust {shlex.join(command[1:])}\n" in told
         assert not (tmp_path / "ran").exists()
     assert cli.main(["predict", str(out), picture, "--model", f"{there}/mine.py:build"]) == 0
 
@@ -197,7 +201,7 @@ def test_without_rich_and_matplotlib_there_are_plain_lines(
     assert cli.main([*train(there, "x"), "--epochs", "2", "-o", str(tmp_path)]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[1].startswith("epoch 1/2  train loss")
-    assert set(os.listdir(tmp_path)) == {CHECKPOINT, BEST, LOG, "report.html"}
+    assert set(os.listdir(tmp_path)) == {CHECKPOINT, BEST, LOG, "report.html", "mine.py"}
 
 
 def test_what_is_wrong_is_one_sentence(there: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -333,11 +337,11 @@ def test_bfloat16_trains_and_goes_out_as_float32(
     pytest.importorskip("onnxruntime")
     run, exported, picture = str(tmp_path / "run"), str(tmp_path / "m.onnx"), str(there / "images/checks/01.png")
     assert cli.main([*train(there, "x"), "--epochs", "3", "--dtype", "bfloat16", "-o", run]) == 0
-    assert cli.main(["export", run, "-o", exported]) == 0
+    assert cli.main(["export", run, "-o", exported, "--trust"]) == 0
     capsys.readouterr()
     shares = []
     for model in (run, exported):
-        assert cli.main(["predict", model, picture, "--json"]) == 0
+        assert cli.main(["predict", model, picture, "--json", "--trust"]) == 0
         shares.append(json.loads(capsys.readouterr().out)[0])
     assert shares[0]["label"] == shares[1]["label"]
     assert shares[0]["probability"] == pytest.approx(shares[1]["probability"], abs=0.02)

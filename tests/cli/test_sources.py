@@ -92,6 +92,24 @@ def test_a_checkpoint_of_something_else(tmp_path: Path) -> None:
         sources.open_model(str(tmp_path / "t.safetensors"))
 
 
+@pytest.mark.parametrize(
+    ("facts", "said"),
+    [
+        ("{", "minorm.model of its metadata is no JSON"),
+        ("[" * 100_000, "minorm.model of its metadata is no JSON"),
+        ("[]", "the facts of its model are list; expected name, channels, size, classes"),
+        ('{"name": "digits", "channels": 1, "size": 8, "classes": 10}', "the part 'model' does not fit"),
+        ('{"name": "digits", "channels": 1, "size": 8, "classes": 1000000000}', "classes of its model is 1000000000"),
+        ('{"name": "resnet20", "channels": 3, "size": 8, "classes": 10}', "parameters; a file of 100,"),
+    ],
+)
+def test_a_file_of_weights_whose_facts_are_wrong(tmp_path: Path, facts: str, said: str) -> None:
+    path = str(tmp_path / "w.safetensors")
+    mn.save({"w": mn.zeros(25_000)}, path, metadata={sources.FACTS: facts})
+    with pytest.raises(ValueError, match=rf"{path}.*{said}"):
+        sources.open_model(path)
+
+
 def test_a_changed_model_is_written_as_what_it_was(run: Path, tmp_path: Path) -> None:
     source = sources.open_model(str(run / "checkpoint.safetensors"))
     source.model[1].running_mean.fill_(3)

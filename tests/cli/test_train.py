@@ -77,6 +77,7 @@ def test_errors_say_what_to_do(mnist: str, tmp_path: Path, capsys: pytest.Captur
     assert "found no train-images" in message("--data", "mnist", "--path", str(tmp_path), "--out", out)
     assert "lenet needs images of at least 12 x 12" in message("--model", "lenet", "--out", out)
     assert "epochs is 0" in message("--epochs", "0", "--out", out)
+    assert "ranks is 1000000; expected at most 1,024" in message("--ranks", "1000000", "--out", out)
     assert "--resume needs --out" in message("--resume")
     assert CHECKPOINT in message("--resume", "--out", out)
     assert train("--epochs", "1", "--out", out) == 0
@@ -107,6 +108,44 @@ def test_a_best_file_without_its_checkpoint_is_neither_lost_nor_kept_quiet(
         out = tmp_path / str(left)
         assert train("--out", str(out)) == 130
         assert said in capsys.readouterr().err
+
+
+def test_two_runs_in_one_folder_are_one_too_many(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "run"
+    command = [sys.executable, "-m", "minorm", "train", "--epochs", "1000", "--out", str(out)]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
+        try:
+            wait_for_lines(out / LOG, 2)
+            for words in (["--resume"], ["--epochs", "1"]):
+                assert train(*words, "--out", str(out)) == 1
+                said = capsys.readouterr().err
+                assert said.endswith(f"another run trains in {out} at this moment; wait for its end, or choose another "
+                                     "--out\n")  # fmt: skip
+        finally:
+            process.kill()
+    before = Run.resume(str(out)).epoch
+    assert train("--epochs", "1", "--out", str(out)) == 1
+    assert "holds a run already" in capsys.readouterr().err, "a killed process locks nothing"
+    assert Run.resume(str(out)).epoch == before
+
+
+def test_other_images_are_named_and_taken_where_asked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name, seed, count in (("a", 0, 64), ("b", 1, 64), ("c", 2, 96)):
+        rng = np.random.default_rng(seed)
+        images = [rng.integers(0, 256, (n, 8, 8), dtype=np.uint8) for n in (count, 16)]
+        labels = [np.arange(n) % 4 for n in (count, 16)]
+        arrays = dict(zip(("x_train", "x_test", "y_train", "y_test"), images + labels, strict=True))
+        np.savez(tmp_path / f"{name}.npz", **arrays)  # type: ignore[arg-type]
+    out, words = str(tmp_path / "run"), ["--data", "numpy", "--model", "digits", "--batch-size", "16", "--epochs", "2"]
+    assert train(*words, "--path", f"{tmp_path}/a.npz", "--out", out) == 0
+    resume = ["--resume", "--out", out, "--path"]
+    for name, said in (("b", "64 other training images"), ("c", "64 training images then, 96 now")):
+        assert train(*resume, f"{tmp_path}/{name}.npz") == 1
+        assert f"{said}; 16 other test images. To go on with these all the same: --other-images" in (
+            capsys.readouterr().err
+        )
+    assert train(*resume, f"{tmp_path}/a.npz") == 0
+    assert train(*resume, f"{tmp_path}/c.npz", "--other-images") == 0
 
 
 def test_a_loss_that_is_no_number_stops_with_a_message(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 import minorm as mn
 from minorm import random
-from minorm.distributed import RankError, simulate
+from minorm.distributed import Group, RankError, run, simulate
 from tests.distributed.engines import on_processes
 
 
@@ -132,3 +132,14 @@ def test_after_a_run_the_generator_is_the_programs_again() -> None:
     simulate(3, draws)
     assert random.generator() is expected
     assert "ranks" not in random.get_state()
+
+
+@pytest.mark.parametrize("count", [1025, 10**6, 10**30])
+def test_more_ranks_than_a_process_carries_are_refused_at_once(count: int) -> None:
+    def program(_: Group) -> None:
+        pytest.fail("it ran")
+
+    with pytest.raises(ValueError, match=f"simulate: size={count}; expected at most 1,024: 1,024 a process, each in a"):
+        simulate(count, program)
+    with pytest.raises(ValueError, match=f"run: ranks={count}; expected at most 1,024"):
+        run(program, count)

@@ -1,44 +1,38 @@
-"""FILE.py:FUNCTION: run only while it is the same file, and a sentence for every function that is not what it says."""
+"""What builds a checkpoint's model: one of ours, or code that the user names; a checkpoint alone never runs any."""
 
 from __future__ import annotations
 
-import os
-import sys
+import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import minorm as mn
 from minorm import models, nn
-from minorm.training import building
+from minorm.training import UntrustedCode, building
+from minorm.training.own_code import Code
 
-GOOD = """
+MODEL = """
+open({mark!r}, "w").close()
 from minorm import nn
-from beside import WIDTH
-
 def build(channels, size, classes):
-    return nn.Sequential(nn.Conv2d(channels, WIDTH, 3), nn.BatchNorm2d(WIDTH), nn.Flatten(),
-                         nn.Linear(WIDTH * (size - 2) ** 2, classes))
-
-def number(channels, size, classes):
-    return 5
-
-def picky(channels, size):
-    return nn.Identity()
-
-def narrow(channels, size, classes):
-    return nn.Sequential(nn.Flatten(), nn.Linear(channels * size**2, 7))
-
-def grey(channels, size, classes):
-    return nn.Conv2d(1, classes, 3)
+    return nn.Sequential(nn.Flatten(), nn.Linear(channels * size**2, classes))
 """
 
 
 @pytest.fixture
 def file(tmp_path: Path) -> str:
-    (tmp_path / "beside.py").write_text("WIDTH = 5")
-    (tmp_path / "mine.py").write_text(GOOD)
+    """A model's file that leaves a mark where it runs."""
+    (tmp_path / "mine.py").write_text(MODEL.format(mark=str(tmp_path / "ran")))
     return str(tmp_path / "mine.py")
+
+
+@pytest.fixture
+def weights(tmp_path: Path) -> str:
+    """A file of 4,000 bytes and a little more."""
+    mn.save({"w": mn.zeros(1000)}, tmp_path / "weights.safetensors")
+    return str(tmp_path / "weights.safetensors")
 
 
 def test_a_name_is_one_of_ours() -> None:
@@ -47,50 +41,84 @@ def test_a_name_is_one_of_ours() -> None:
     assert building.build(**found).state_dict().keys() == models.lenet().state_dict().keys()
 
 
-def test_a_function_builds_and_the_file_is_remembered(file: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(os.path.dirname(file))
-    before = list(sys.path)
-    found = building.facts("mine.py:build", 3, 8, 4)
-    assert found["name"] == f"{file}:build"
-    assert len(found["sha256"]) == 64
-    model = building.build(**found)
-    assert model(mn.randn(2, 3, 8, 8)).shape == (2, 4)
-    assert all(module.training for module in model.modules())
-    assert sys.path == before
-
-
-def test_another_file_is_not_run(file: str, tmp_path: Path) -> None:
+def test_facts_alone_run_nothing(file: str, tmp_path: Path) -> None:
     found = building.facts(f"{file}:build", 3, 8, 4)
-    Path(file).write_text(GOOD + f"open({str(tmp_path / 'ran')!r}, 'w')")
-    with pytest.raises(ValueError, match=r"mine\.py is not the file any more .*--model .*mine\.py:build"):
+    assert found["name"] == "mine.py:build", "no folder of this machine"
+    with pytest.raises(ValueError, match=r"the model 'mine\.py:build' is code .* pass code=Code\.read"):
         building.build(**found)
     assert not (tmp_path / "ran").exists()
-    assert isinstance(building.build(**found, instead=f"{file}:build"), nn.Module)
+    assert isinstance(building.build(**found, code=Code.read(f"{file}:build")), nn.Module)
     assert (tmp_path / "ran").exists()
-    Path(file).unlink()
-    with pytest.raises(FileNotFoundError, match=r"mine\.py"):
-        building.build(**found)
+
+
+def test_the_copy_beside_the_checkpoint_needs_trust(file: str, weights: str, tmp_path: Path) -> None:
+    found = building.facts(f"{file}:build", 3, 8, 4)
+    with pytest.raises(UntrustedCode, match=r"'build' in '.*mine\.py', SHA-256 .*trust=True, or model='FILE.py:build'"):
+        building.trusted(found, weights)
+    code = building.trusted(found, weights, trust=True)
+    assert code == Code.read(f"{file}:build")
+    assert building.trusted(building.facts("lenet", 1, 28, 10), weights) is None
+    assert not (tmp_path / "ran").exists()
+
+
+def test_what_is_no_copy_is_not_trusted(file: str, weights: str, tmp_path: Path) -> None:
+    found, folder = building.facts(f"{file}:build", 3, 8, 4), tmp_path / "stranger"
+    (folder / "sub").mkdir(parents=True)
+    shutil.copy(weights, folder)
+    shutil.copy(file, folder / "sub")
+    (folder / "link.py").symlink_to(file)
+    (folder / "changed.py").write_text("# another file")
+    there = str(folder / "weights.safetensors")
+    for name in (
+        file,
+        "../mine.py",
+        "sub/mine.py",
+        "link.py",
+        "changed.py",
+        "absent.py",
+        "\0.py",
+        ".py",
+        "sub\\mine.py",
+    ):
+        with pytest.raises(UntrustedCode, match="code that is not in its folder; nothing was run"):
+            building.trusted({**found, "name": f"{name}:build"}, there, trust=True)
+    assert building.trusted({**found, "name": "absent.py:build"}, there, f"{file}:build") == Code.read(f"{file}:build")
+    assert not (tmp_path / "ran").exists()
+
+
+HEX = "0" * 64
 
 
 @pytest.mark.parametrize(
-    ("function", "said"),
+    ("changed", "said"),
     [
-        ("absent", r"mine\.py has no function 'absent'; it has build, number"),
-        ("number", r"mine\.py:number returned a int; expected a minorm\.nn\.Module"),
-        ("picky", r"mine\.py:picky\(3, 8, 4\) raised TypeError"),
-        ("narrow", r"makes \(2, 7\) of two images; expected \(2, 4\), one number a class"),
-        ("grey", "does not take images of 2 x 3 x 8 x 8"),
+        ({"name": "vgg"}, "its model is 'vgg'; expected one of digits"),
+        ({"name": ["digits"]}, r"its model is \['digits'\]"),
+        ({"name": "a.py:b", "sha256": None}, "the SHA-256 of its model's file is None"),
+        ({"name": "a.py:b", "sha256": HEX[1:]}, "expected 64 hexadecimal digits"),
+        ({"name": "a.py:b c", "sha256": HEX}, "with a function's name"),
+        ({"name": "\x1b[31m.py:b", "sha256": HEX}, r"its model is '\\x1b\[31m\.py:b'; expected"),
+        ({"name": "a.py:b", "sha256": HEX, "size": 8192, "channels": 4}, "expected at most 201,326,592 numbers"),
+        ({"size": 8193}, "size of its model is 8193; expected a whole number from 1 to 8192"),
+        ({"size": 10**9}, "size of its model is 1000000000; expected a whole number from 1 to 8192"),
+        ({"size": True}, "size of its model is True"),
+        ({"classes": 10**9}, "classes of its model is 1000000000"),
+        ({"classes": "2"}, "classes of its model is '2'"),
+        ({"channels": 10**30}, "channels of its model is 10+;"),
+        ({"channels": ["touch", "PWNED"]}, r"channels of its model is \['touch', 'PWNED'\]"),
+        (
+            {"name": "resnet20"},
+            r"resnet20 with channels=1, size=8 and classes=2, of 271,666 parameters; a file of 4,072",
+        ),
+        ({"name": "digits", "size": 8192}, "of 536,.* parameters"),
+        ({"name": "norms", "size": 8192}, "of 536,.* parameters"),
+        ({"name": "lenet", "size": 4}, "lenet needs images of at least 12 x 12"),
+        ({"more": 1}, "the facts of its model are .*'more'.*; expected name, channels, size, classes"),
     ],
 )
-def test_what_is_wrong_with_a_function_is_said(file: str, function: str, said: str) -> None:
+def test_facts_that_no_file_of_this_size_can_have(weights: str, changed: dict[str, Any], said: str) -> None:
     with pytest.raises(ValueError, match=said):
-        building.build(**building.facts(f"{file}:{function}", 3, 8, 4))
-
-
-def test_what_is_wrong_with_a_file_is_said(file: str) -> None:
-    with pytest.raises(FileNotFoundError, match=r"no\.py"):
-        building.facts("no.py:build", 3, 8, 4)
-    for text, said in (("def build(:", "SyntaxError"), ("import nowhere_at_all", "ModuleNotFoundError")):
-        Path(file).write_text(text)
-        with pytest.raises(ValueError, match=rf"mine\.py cannot be run: {said}"):
-            building.build(**building.facts(f"{file}:build", 3, 8, 4))
+        building.checked({"name": "digits", "channels": 1, "size": 8, "classes": 2, **changed}, weights)
+    for nothing in (None, [], {}, "digits"):
+        with pytest.raises(ValueError, match="the facts of its model are"):
+            building.checked(nothing, weights)

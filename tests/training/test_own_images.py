@@ -13,7 +13,7 @@ import minorm as mn
 from minorm import nn
 from minorm.checkpoint import load_training
 from minorm.data import ArrayDataset, DataLoader
-from minorm.training import Run, Settings, evaluate, train_epoch
+from minorm.training import Run, Settings, UntrustedCode, evaluate, train_epoch
 from minorm.training.run import BEST, CHECKPOINT, LOG
 
 Image = pytest.importorskip("PIL.Image")
@@ -84,7 +84,7 @@ def test_a_run_that_is_cut_short_goes_on_to_the_same_bytes(
     with pytest.raises(Killed):
         Run(settings, str(tmp_path / "cut"), pictures, num_workers=2).fit(kill(8))
     mn.manual_seed(99)
-    again = Run.resume(str(tmp_path / "cut"), pictures, num_workers=2)
+    again = Run.resume(str(tmp_path / "cut"), pictures, num_workers=2, trust=True)
     assert 0 < again.epoch < 4
     again.fit()
     assert files(tmp_path / "cut") == files(tmp_path / "whole")
@@ -127,7 +127,7 @@ def test_patience_ends_a_run_and_resuming_does_not_go_on(pictures: str, tmp_path
     run.fit()
     assert run.epoch == run.best_epoch + 2 < 30
     before = files(tmp_path)
-    again = Run.resume(str(tmp_path), pictures)
+    again = Run.resume(str(tmp_path), pictures, model=settings.model)
     assert again.finished
     again.fit()
     assert {name: contents for name, contents in files(tmp_path).items() if name != CHECKPOINT} == {
@@ -141,10 +141,22 @@ def test_a_file_that_changed_does_not_go_on(pictures: str, tmp_path: Path) -> No
     settings = small(pictures, model=f"{model}:build", epochs=1)
     out = str(tmp_path / "run")
     Run(settings, out, pictures).fit()
-    assert load_training(f"{out}/{CHECKPOINT}")["model_facts"]["name"] == f"{model}:build"
-    model.write_text(MODEL + "\n")
-    with pytest.raises(ValueError, match=r"own\.py:build is not the file any more"):
+    saved = load_training(f"{out}/{CHECKPOINT}")
+    assert saved["model_facts"]["name"] == saved["settings"]["model"] == "own.py:build"
+    assert (tmp_path / "run/own.py").read_bytes() == model.read_bytes()
+    model.write_text(f"{MODEL}\nopen({str(tmp_path / 'ran')!r}, 'w')\n")
+    with pytest.raises(ValueError, match=r"own\.py is not the file any more"):
+        Run.resume(out, pictures, model=f"{model}:build")
+    with pytest.raises(ValueError, match=f"{out} holds another own.py than {model}"):
+        Run(settings, out, pictures)
+    with pytest.raises(UntrustedCode, match=r"built by code that lies in its folder: 'build' in .*; nothing was run"):
         Run.resume(out, pictures)
+    assert not (tmp_path / "ran").exists()
+    assert Run.resume(out, pictures, trust=True).epoch == 1, "the copy is what it was trained with"
+    (tmp_path / "run/own.py").write_text(model.read_text())
+    with pytest.raises(UntrustedCode, match=r"built by code that is not in its folder; nothing was run.*:build'"):
+        Run.resume(out, pictures, trust=True)
+    assert not (tmp_path / "ran").exists()
 
 
 def test_accumulated_steps_are_those_of_the_whole_batch() -> None:
@@ -206,13 +218,13 @@ def test_folders_that_do_not_fit_are_refused(pictures: str, tmp_path: Path) -> N
         (smaller / name).mkdir(parents=True)
         for i in range(10):
             Image.new("RGB", (20, 20)).save(smaller / name / f"{i}.png")
-    with pytest.raises(ValueError, match="of a model for 3 classes and images of 16 pixels; these are 2 classes"):
-        Run.resume(out, str(smaller))
+    with pytest.raises(ValueError, match="of a model for 3 classes and 3 x 16 x 16 pixels; these are 2 classes"):
+        Run.resume(out, str(smaller), trust=True)
     renamed = tmp_path / "renamed"
     shutil.copytree(pictures, renamed)
     (renamed / "checks").rename(renamed / "boxes")
     with pytest.raises(ValueError, match="whose classes have other names: 'checks' where these images have 'boxes'"):
-        Run.resume(out, str(renamed))
+        Run.resume(out, str(renamed), trust=True)
     for file in smaller.rglob("*.png"):
         file.write_bytes(b"none")
     with pytest.raises(ValueError, match=r"no train image could be read; .* '.*\.png' is no picture"):

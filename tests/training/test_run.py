@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import shutil
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 
 import minorm as mn
 from minorm.training import NonFiniteLoss, Run, Settings
+from minorm.training.folder import LOCK
 from minorm.training.run import CHECKPOINT, LOG, log
 
 pytest.importorskip("sklearn")
@@ -138,6 +140,29 @@ def test_a_log_that_was_lost_comes_back_from_the_checkpoint(tmp_path: Path) -> N
     for name in ("a", "b"):
         Run.resume(str(tmp_path / name)).fit()
     assert files(tmp_path / "a") == files(tmp_path / "b")
+
+
+def test_a_folder_in_which_another_run_trains_is_left_alone(tmp_path: Path) -> None:
+    run, out = Run(Settings(epochs=1), str(tmp_path)), str(tmp_path)
+    ended: list[BaseException] = []
+
+    def other() -> None:
+        try:
+            Run(Settings(epochs=1, seed=1), out).fit()
+        except BlockingIOError as error:
+            ended.append(error)
+
+    def after_step(_: Any) -> None:
+        if not ended:
+            before = files(tmp_path)
+            thread = threading.Thread(target=other)
+            thread.start()
+            thread.join()
+            assert files(tmp_path) == before
+
+    run.fit(after_step)
+    assert f"another run trains in {out} at this moment" in str(ended[0])
+    assert not (tmp_path / LOCK).exists()
 
 
 def test_an_accuracy_that_is_not_there_is_an_empty_field() -> None:

@@ -1,0 +1,79 @@
+"""Which code a command may run to build a checkpoint's model: what the user writes after --model, or with --trust.
+
+A command that needs code which nobody named says what it would run, and ends with the line to write. At a terminal it
+asks instead.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from minorm.cli import words
+from minorm.cli.errors import UsageError
+from minorm.distributed.launcher import launched
+from minorm.training import building
+from minorm.training.own_code import Code
+
+
+@dataclass(frozen=True)
+class Trust:
+    """What the user said. words: of the command line, which are repeated where one is missing."""
+
+    model: str | None = None
+    given: bool = False
+    words: tuple[str, ...] = ()
+
+    def line(self, *more: str) -> str:
+        """The command line with more options, to be copied."""
+        return words.printable(shlex.join(["minorm", *self.words[:1], *more, *self.words[1:]]))
+
+
+NOTHING = Trust()
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Declare --trust."""
+    parser.add_argument("--trust", action="store_true", help="run the FILE.py in the run's folder that builds its "
+                        "model; it can do what you can do, so look at it first")  # fmt: skip
+
+
+def of(args: argparse.Namespace, model: str | None) -> Trust:
+    """What the command line says."""
+    return Trust(model, args.trust, tuple(args.words))
+
+
+def code(facts: Mapping[str, Any], path: str, trust: Trust) -> Code | None:
+    """The code to build the model of the checkpoint at `path` with; None for one of `minorm.models`.
+
+    UsageError, with the line to write, where the user has not said to run it.
+    """
+    try:
+        found = building.trusted(facts, path, trust.model, trust.given)
+    except building.UntrustedCode as missing:
+        found = missing.code
+        if found is None:
+            line = trust.line("--model", f"FILE.py:{missing.function}")
+            raise UsageError(f"the model of {path} is built by code that is not in its folder, and nothing was run; to "
+                             f"build it with a file of yours write: {line}") from None  # fmt: skip
+        if not _agreed(found):
+            raise UsageError(f"the model of {path} is built by code in its folder, and nothing was run: "
+                             f"{words.printable(building.said(found))}; look at it, and to run it write: "
+                             f"{trust.line('--trust')}") from None  # fmt: skip
+        return found
+    if found is not None and trust.model is None and launched()[0] == 0:
+        print(f"minorm {' '.join(trust.words[:1])}: runs {words.printable(building.said(found))}", file=sys.stderr)
+    return found
+
+
+def _agreed(found: Code) -> bool:
+    """What the user answers at a terminal; without one, and where several processes would ask, it is no."""
+    if launched()[1] > 1 or not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return False
+    print(f"The model is built by {words.printable(building.said(found))}.\nIt can do what you can do. Run it? [y/N] ",
+          end="", file=sys.stderr, flush=True)  # fmt: skip
+    return sys.stdin.readline().strip().lower() in ("y", "yes")

@@ -1,0 +1,124 @@
+"""The folder of a run: its files, the lock of the one process that writes there, and a copy of the model's own file.
+
+    DIR/checkpoint.safetensors   the last finished epoch
+    DIR/best.safetensors         the model of the best epoch
+    DIR/FILE.py                  of a model that the user's FILE.py builds: what it was when the run began
+    DIR/.lock                    while a process trains there
+
+The lock (flock) ends with its process, however that ends, so a file that a killed process leaves locks nothing. On
+systems without flock, Windows among them, and on disks that have no locks, nothing keeps two runs apart.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+from minorm import atomic, opening
+from minorm.training.history import LOG
+from minorm.training.own_code import Code
+
+if atomic.LOCKS:
+    import fcntl
+
+CHECKPOINT, BEST, LOCK = "checkpoint.safetensors", "best.safetensors", ".lock"
+WRITTEN = (CHECKPOINT, BEST, LOG, "report.html", "curves.png", "confusion.png")
+
+_mine = threading.local()  # .folders: those that this thread has locked
+
+
+@contextmanager
+def locked(out: str) -> Iterator[None]:
+    """Nothing else trains in the folder meanwhile; it is made if it is not there.
+
+    BlockingIOError where another run has the lock. A thread that has it may ask again.
+    """
+    folders = _mine.__dict__.setdefault("folders", set())
+    place = os.path.realpath(out)
+    if place in folders:
+        yield
+        return
+    made = not os.path.isdir(out)
+    atomic.make_folder(out, "train")
+    path = os.path.join(place, LOCK)
+    try:
+        descriptor = _lock(path, out)
+        folders.add(place)
+        try:
+            _check_links(place)
+            yield
+        finally:
+            folders.discard(place)
+            if descriptor is not None:
+                with suppress(OSError):
+                    os.unlink(path)  # before the lock ends: what is removed is still ours
+                os.close(descriptor)
+    finally:
+        if made:
+            with suppress(OSError):  # there is something in it, as there should be
+                os.rmdir(place)
+
+
+def _lock(path: str, out: str) -> int | None:
+    """An open and locked file at the path; None where there are no locks."""
+    if not atomic.LOCKS:
+        return None
+    while True:
+        try:
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
+        except OSError as error:
+            raise opening.in_words(error, f"train: cannot write {path!r}: {error.strerror}") from error
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            os.close(descriptor)
+            raise opening.in_words(error, f"another run trains in {out} at this moment; wait for its end, or choose "
+                                   "another --out")  from None  # fmt: skip
+        except OSError:  # a disk without locks
+            os.close(descriptor)
+            return None
+        if _is_at(descriptor, path):
+            return descriptor
+        os.close(descriptor)  # the run before has removed it meanwhile
+
+
+def _is_at(descriptor: int, path: str) -> bool:
+    try:
+        return os.path.samestat(os.fstat(descriptor), os.stat(path, follow_symlinks=False))
+    except FileNotFoundError:
+        return False
+
+
+def _check_links(place: str) -> None:
+    """ValueError where a file to write is a link out of the folder: a stranger's would choose which file is lost."""
+    for name in WRITTEN:
+        path = os.path.join(place, name)
+        if os.path.islink(path) and os.path.dirname(os.path.realpath(path)) != place:
+            raise ValueError(f"train: {path} is a link to {os.path.realpath(path)}; expected a file in its own folder, "
+                             "as a run writes there alone")  # fmt: skip
+
+
+def check_copy(out: str, code: Code) -> None:
+    """ValueError where the folder has another file in the place of the copy."""
+    path = os.path.join(out, code.file)
+    if os.path.lexists(path) and _contents(path) != code.contents:
+        raise ValueError(f"{out} holds another {code.file} than {code.path}, of which a run keeps a copy there; "
+                         "move it away, or choose another --out")  # fmt: skip
+
+
+def keep_copy(out: str, code: Code) -> None:
+    """Write the copy, unless it is there."""
+    check_copy(out, code)
+    path = os.path.join(out, code.file)
+    if not os.path.lexists(path):
+        with atomic.replacing(path, "train") as file:
+            file.write(code.contents)
+
+
+def _contents(path: str) -> bytes | None:
+    try:
+        return opening.contents(path, "train")
+    except OSError:
+        return None

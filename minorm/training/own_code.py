@@ -1,0 +1,119 @@
+"""FILE.py:FUNCTION: a function of the user's that builds a model, called as build(channels, size, classes).
+
+What is run are the very bytes that were read, so a file that is swapped after it was looked at changes nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+import types
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from minorm import opening
+from minorm.autograd import no_grad
+from minorm.creation import zeros
+from minorm.nn import Module
+
+
+@dataclass(frozen=True)
+class Code:
+    """A function in a file of Python that was read, and has not been run."""
+
+    path: str
+    function: str
+    contents: bytes
+
+    @classmethod
+    def read(cls, model: str, follow: bool = True) -> Code:
+        """What `FILE.py:FUNCTION` names; follow: whether the file may be a symbolic link."""
+        path, function = split(model)
+        with opening.regular(path, "model", follow) as file:
+            return cls(path, function, file.read())
+
+    @property
+    def file(self) -> str:
+        """The file's name without its folder."""
+        return os.path.basename(self.path)
+
+    @property
+    def name(self) -> str:
+        """FILE.py:FUNCTION, without the file's folder."""
+        return f"{self.file}:{self.function}"
+
+    @property
+    def sha256(self) -> str:
+        """Of the file's bytes, in hexadecimal digits."""
+        return hashlib.sha256(self.contents).hexdigest()
+
+    def build(self, channels: int, size: int, classes: int) -> Module:
+        """Run the file and call the function.
+
+        ValueError where the function is not there, raises, or returns no Module, or one that does not take the images
+        or has not one number a class.
+        """
+        named = f"{self.path}:{self.function}"
+        made = _called(named, self._run(), channels, size, classes)
+        _check(named, made, channels, size, classes)
+        return made
+
+    def _run(self) -> Callable[..., Any]:
+        """The function; the file may import what lies beside it."""
+        module = types.ModuleType(os.path.splitext(self.file)[0])
+        module.__file__ = self.path
+        folder = os.path.dirname(os.path.abspath(self.path))
+        sys.path.insert(0, folder)
+        try:
+            exec(compile(self.contents, self.path, "exec"), module.__dict__)
+        except Exception as error:
+            raise ValueError(f"{self.path} cannot be run: {type(error).__name__}: {error}") from error
+        finally:
+            sys.path.remove(folder)
+        found = getattr(module, self.function, None)
+        if not callable(found):
+            has = [key for key, value in vars(module).items() if isinstance(value, types.FunctionType)]
+            raise ValueError(f"{self.path} has no function {self.function!r}; it has {', '.join(has) or 'none'}")
+        return found
+
+
+def is_file(model: str) -> bool:
+    """Whether a model is said as FILE.py:FUNCTION."""
+    return ".py:" in model
+
+
+def split(model: str) -> tuple[str, str]:
+    """(FILE.py, FUNCTION)"""
+    path, _, function = model.rpartition(":")
+    return path, function
+
+
+def _called(named: str, function: Callable[..., Any], channels: int, size: int, classes: int) -> Module:
+    try:
+        made = function(channels, size, classes)
+    except Exception as error:
+        raise ValueError(f"{named}({channels}, {size}, {classes}) raised {type(error).__name__}: {error}; "
+                         "it is called as build(channels, size, classes)") from error  # fmt: skip
+    if not isinstance(made, Module):
+        raise ValueError(f"{named} returned a {type(made).__name__}; expected a minorm.nn.Module")
+    return made
+
+
+def _check(named: str, model: Module, channels: int, size: int, classes: int) -> None:
+    """One pass over two black images: what does not fit is said before the training begins."""
+    modes = [(module, module.training) for module in model.modules()]
+    model.eval()
+    try:
+        with no_grad():
+            outputs = model(zeros(2, channels, size, size))
+    except Exception as error:
+        raise ValueError(f"the model of {named} does not take images of 2 x {channels} x {size} x {size}: "
+                         f"{type(error).__name__}: {error}") from error  # fmt: skip
+    finally:
+        for module, training in modes:
+            module.training = training
+    if getattr(outputs, "shape", None) != (2, classes):
+        raise ValueError(f"the model of {named} makes {tuple(getattr(outputs, 'shape', ())) or type(outputs).__name__} "
+                         f"of two images; expected (2, {classes}), one number a class")  # fmt: skip

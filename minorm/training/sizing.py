@@ -1,0 +1,80 @@
+"""How many parameters a model of `minorm.models` would have: counted without making them.
+
+A checkpoint says the sizes of its model, and its weights must be in the file: a model that needs more than the file
+has is refused before any of it is made.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from minorm import models, nn
+
+SMALLEST_WEIGHT = 2  # bytes, of 16 bits
+
+
+class Counted(nn.Module):
+    """A layer that knows how many parameters it would have, and has none."""
+
+    def __init__(self, count: int = 0) -> None:
+        super().__init__()
+        self.count = count
+
+
+class Namespace:
+    """Stands for `minorm.nn` where a network is written: its layers count what they would hold."""
+
+    Module, Sequential = nn.Module, nn.Sequential
+
+    @staticmethod
+    def Conv2d(channels: int, width: int, kernel: int, *, bias: bool = True, **_: Any) -> Counted:
+        """A kernel for each pair of channels, and the bias."""
+        return Counted(channels * width * kernel * kernel + width * bias)
+
+    @staticmethod
+    def Linear(inputs: int, outputs: int, bias: bool = True) -> Counted:
+        """A matrix and the bias."""
+        return Counted(inputs * outputs + outputs * bias)
+
+    @staticmethod
+    def LayerNorm(shape: Sequence[int]) -> Counted:
+        """Weight and bias of that shape."""
+        return Counted(2 * math.prod(shape))
+
+    @staticmethod
+    def GroupNorm(groups: int, channels: int) -> Counted:  # noqa: ARG004
+        """Weight and bias a channel."""
+        return Counted(2 * channels)
+
+    @staticmethod
+    def BatchNorm2d(channels: int, **_: Any) -> Counted:
+        """Weight and bias a channel."""
+        return Counted(2 * channels)
+
+    BatchNorm1d = InstanceNorm2d = BatchNorm2d
+
+    @staticmethod
+    def ReLU(*_: Any) -> Counted:
+        """No parameters."""
+        return Counted()
+
+    MaxPool2d = AdaptiveAvgPool2d = Flatten = Identity = ReLU
+
+
+def parameters(name: str, channels: int, size: int, classes: int) -> int:
+    """How many the model that `models.build` makes of these has."""
+    layers = models.build(name, channels, size, classes, Namespace).modules()
+    return sum(layer.count for layer in layers if isinstance(layer, Counted))
+
+
+def check(facts: Mapping[str, Any], path: str) -> None:
+    """ValueError where the file at `path` cannot hold the weights of the model that it says it has."""
+    count = parameters(**{key: facts[key] for key in ("name", "channels", "size", "classes")})
+    there = os.path.getsize(path)
+    if count * SMALLEST_WEIGHT > there:
+        raise ValueError(f"{path}: its model is {facts['name']} with channels={facts['channels']}, "
+                         f"size={facts['size']} and classes={facts['classes']}, of {count:,} parameters; a file of "
+                         f"{there:,} bytes cannot hold them")  # fmt: skip
