@@ -33,6 +33,7 @@ from minorm.opening import in_words, kind
 ENDINGS = (".py", ".ipynb")
 MOST_FILES = 1000  # in a student's folder
 MEMORY = 16 << 30  # bytes of address space of a judge
+JUDGING = 240.0  # seconds of the judge's own, beside those that it waits for the submission
 ROOT = Path(__file__).resolve().parents[2]
 JUDGE = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from minorm.labs.grading import answer; answer()"
 
@@ -261,7 +262,7 @@ def _asked(lab: Lab, path: Path, options: Options, scratch: str) -> dict[str, An
         "scratch": scratch,
     }
     path_list = json.dumps([str(ROOT), *(os.path.abspath(entry) for entry in sys.path)])
-    limit = options.patience * (120 + sum(item.seconds for item in lab.items) * 3)
+    limit = options.patience * (lab.seconds + JUDGING)
     judge = subprocess.Popen(
         [sys.executable, "-I", "-c", JUDGE, path_list],
         stdin=subprocess.PIPE,

@@ -25,8 +25,13 @@ Attempts = dict[str, Callable[[], Any]]
 REFUSALS = (errno.EPERM, errno.EACCES, errno.EROFS, errno.ENOSYS)
 CALLS = 512  # numbers that are tried: more than any kernel has
 UNSEEN = {335, 336}  # uretprobe and uprobe: newer kernels show them to no filter, and end a process that makes them
-# Commands of fcntl: F_SETLK, F_SETOWN, F_SETLEASE, F_NOTIFY; F_SETPIPE_SZ, with which 256 pipes would hold 128 MB.
-COMMANDS = {"lock a file": 6, "have signals sent": 8, "lease a file": 1024, "watch a folder": 1026, "widen a pipe": 1031}
+COMMANDS = {  # of fcntl: F_SETLK, F_SETOWN, F_SETLEASE, F_NOTIFY, F_SETPIPE_SZ
+    "lock a file": 6,
+    "have signals sent": 8,
+    "lease a file": 1024,
+    "watch a folder": 1026,
+    "widen a pipe": 1031,  # 256 of them would hold 128 MB
+}
 
 
 def main(line: int, plan: dict[str, Any]) -> None:
@@ -118,14 +123,19 @@ def _shares(plan: Mapping[str, Any]) -> Attempts:
     """What would fill the disk, or memory that no limit of the process counts."""
     size, files = plan["share"]
     tries: Attempts = {
-        "make files without end": lambda: [_open(f"many{i}", os.O_CREAT) for i in range(files + 8)],
-        "make folders without end": lambda: [os.mkdir(f"folder{i}") for i in range(files + 8)],
+        "make files without end": lambda: _each(files + 8, lambda i: _open(f"many{i}", os.O_CREAT)),
+        "make folders without end": lambda: _each(files + 8, lambda i: os.mkdir(f"folder{i}")),
         "write without end into files without a name": lambda: _fill(size),
     }
     if plan["counted"]:
         tries["fill a file with holes"] = lambda: _map(2 * size)
         tries["exchange what is printed for a file"] = lambda: os.dup2(os.open("many1", os.O_RDWR), 1)
     return tries
+
+
+def _each(times: int, attempt: Callable[[int], None]) -> None:
+    for number in range(times):
+        attempt(number)
 
 
 def _fill(size: int) -> None:

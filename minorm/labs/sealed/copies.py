@@ -93,8 +93,8 @@ def _lines(data: bytes) -> set[bytes]:
 def _sites() -> set[str]:
     """Folders of packages among what a student's code can read, of other Pythons too."""
     roots = [os.path.join(sys.base_prefix, "lib"), "/usr/lib", "/usr/local/lib"]
-    of_others = [glob.glob(f"{root}/python3*/{kind}-packages") for root in roots for kind in ("site", "dist")]
-    return {os.path.realpath(path) for path in [*walls.import_path(), *sum(of_others, [])]}
+    others = [path for root in roots for path in glob.glob(f"{root}/python3*/*-packages")]
+    return {os.path.realpath(path) for path in [*walls.import_path(), *others]}
 
 
 def _other_packages() -> list[Path]:

@@ -37,6 +37,7 @@ def enter(
 
     What has failed half-way leaves a process that must not go on.
     """
+    os.umask(0o022)  # the folders of the new root are for the process's user too
     ids = os.getuid(), os.getgid()
     kinds = _NEW_MOUNTS | _NEW_IPC | _NEW_NETWORK
     if ids[0] != 0:
@@ -61,7 +62,8 @@ def enter(
     os.makedirs(folder + folder, exist_ok=True)
     _read_only(folder)
     if writes:
-        _mount("tmpfs", folder + folder, "tmpfs", _NO_SET_UID | _NO_DEVICES, f"mode=777,size={size},nr_inodes={files + 1}")
+        most = f"mode=777,size={size},nr_inodes={files + 1}"
+        _mount("tmpfs", folder + folder, "tmpfs", _NO_SET_UID | _NO_DEVICES, most)
     os.chdir(folder)
     _system_call(_PIVOT_ROOT[os.uname().machine], b".", b".")
     _detach(b".")

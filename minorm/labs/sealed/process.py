@@ -35,6 +35,7 @@ STARTING = 30.0  # seconds
 LONGEST_LINE = 1 << 16
 SERVE = "minorm.labs.worker:main"
 ATTACK = "minorm.labs.sealed.attack:main"
+WHOLE = Share()
 TRIED = Share(1 << 20, 64)  # what an attack may write: the same walls, and quicker to fill
 
 
@@ -61,7 +62,7 @@ class Process:
         runs: Sequence[str] = (),
         search: str = "",
         reads: Sequence[str] = (),
-        share: Share = Share(),
+        share: Share = WHOLE,
     ) -> None:
         self.walls = around
         self._claim: socket.socket | None = None
@@ -106,7 +107,7 @@ class Process:
         self._threads[-1].start()
 
     def _count(self, share: Share, deadline: float) -> bytes:
-        """Count what the process writes, from the moment that it sends the descriptor for that; what it sent instead."""
+        """Take the descriptor that it sends, and count what it writes from then on; what it sends instead."""
         self._socket.settimeout(max(deadline - time.monotonic(), 0.01))
         data, listeners, _, _ = socket.recv_fds(self._socket, 1, 1)
         for listener in listeners:

@@ -35,7 +35,7 @@ class Victims:
         """What the trial has done to them, if anything, whatever its process says."""
         return [] if self._state() == self._before else ["change files of others"]
 
-    def _state(self) -> list[tuple[object, ...]]:
+    def _state(self) -> list[tuple[str, int, int, int, int, int]]:
         """Names, and of each file what may not change."""
         found = []
         for name in sorted(os.listdir(self.folder)):

@@ -55,6 +55,11 @@ class Walls:
         return self.mounts or (bool(self.landlock) and self.counts)
 
     @property
+    def closes(self) -> bool:
+        """Whether a process closes all files once it has imported what it needs, as nothing says which it may open."""
+        return self.seccomp and not self.mounts and not self.landlock
+
+    @property
     def counted(self) -> bool:
         """Whether the judge counts what a process writes."""
         return self.writes and self.seccomp and not self.mounts
