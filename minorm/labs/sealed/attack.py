@@ -122,15 +122,23 @@ def _calls() -> Attempts:
 def _shares(plan: Mapping[str, Any]) -> Attempts:
     """What would fill the disk, or memory that no limit of the process counts."""
     size, files = plan["share"]
+    if not plan["writes"]:
+        return {"write a file": lambda: _open("many0", os.O_CREAT)}
     tries: Attempts = {
         "make files without end": lambda: _each(files + 8, lambda i: _open(f"many{i}", os.O_CREAT)),
         "make folders without end": lambda: _each(files + 8, lambda i: os.mkdir(f"folder{i}")),
-        "write without end into files without a name": lambda: _fill(size),
     }
     if plan["counted"]:
         tries["fill a file with holes"] = lambda: _map(2 * size)
         tries["exchange what is printed for a file"] = lambda: os.dup2(os.open("many1", os.O_RDWR), 1)
-    return tries
+    tries["write without end into files without a name"] = lambda: _fill(size)
+    return {name: functools.partial(_at_all, attempt) for name, attempt in tries.items()}
+
+
+def _at_all(attempt: Callable[[], Any]) -> None:
+    """An attempt that could not even be made is no proof of a wall: it does not raise."""
+    with contextlib.suppress(FileNotFoundError, FileExistsError):
+        attempt()
 
 
 def _each(times: int, attempt: Callable[[int], None]) -> None:
