@@ -113,10 +113,12 @@ def _talk(judge: int) -> Attempts:
 
 
 def _calls() -> Attempts:
-    """Every system call that is not in the list: of sharing memory, mounting, tracing, and those of kernels to come."""
-    allowed = set(syscalls.numbers().values())
+    """Every system call that is not in the list, those of kernels to come as well; and those that must not be in it."""
+    names = {number: name for name, number in syscalls.never().items()}
+    allowed = set(syscalls.numbers().values()) - names.keys()
     numbers = [number for number in range(CALLS) if number not in allowed | UNSEEN]
-    return {f"make system call {number}": functools.partial(_reached, "syscall", number) for number in numbers}
+    tries = {number: functools.partial(_reached, "syscall", number) for number in numbers}
+    return {f"make system call {names.get(number, number)}": attempt for number, attempt in tries.items()}
 
 
 def _shares(plan: Mapping[str, Any]) -> Attempts:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
@@ -25,7 +26,7 @@ def test_each_form_of_changing_a_file(form: str) -> None:
         try:
             attack._changes(victims.neighbour)[form]()
         except OSError as error:
-            if form == "mark" and error.errno == 95:
+            if form == "mark" and error.errno == errno.EOPNOTSUPP:
                 pytest.skip("this disk keeps no attributes")
             raise
         opens = form in ("write to", "edit", "add to", "mark")  # which alone changes nothing that is looked at
@@ -40,7 +41,8 @@ def test_each_form_of_leaving_something_behind() -> None:
         try:
             attack._beside(str(folder))[form]()
         except OSError as error:
-            assert error.errno == 95, form  # O_TMPFILE, on disks that have none
+            if error.errno != errno.EOPNOTSUPP:  # O_TMPFILE, on disks that have none
+                raise
 
 
 def test_filling_a_disk(tmp_path: Path) -> None:
