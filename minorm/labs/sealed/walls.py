@@ -113,7 +113,9 @@ def import_path() -> list[str]:
 
 def hidden(secret: Collection[str] = ()) -> list[str]:
     """What of it is taken away again. Compiled forms too, which another process may write at any time."""
-    compiled = [cache_from_source(str(HIDDEN[1]), optimization=level) for level in ("", "1", "2")]
+    checks, module = HIDDEN
+    compiled = [cache_from_source(str(module), optimization=level) for level in ("", "1", "2")]
+    compiled.append(os.path.dirname(cache_from_source(str(checks / "__init__.py"))))
     return [*map(str, HIDDEN), *compiled, *secret]
 
 
@@ -149,6 +151,8 @@ def narrow(paths: Collection[str], secret: Collection[str] = ()) -> tuple[list[s
     reads, lists = [], {str(PACKAGE.parent)}
     for path in paths:
         real = os.path.realpath(path)
+        if real in out:
+            continue
         if real not in above:
             reads.append(path)
             continue
@@ -162,8 +166,9 @@ def _around(folder: str, real: str, out: Collection[str], above: Collection[str]
     for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
         link = entry.is_symlink()
         leads = os.path.realpath(entry.path) if link else os.path.join(real, entry.name)
-        if leads in above:
-            if not link:  # a link may lead back here, and what it leads to has its own name
-                yield from _around(entry.path, leads, out, above)
-        elif leads not in out:
+        if leads in out:
+            continue
+        if leads not in above:
             yield entry.path
+        elif not link:  # a link may lead back here, and what it leads to has its own name
+            yield from _around(entry.path, leads, out, above)

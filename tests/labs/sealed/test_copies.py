@@ -6,6 +6,7 @@ import json
 import os
 import py_compile
 import shutil
+import sys
 import zipfile
 from collections.abc import Iterator
 from importlib.util import cache_from_source
@@ -100,6 +101,18 @@ def test_compiled_names_are_hidden_before_they_are_there() -> None:
     reads, _ = walls.narrow(walls.readable())
     folders = [str(folder) for folder in Path(expected).parents]
     assert not set(folders) & set(reads)
+    assert not any(path.startswith(str(walls.HIDDEN[0])) for path in reads)
+
+
+def test_compiled_files_that_python_keeps_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """PYTHONPYCACHEPREFIX may name a folder inside of what is read."""
+    monkeypatch.setattr(sys, "pycache_prefix", str(tmp_path))
+    for source in (walls.HIDDEN[1], walls.HIDDEN[0] / "lab00_axes.py", walls.LABS / "cuda.py"):
+        compiled(source, Path(cache_from_source(str(source))))
+    reads, _ = walls.narrow([str(tmp_path)])
+    there = {path.name.split(".")[0] for one in reads for path in [Path(one), *Path(one).rglob("*.pyc")]}
+    assert "cuda" in there
+    assert not there & {"wrong_kernels", "lab00_axes"}
 
 
 def test_a_link_opens_no_way_to_what_is_hidden(package: Path) -> None:
