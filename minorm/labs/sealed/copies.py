@@ -26,17 +26,16 @@ _BREAKS, _DECORATION = re.compile(rb"[\n\r\0]+"), b" \t\",\\n'"
 _COMPILED, _LIBRARIES = (".pyc", ".pyo"), (".so", ".pyd", ".dylib")
 
 
-@functools.cache
 def found() -> tuple[str, ...]:
-    """Paths of copies among what a student's code could read."""
+    """Paths of copies among what a student's code could read. A file that has not changed is not read again."""
     packages = [walls.PACKAGE, *_other_packages()]
     hidden = {package: _hidden(package) for package in packages}
-    sources = {path for roots in hidden.values() for root in roots for path in _sources(root)}
-    telling = [_lines(path.read_bytes()) for path in sources]
-    every = set[bytes]().union(*telling)
+    sources = sorted({path for roots in hidden.values() for root in roots for path in _sources(root)})
+    telling = _telling(tuple((path, _state(path)) for path in sources))
     copies = [str(root) for package in packages[1:] for root in hidden[package]]
     for package in packages:
-        copies += [str(path) for path in _files(package, hidden[package]) if _tells(path, every, sources)]
+        files = _files(package, hidden[package])
+        copies += [str(path) for path in files if _is_copy(path, set(sources), telling)]
     return tuple(sorted([*copies, *_archives()]))
 
 
@@ -57,13 +56,32 @@ def _files(folder: Path, hidden: list[Path]) -> Iterator[Path]:
         yield from (one for one in map(here.joinpath, names) if one not in hidden and one.is_file())
 
 
-def _tells(path: Path, every: set[bytes], sources: set[Path]) -> bool:
+def _state(path: Path) -> tuple[int, int]:
+    """What another content would change."""
+    there = path.stat()
+    return there.st_mtime_ns, there.st_size
+
+
+def _is_copy(path: Path, sources: set[Path], telling: frozenset[bytes]) -> bool:
     """Whether the file was made of a hidden source."""
     if path.suffix in _COMPILED:
         return not _is_known(path, sources)
-    if path.suffix in _LIBRARIES:
+    try:
+        return path.suffix not in _LIBRARIES and _shares(path, _state(path), telling)
+    except FileNotFoundError:  # it was there for a moment, as files are that Python is about to rename
         return False
-    return len(_lines(path.read_bytes()) & every) >= SHARED
+
+
+@functools.cache
+def _telling(sources: tuple[tuple[Path, tuple[int, int]], ...]) -> frozenset[bytes]:
+    """The lines of hidden sources."""
+    return frozenset[bytes]().union(*(_lines(path.read_bytes()) for path, _ in sources))
+
+
+@functools.cache
+def _shares(path: Path, _: tuple[int, int], telling: frozenset[bytes]) -> bool:
+    """Whether a text shares lines with the hidden sources, more than by chance."""
+    return len(_lines(path.read_bytes()) & telling) >= SHARED
 
 
 def _is_known(compiled: Path, hidden: set[Path]) -> bool:

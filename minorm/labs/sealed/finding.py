@@ -11,6 +11,7 @@ import functools
 import os
 import sys
 from collections.abc import Collection
+from dataclasses import replace
 
 from minorm.labs.sealed import copies, landlock, process, syscalls
 from minorm.labs.sealed.walls import Walls
@@ -27,14 +28,14 @@ def find(without: Collection[str] = (), secret: Collection[str] = (), landlock: 
     secret    what they hide beside the course's checks, as walls.secret has it
     landlock  the newest version of Landlock to use, for tests of older kernels
     """
-    return _found(tuple(sorted(without)), tuple(secret), landlock)
+    around = _found(tuple(sorted(without)), tuple(secret), landlock)
+    return replace(around, copies=copies.found()) if around.stand else around
 
 
 @functools.cache
 def _found(without: tuple[str, ...], secret: tuple[str, ...] = (), newest: int | None = None) -> Walls:
     if not syscalls.numbers() or "seccomp" in without:
         return Walls(absent=("no seccomp for this system",), secret=secret)
-    secret = tuple(sorted({*secret, *copies.found()}))
     absent: list[str] = []
     version = 0 if "landlock" in without else landlock.version()
     if newest is not None:
@@ -51,7 +52,7 @@ def _found(without: tuple[str, ...], secret: tuple[str, ...] = (), newest: int |
         if "counting" in without and counts and not mounts:
             absent.append("a count of what is written")
             continue
-        around = Walls(mounts, user, version, True, tuple(absent), secret, counts)
+        around = Walls(mounts, user, version, True, tuple(absent), secret, counts, copies.found())
         answer = process.attack(around)
         if "succeeded" in answer:
             if answer["succeeded"]:

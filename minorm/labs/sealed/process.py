@@ -118,7 +118,7 @@ class Process:
         self, memory: int, then: str, runs: list[str], search: str, more: list[str], share: Share
     ) -> dict[str, Any]:
         """What the process needs to know to seal itself. runs: programs, where it may start some; search: for them."""
-        reads, lists = walls.narrow(walls.readable(), self.walls.secret)
+        reads, lists = walls.narrow(walls.readable(), self.walls.hides)
         return {
             "folder": self.folder,
             "writes": self.walls.writes or not self.walls.stand,
@@ -132,7 +132,7 @@ class Process:
             "runs": runs,
             "reads": [*reads, *more],
             "lists": lists,
-            "hidden": walls.hidden(self.walls.secret),
+            "hidden": walls.hidden(self.walls.hides),
             "path": walls.import_path(),
             "parent": os.getpid(),
             "environment": {
@@ -223,7 +223,7 @@ def attack(around: walls.Walls) -> dict[str, Any]:
     """What came of an attack from behind these walls: {"succeeded": [...]}, or why they do not stand."""
     with Victims() as victims:
         files = [victims.neighbour, str(walls.HIDDEN[0] / "__init__.py"), "/etc/passwd"]
-        files += [path for one in (str(walls.HIDDEN[1]), *around.secret) for path in _first_files(one)]
+        files += [path for one in (str(walls.HIDDEN[1]), *around.hides) for path in _first_files(one)]
         target = {
             "judge": os.getpid(),
             "folder": victims.folder,

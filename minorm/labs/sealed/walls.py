@@ -26,7 +26,7 @@ class Walls:
     """What stands around a student's process.
 
     absent  what does not, and why
-    secret  paths that are to be hidden, beside the course's checks
+    secret  paths that are to be hidden, beside the course's checks; copies: of those, see copies
     counts  whether the kernel can ask the judge about what is written, where no mount has a size
     """
 
@@ -37,12 +37,18 @@ class Walls:
     absent: tuple[str, ...] = ()
     secret: tuple[str, ...] = ()
     counts: bool = True
+    copies: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, message: dict[str, Any]) -> Walls:
         """What `dataclasses.asdict` made of them, after a journey as JSON."""
-        absent, secret = tuple(message["absent"]), tuple(message["secret"])
-        return cls(**{**message, "absent": absent, "secret": secret})
+        several = {name: tuple(message[name]) for name in ("absent", "secret", "copies")}
+        return cls(**{**message, **several})
+
+    @property
+    def hides(self) -> tuple[str, ...]:
+        """Paths that are hidden beside the course's checks."""
+        return (*self.secret, *self.copies)
 
     @property
     def stand(self) -> bool:
@@ -79,7 +85,8 @@ class Walls:
     def for_lab(self, writes: bool) -> Walls:
         """For a lab whose solutions write files, which needs walls that say where they may."""
         if self.stand and writes and not self.writes:
-            return Walls(absent=("this lab writes files; that needs mounts or Landlock",), secret=self.secret)
+            needs = "this lab writes files; that needs mounts, or Landlock and a count of what is written"
+            return Walls(absent=(needs,), secret=self.secret)
         return self
 
 

@@ -8,7 +8,6 @@ import py_compile
 import shutil
 import sys
 import zipfile
-from collections.abc import Iterator
 from importlib.util import cache_from_source
 from pathlib import Path
 
@@ -20,7 +19,7 @@ REAL = walls.PACKAGE
 
 
 @pytest.fixture
-def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A small minorm in a folder of packages, with the course's checks and two modules that may be read."""
     package = tmp_path / "site-packages" / "minorm"
     for path in ("labs/checks", "labs/beside"):
@@ -30,13 +29,10 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setattr(walls, "PACKAGE", package)
     monkeypatch.setattr(walls, "HIDDEN", (package / "labs" / "checks", package / "labs" / "wrong_kernels.py"))
     monkeypatch.setattr(walls, "import_path", lambda: [str(package.parent)])
-    copies.found.cache_clear()
-    yield package
-    copies.found.cache_clear()
+    return package
 
 
 def found(package: Path) -> list[str]:
-    copies.found.cache_clear()
     root = package.parent
     return [os.path.relpath(path, root) for path in copies.found() if path.startswith(str(root))]
 
