@@ -11,6 +11,7 @@
     walls        what stands around a process, and which files are within
     copies       where else the hidden files can be read
     finding      which walls this machine has, found by trying
+    folders      how the process's folder is removed, whatever is in it
     process      the judge's side: start such a process, talk to it, end it
 
 Everything that runs before the walls stand needs the standard library alone. The process seals itself, and does so

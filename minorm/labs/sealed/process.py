@@ -10,7 +10,6 @@ import itertools
 import json
 import os
 import secrets
-import shutil
 import signal
 import socket
 import subprocess
@@ -24,7 +23,7 @@ from typing import Any
 
 from minorm import config
 from minorm.labs import objects
-from minorm.labs.sealed import counting, entry, walls
+from minorm.labs.sealed import counting, entry, folders, walls
 from minorm.labs.sealed.counting import Share
 from minorm.labs.sealed.victims import Victims
 from minorm.labs.wire import Line
@@ -214,7 +213,7 @@ class Process:
             thread.join(timeout=1)
         if self.popen.stdout is not None and not self._threads[0].is_alive():
             self.popen.stdout.close()
-        shutil.rmtree(self.folder, ignore_errors=True)
+        folders.remove(self.folder)
         if self._claim is not None:
             self._claim.close()
 
@@ -288,8 +287,8 @@ def _users() -> set[int]:
 def _used(folder: str) -> int:
     """Bytes of the files below; a great many files count as too much."""
     total, count = 0, 0
-    for path, folders, files in os.walk(folder):
-        for name in (*folders, *files):
+    for path, below, files in os.walk(folder):
+        for name in (*below, *files):
             with contextlib.suppress(OSError):
                 total += os.lstat(os.path.join(path, name)).st_blocks * 512
             count += 1
