@@ -8,6 +8,7 @@ then is it known what it was made of.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import glob
 import importlib.util
@@ -21,8 +22,9 @@ from pathlib import Path
 from minorm.labs.sealed import walls
 
 SHORTEST = 25  # characters of a line that tells something
+LARGEST = 16 << 20  # bytes of a file in an archive that is looked at
 SHARED = 6  # of these lines that a file may have by chance, and has at most today: 4
-_BREAKS, _DECORATION = re.compile(rb"[\n\r\0]+"), b" \t\",\\n'"
+_BREAKS, _DECORATION = re.compile(rb"(?:\\[nrt]|[\n\r\0])+"), b" \t\",'"  # as a text has them, and as JSON has
 _COMPILED, _LIBRARIES = (".pyc", ".pyo"), (".so", ".pyd", ".dylib")
 
 
@@ -81,7 +83,16 @@ def _telling(sources: tuple[tuple[Path, tuple[int, int]], ...]) -> frozenset[byt
 @functools.cache
 def _shares(path: Path, _: tuple[int, int], telling: frozenset[bytes]) -> bool:
     """Whether a text shares lines with the hidden sources, more than by chance."""
-    return len(_lines(path.read_bytes()) & telling) >= SHARED
+    return any(len(_lines(text) & telling) >= SHARED for text in _texts(path))
+
+
+def _texts(path: Path) -> Iterator[bytes]:
+    """What is in a file, or in each file of an archive."""
+    if not zipfile.is_zipfile(path):
+        yield path.read_bytes()
+        return
+    with contextlib.suppress(zipfile.BadZipFile, NotImplementedError, RuntimeError), zipfile.ZipFile(path) as archive:
+        yield from (archive.read(one) for one in archive.infolist() if one.file_size <= LARGEST)
 
 
 def _is_known(compiled: Path, hidden: set[Path]) -> bool:

@@ -73,8 +73,11 @@ def test_texts_that_share_lines(package: Path) -> None:
     (labs / ".wrong_kernels.py.swp").write_bytes(b"b0VIM 9.0\0\0" + "\0".join(reversed(lines)).encode())
     cells = [{"cell_type": "code", "source": [line + "\n" for line in lines]}]
     (package / "draft.ipynb").write_text(json.dumps({"cells": cells}, indent=1))
+    (labs / "one-line.json").write_text(json.dumps({"cells": [text]}))
+    with zipfile.ZipFile(labs / "backup.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("deep/inside.txt", text)
     (labs / "few.txt").write_text("\n".join(lines[:8]))  # nothing but how it begins
-    names = [".wrong_kernels.py.swp", "old.txt", "wrong_kernels.py~"]
+    names = [".wrong_kernels.py.swp", "backup.zip", "old.txt", "one-line.json", "wrong_kernels.py~"]
     assert found(package) == ["minorm/draft.ipynb", *[f"minorm/labs/{name}" for name in names]]
 
 
@@ -123,3 +126,9 @@ def test_a_link_opens_no_way_to_what_is_hidden(package: Path) -> None:
     assert not any(os.path.commonpath([one, path]) == path for one in hidden for path in resolved)
     assert str(root / "lib64" / "site-packages" / "minorm" / "labs" / "cuda.py") in reads
     assert str(root / "other") not in reads
+
+
+def test_no_module_of_minorm_shares_so_many_lines_with_the_checks() -> None:
+    """Else it would be hidden from students' code, which imports it."""
+    modules = [path for path in copies.found() if path.startswith(f"{REAL}/") and path.endswith((".py", ".md", ".h"))]
+    assert modules == []
