@@ -58,7 +58,7 @@ def read_percent(text: str) -> list[Cell]:
     def finish() -> None:
         content = [_uncommented(line) for line in body] if markdown else body
         joined = "\n".join(content).strip("\n")
-        if joined:
+        if joined.strip():
             skipped = next(i for i, line in enumerate(content) if line.strip())
             cells.append(Cell(joined, markdown, tags, first + skipped))
 

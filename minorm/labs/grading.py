@@ -27,12 +27,14 @@ from minorm.config import __version__
 from minorm.labs import catalogue, first_look, judging, page
 from minorm.labs.lab import Lab
 from minorm.labs.report import MUCH, Outcome, Report
-from minorm.labs.sealed import limits, walls
+from minorm.labs.sealed import folders, limits, walls
 from minorm.opening import in_words, kind
 
 ENDINGS = (".py", ".ipynb")
 MOST_FILES = 1000  # in a student's folder
+DEEPEST = 50  # folders in each other there
 MEMORY = 16 << 30  # bytes of address space of a judge
+JUDGING = 240.0  # seconds of the judge's own, beside those that it waits for the submission
 ROOT = Path(__file__).resolve().parents[2]
 JUDGE = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from minorm.labs.grading import answer; answer()"
 
@@ -85,16 +87,18 @@ def _in_folder(folder: Path, lab: Lab) -> Submission:
     """The file in a student's folder. Links are not followed: they may lead to what is another's."""
     files: list[Path] = []
     links, seen = 0, 0
-    for path, folders, names in os.walk(folder):
+    for path, below, names in os.walk(folder):
         for name in sorted(names):
             one = Path(path, name)
             mode = one.lstat().st_mode
             links += not stat.S_ISREG(mode)
             if one.suffix in ENDINGS and stat.S_ISREG(mode):
                 files.append(one)
-        seen += len(folders) + len(names)
+        seen += len(below) + len(names)
         if seen > MOST_FILES:
             return Submission(folder.name, None, f"more than {MOST_FILES} files")
+        if len(Path(path).relative_to(folder).parts) > DEEPEST:
+            return Submission(folder.name, None, f"folders that lie more than {DEEPEST} deep in each other")
     named = [path for path in files if path.stem.startswith(lab.file)] or files
     if len(named) == 2 and {path.suffix for path in named} == set(ENDINGS):
         named = [path for path in named if path.suffix == ".py"]  # the notebook and its pair
@@ -243,9 +247,12 @@ def judged(lab: Lab, path: Path, options: Options) -> Report:
 
 def _judged(lab: Lab, path: Path, options: Options) -> tuple[Report, dict[str, Any]]:
     """Its report, and what it saw at first; its folders go with it, even where it was killed."""
-    with tempfile.TemporaryDirectory(prefix="grade", ignore_cleanup_errors=True) as scratch:
+    scratch = tempfile.mkdtemp(prefix="grade")
+    try:
         os.chmod(scratch, 0o711)  # a student's process, of another user, finds its own folder in it
         result = _asked(lab, path, options, scratch)
+    finally:
+        folders.remove(scratch)
     if "problem" in result:
         raise ValueError(result["problem"].replace(str(path.absolute()), str(path)))
     return from_message(result["report"]), result["seen"]
@@ -261,7 +268,7 @@ def _asked(lab: Lab, path: Path, options: Options, scratch: str) -> dict[str, An
         "scratch": scratch,
     }
     path_list = json.dumps([str(ROOT), *(os.path.abspath(entry) for entry in sys.path)])
-    limit = options.patience * (120 + sum(item.seconds for item in lab.items) * 3)
+    limit = options.patience * (lab.seconds + JUDGING)
     judge = subprocess.Popen(
         [sys.executable, "-I", "-c", JUDGE, path_list],
         stdin=subprocess.PIPE,

@@ -57,7 +57,7 @@ def judge(
     cells.read(text, Path(path).name)
     around = finding.find(secret=walls.secret(lab.lab_dir)) if around is None else around
     bytes_each = (lab.memory if memory is None else memory) << 20
-    with Remote(text, Path(path).name, lab.beside, bytes_each, patience, around) as student:
+    with Remote(text, Path(path).name, lab.beside, bytes_each, patience, around, lab.seconds) as student:
         outcomes = lab.run(student, seed)
         student.close()
         return Report(

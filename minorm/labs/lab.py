@@ -28,6 +28,7 @@ from typing import Any
 import numpy as np
 
 from minorm.labs import cascade, mutation
+from minorm.labs.allowance import DEADLINE
 from minorm.labs.beside import Beside
 from minorm.labs.comparing import Wrong
 from minorm.labs.report import Outcome
@@ -83,6 +84,7 @@ class Lab:
     programs  that they run: names, any of which will do
     writes   whether solutions write files: libraries that they have compiled, checkpoints
     memory   MB of address space that a submission may use; 0 is no limit (CUDA reserves far more than it uses)
+    deadline  seconds for loading a submission and all checks together
     """
 
     number: int
@@ -95,6 +97,7 @@ class Lab:
     programs: Sequence[str] = ()
     writes: bool = False
     memory: int = 4096
+    deadline: float = DEADLINE
     module: str = ""  # where the checks stand; the catalogue fills it in
     folder: Path | None = None  # of a lab of a teacher's own, where its files are; own fills it in
     provided: dict[str, cascade.Functions] = field(default_factory=dict)  # right ones, by task
@@ -156,6 +159,11 @@ class Lab:
     def lab_dir(self) -> Path | None:
         """The folder of a teacher's own labs, of which this is one; None for a lab of the course."""
         return self.folder and self.folder.parent
+
+    @property
+    def seconds(self) -> float:
+        """What a submission has in all: the deadline, or what the longest check allows, where that is more."""
+        return max([self.deadline, *(item.seconds for item in self.items)])
 
     @property
     def points(self) -> float:

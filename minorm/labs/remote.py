@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from minorm.labs import objects, wire, worker
+from minorm.labs.allowance import DEADLINE, Allowance
 from minorm.labs.beside import Beside
 from minorm.labs.sealed import compiling, finding, walls
 from minorm.labs.sealed.process import KEPT, Process
@@ -30,7 +31,9 @@ class Remote(Student):
     text, file    of the submission
     beside        the lab's module whose functions may run next to it
     memory        bytes of each process
+    patience      a factor for all limits of time
     around        the walls
+    deadline      seconds for loading and all checks together
     """
 
     def __init__(
@@ -41,6 +44,7 @@ class Remote(Student):
         memory: int,
         patience: float = 1.0,
         around: walls.Walls | None = None,
+        deadline: float = DEADLINE,
     ) -> None:
         self._text, self._file, self._beside = text, file, beside
         self._memory, self._patience = memory, patience
@@ -51,6 +55,7 @@ class Remote(Student):
         self._used: Callable[[str], None] = lambda _: None
         self._unloadable: Failure | None = None
         self._deadline = self._seconds = 0.0
+        self._allowance = Allowance(deadline * patience)
         self._starting = threading.Lock()
         self._starter = ThreadPoolExecutor(1)
         self.notes: list[str] = []
@@ -93,7 +98,17 @@ class Remote(Student):
     def ask(self, request: dict[str, Any], serving: Implementation | None = None, where: Any = MAIN) -> Any:
         """Send it and wait for the answer, serving what the code asks for in between."""
         process = self._loaded(where)
-        return self._answer_of(self._asked(process, request, serving or {}, self._deadline, where))
+        return self._answer_of(self._counted(process, request, serving or {}, self._deadline, where))
+
+    def _counted(
+        self, process: Process, request: dict[str, Any], serving: Implementation, deadline: float, where: Any
+    ) -> Any:
+        """The same as `_asked`, within the time that the file has in all; the yardstick is ours and takes none."""
+        if where == YARDSTICK:
+            return self._asked(process, request, serving, deadline, where)
+        with self._allowance.waiting():
+            until = min(deadline, time.monotonic() + self._allowance.left)
+            return self._asked(process, request, serving, until, where)
 
     def _asked(
         self, process: Process, request: dict[str, Any], serving: Implementation, deadline: float, where: Any
@@ -111,12 +126,17 @@ class Remote(Student):
                 process.line.send(served(reply, serving), deadline)
                 reply = process.line.receive(deadline)
         except TimeoutError:
-            raise self._lose(where, "too slow", f"no answer within {self._seconds:.0f} s") from None
+            raise self._lose(where, "too slow", self._over() or f"no answer within {self._seconds:.0f} s") from None
         except (EOFError, OSError):
             raise self._lose(where, "died", f"the code {process.ended()}") from None
         except wire.WireError as error:
             raise self._lose(where, "died", f"what came back is {error}") from None
         return reply
+
+    def _over(self) -> str:
+        """That the file's time is used up, if it is."""
+        over = f"loading the file and its checks together took all of their {self._allowance.seconds:g} s"
+        return over if self._allowance.left <= 0 else ""
 
     def _compiled(self, deadline: float, kind: str, text: str) -> Any:
         """A library for one of the processes, as an array of bytes."""
@@ -148,6 +168,8 @@ class Remote(Student):
                 raise self._unloadable
             if where in self._processes:
                 return self._processes[where]
+            if where != YARDSTICK and (over := self._over()):
+                raise Failure("lost", f"not run: {over}")
             if len(self._lost) >= MOST_LOST:
                 raise Failure("lost", f"not run: the process was lost {MOST_LOST} times before")
             start = time.monotonic()
@@ -162,15 +184,22 @@ class Remote(Student):
         # By a thread that lives as long as this: a process ends with the *thread* that started it.
         process = self._processes[where] = self._starter.submit(Process, self._walls, self._memory).result()
         limit = LOADING * self._patience
+        preparing = {"do": "prepare", "text": request["text"], "beside": self._beside}
+        prepare = self._asked
+        if self._walls.closes:  # then it imports what the text names
+            prepare = self._counted
         try:
-            notes = self._asked(process, request, {}, time.monotonic() + limit, where)["value"]
+            prepare(process, preparing, {}, time.monotonic() + limit, where)["value"]
+            notes = self._counted(process, request, {}, time.monotonic() + limit, where)["value"]
             if mine and self._right:
                 sources = {name: right.source for name, right in self._right.items() if isinstance(right, Sent)}
                 replacing = {"do": "replace", "names": list(self._right), "sources": sources}
-                self._asked(process, replacing, {}, time.monotonic() + limit, where)["value"]
+                self._counted(process, replacing, {}, time.monotonic() + limit, where)["value"]
             if mine:
                 self.notes = [printable(note) for note in notes][:20]
         except Failure as failure:
+            if self._over():  # by no fault of the loading alone
+                raise
             words = str(failure)
             if failure.status == "too slow":
                 words = f"running the file's cells took over {LOADING:.0f} s"

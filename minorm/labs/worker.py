@@ -47,7 +47,7 @@ def main(descriptor: int, plan: dict[str, Any]) -> None:
     worker.ask = ask  # type: ignore[method-assign]
     compiling.elsewhere.append(worker.compiled)
     with contextlib.suppress(EOFError, OSError):
-        request = line.receive()
+        request = line.receive()  # to prepare
         if entry.closes_files(plan):
             import_all(bytes(request["text"]).decode(), Beside(*request["beside"]))
             entry.close_files()
@@ -135,6 +135,9 @@ class Worker:
                 "kind": kind_of(error),
                 "place": submission.place_of(error, getattr(self.module, "__file__", None) or ""),
             }
+
+    def do_prepare(self, text: Any, beside: tuple[str, str]) -> None:
+        """Nothing more: that this answers says that the library is imported, which takes none of the file's time."""
 
     def do_load(self, text: Any, file: str, beside: tuple[str, str]) -> Any:
         """Run the file's cells, an array of bytes, for a notebook with pictures is long; notes on what failed."""

@@ -39,6 +39,11 @@ def test_cells_have_their_kind_tags_and_lines() -> None:
     assert found[1].text == "# Title\n\ntext"
 
 
+@pytest.mark.parametrize("blank", ["# %%\n   ", "# %% \n\t\n\n", "# %% [markdown]\n  \n"])
+def test_a_cell_of_spaces_is_no_cell(blank: str) -> None:
+    assert cells.read(f"# %%\nx = 1\n\n{blank}", "mine.py") == [cells.Cell("x = 1", False, (), 2)]
+
+
 def test_a_notebook_and_back() -> None:
     found = cells.read_percent(TEXT)
     again = cells.read(cells.to_notebook(found), "x.ipynb")

@@ -231,6 +231,16 @@ def test_links_pipes_and_too_many_files_have_a_row_that_says_so(tmp_path: Path) 
     }
 
 
+def test_folders_in_folders_without_end_have_a_row_that_says_so(tmp_path: Path) -> None:
+    """A zip that somebody hands in can hold them; walking down would end the grading of all."""
+    path = tmp_path / "eve"
+    for _ in range(990):
+        path.mkdir()  # with its parents at once it would call itself for each
+        path = path / "a"
+    (one,) = grading.submissions(tmp_path, catalogue.find(0))
+    assert one.problem == "folders that lie more than 50 deep in each other"
+
+
 def test_a_link_that_is_checked_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "anna.py").write_text(SOLUTION)
     (tmp_path / "link.py").symlink_to(tmp_path / "anna.py")

@@ -12,6 +12,7 @@ import pytest
 
 from minorm.cli import main
 from minorm.labs import catalogue, comparing, judging
+from minorm.labs.lab import Lab
 
 WRONG = ("return sum(1 << axis for axis in set(axes))", "print('secret'); return 12")
 
@@ -95,6 +96,29 @@ def test_after_three_lost_processes_the_rest_is_not_run(judge_changed: Any) -> N
     statuses = [row.status for row in report.outcomes]
     assert statuses.count("died") == 3
     assert set(statuses[statuses.index("died") :]) == {"died", "lost"}
+
+
+def test_a_file_has_one_deadline_for_all_its_checks(judge_changed: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each call takes less than its check allows; one check is stopped, and what comes later is not run."""
+    monkeypatch.setattr(catalogue.find(0), "deadline", 1.5)
+    monkeypatch.setattr(type(catalogue.find(0)), "seconds", property(lambda lab: lab.deadline))
+    body = "return sum(1 << axis for axis in set(axes))"
+    report = judge_changed(0, (body, f"import time; time.sleep(0.6)\n    {body}"))
+    rows = [(row.status, row.got) for row in report.outcomes]
+    late = [status for status, _ in rows].index("too slow")
+    assert {status for status, _ in rows[:late]} == {"passed"}
+    assert rows[late][1] == "loading the file and its checks together took all of their 1.5 s"
+    assert {status for status, _ in rows[late + 1 :]} == {"lost"}
+    assert any(got.startswith("not run: loading the file and its checks") for _, got in rows[late + 1 :])
+
+
+def test_a_longer_check_makes_a_longer_deadline() -> None:
+    lab = Lab(30, "lab30_x", "X", "Why?", minutes=1)
+    lab.check("30.1", "quick")(lambda *_: None)
+    assert lab.seconds == 60
+    lab.check("30.1", "slow", seconds=100)(lambda *_: None)
+    assert lab.seconds == 100
+    assert Lab(30, "lab30_x", "X", "Why?", minutes=1, deadline=200).seconds == 200
 
 
 def test_a_missing_package_of_the_checks_is_nobodys_mistake(

@@ -121,3 +121,46 @@ def test_what_takes_too_long_or_is_no_message_ends_the_process() -> None:
         remote.allow(20)
         with pytest.raises(Failure, match="deep"):
             remote.deep(1)
+
+
+def allowed(text: str, deadline: float, patience: float = 1.0) -> Remote:
+    return Remote(text, "mine.py", Beside(""), 1 << 31, patience, deadline=deadline)
+
+
+def test_loading_again_and_again_takes_the_files_time() -> None:
+    """Else a file that sleeps while it is loaded holds the grader for that long in every process."""
+    with allowed("import time; time.sleep(0.7)\ndef one(): return 1\n", deadline=1.0) as remote:
+        remote.allow(30)
+        assert remote.one() == 1
+        remote.fresh()
+        with pytest.raises(Failure, match="loading the file and its checks together took all of their 1 s") as late:
+            remote.allow(30)
+        assert late.value.status == "too slow"
+        for _ in range(3):
+            with pytest.raises(Failure, match="not run: loading the file and its checks") as left_out:
+                remote.allow(30)
+            assert left_out.value.status == "lost"
+
+
+def test_calls_that_are_nearly_too_slow_take_the_files_time() -> None:
+    with allowed("import time\ndef nap(s): time.sleep(s)\n", deadline=0.4, patience=2.0) as remote:
+        remote.allow(0.5)
+        remote.nap(0.5)
+        start = time.monotonic()
+        remote.allow(10)
+        with pytest.raises(Failure, match=r"took all of their 0\.8 s"):
+            remote.nap(9)
+        assert time.monotonic() - start < 5
+        with pytest.raises(Failure, match="not run"):
+            remote.allow(10)
+
+
+def test_what_the_judge_does_meanwhile_takes_none() -> None:
+    with allowed("def one(): return 1\n", deadline=1.0) as remote:
+        for _ in range(3):
+            remote.allow(30)
+            assert remote.one() == 1
+            time.sleep(0.4)
+        time.sleep(0.5)
+        remote.allow(30)
+        assert remote.one() == 1

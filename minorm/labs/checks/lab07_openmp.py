@@ -24,6 +24,7 @@ LAB = Lab(
     "How do threads share a sum so that it runs at the speed of memory, with the same bits for any number of them?",
     minutes=150,
     writes=True,
+    deadline=120,
     packages=("Cython",),
     programs=(COMPILER,),
 )

@@ -24,6 +24,7 @@ LAB = Lab(
     "SyncBatchNorm",
     "What must computers that share a batch tell each other, so that BatchNorm and training work as on one?",
     minutes=90,
+    deadline=120,
     packages=("sklearn",),
 )
 SECONDS = 60.0

@@ -28,6 +28,7 @@ LAB = Lab(
     "Train, stop, resume, export, import, fine-tune: what must not get lost, and how do you know that nothing did?",
     minutes=90,
     writes=True,
+    deadline=120,
     packages=("onnx", "sklearn"),
 )
 FLOORS = {"base": 96.0, "mirrored": 85.0, "camera": 90.0}

@@ -1,23 +1,38 @@
 """The judge tries its own walls: what a student's code might do first, done from within.
 
-Whatever succeeds here is a hole, and then nobody is graded behind these walls.
+Whatever succeeds here is a hole, and then nobody is graded behind these walls. Most attempts do what a student would
+do. Where a call has many forms, it is made with arguments that the kernel cannot take: an answer about them, in place
+of a refusal, says that the call came through.
 """
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import functools
 import json
+import mmap
 import os
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from minorm.labs.sealed import entry
+from minorm.labs.sealed import entry, syscalls
 
-SHMGET = {"x86_64": 29, "aarch64": 194}
+Attempts = dict[str, Callable[[], Any]]
+REFUSALS = (errno.EPERM, errno.EACCES, errno.EROFS, errno.ENOSYS)
+MOST_NAMED = 20  # attempts that have succeeded, in an answer of one line
+CALLS = 512  # numbers that are tried: more than any kernel has
+UNSEEN = {335, 336}  # uretprobe and uprobe: newer kernels show them to no filter, and end a process that makes them
+COMMANDS = {  # of fcntl: F_SETLK, F_SETOWN, F_SETLEASE, F_NOTIFY, F_SETPIPE_SZ
+    "lock a file": 6,
+    "have signals sent": 8,
+    "lease a file": 1024,
+    "watch a folder": 1026,
+    "widen a pipe": 1031,  # 256 of them would hold 128 MB
+}
 
 
 def main(line: int, plan: dict[str, Any]) -> None:
@@ -27,32 +42,129 @@ def main(line: int, plan: dict[str, Any]) -> None:
     if entry.closes_files(plan):
         entry.close_files()
     succeeded = []
-    for name, attempt in _attempts(plan["task"]).items():
+    for name, attempt in _attempts(plan).items():
         with contextlib.suppress(OSError):
             attempt()
             succeeded.append(name)
-    os.write(line, json.dumps({"succeeded": succeeded}).encode() + b"\n")
+    os.write(line, json.dumps({"succeeded": succeeded[:MOST_NAMED]}).encode() + b"\n")
     os._exit(0)
 
 
-def _attempts(target: dict[str, Any]) -> dict[str, Callable[[], Any]]:
-    """Each raises OSError where the walls hold. `target` names files to read, a folder to write in, the judge."""
-    judge, folder = target["judge"], target["folder"]
-    tries: dict[str, Callable[[], Any]] = {f"read {path}": functools.partial(_read, path) for path in target["files"]}
+def _attempts(plan: Mapping[str, Any]) -> Attempts:
+    """Each raises OSError where the walls hold. The task names files to read, others to change, and the judge."""
+    task = plan["task"]
+    tries: Attempts = {f"read {path}": functools.partial(_read, path) for path in task["files"]}
+    for path in task["victims"]:
+        tries |= {f"{name} {path}": attempt for name, attempt in _changes(path).items()}
+    return tries | _beside(task["folder"]) | _talk(task["judge"]) | _calls() | _shares(plan)
+
+
+def _changes(path: str) -> Attempts:
+    """What would change a file of somebody else's, which this process may read or may not."""
+    names = {os.O_WRONLY: "write to", os.O_RDWR: "edit", os.O_WRONLY | os.O_APPEND: "add to"}
+    names |= {os.O_TRUNC: "empty, opening it to read,", 3 | os.O_TRUNC: "empty, opening it for nothing,"}
+    tries: Attempts = {name: functools.partial(_open, path, flags) for flags, name in names.items()}
     return tries | {
+        "shorten": lambda: _called("truncate", path.encode(), 0),
+        "make readable": lambda: os.chmod(path, 0o666),
+        "give away": lambda: os.chown(path, os.getuid(), os.getgid()),
+        "date": lambda: os.utime(path, (0, 0)),
+        "mark": lambda: os.setxattr(path, "user.mark", b"x") if hasattr(os, "setxattr") else _refuse(),
+        "link": lambda: os.link(path, "linked"),
+        "link beside": lambda: os.link(path, path + ".linked"),
+        "take": lambda: os.rename(path, "taken"),
+        "rename": lambda: os.rename(path, path + ".renamed"),
+        "remove": lambda: os.unlink(path),
+    }
+
+
+def _beside(folder: str) -> Attempts:
+    """What would leave something behind in a folder that is not the process's own."""
+    place = os.path.join(folder, "left-behind")
+    return {
+        "write a file elsewhere": lambda: _open(place, os.O_CREAT | os.O_WRONLY),
+        "write a file without a name elsewhere": lambda: _open(folder, getattr(os, "O_TMPFILE", 0) | os.O_RDWR),
+        "make a folder elsewhere": lambda: os.mkdir(place),
+        "make a pipe elsewhere": lambda: os.mkfifo(place),
+        "make a link elsewhere": lambda: os.symlink("/", place),
+        "make a folder readable": lambda: os.chmod(folder, 0o777),
+        "remove a folder": lambda: os.rmdir(folder),
+    }
+
+
+def _talk(judge: int) -> Attempts:
+    """What would reach other processes, or start some."""
+    return {
         "read the judge's environment": lambda: _read(f"/proc/{judge}/environ"),
+        "read the judge's memory": lambda: _read(f"/proc/{judge}/mem"),
         "list the processes": lambda: os.listdir("/proc"),
         "start a process": _fork,
         "run a program": _run,
         "signal the judge": lambda: os.kill(judge, 0),
+        "signal a thread of the judge's": lambda: _called("tgkill", judge, judge, 0),
         "trace the judge": lambda: _called("ptrace", 16, judge, 0, 0),
+        "limit the judge": lambda: _called("prlimit", judge, 7, None, None),
+        "slow the judge": lambda: os.sched_setaffinity(judge, {0}),
+        "outlive the judge": lambda: _reached("prctl", 1, 0, 0, 0, 0),
         "open a socket": lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM),
         "open a socket of its own machine": lambda: socket.socket(socket.AF_UNIX),
-        "write a file elsewhere": lambda: _write(os.path.join(folder, "left-behind")),
-        "share memory": lambda: _called("shmget", 4711, 4096, 0o1600),
         "have memory of a file": lambda: os.memfd_create("shared"),
-        "make a file readable": lambda: os.chmod(folder, 0o777),
+        "drop what is in memory of a file": lambda: _reached("madvise", 0, 1 << 12, 21),
+    } | {name: functools.partial(_command, number) for name, number in COMMANDS.items()}
+
+
+def _calls() -> Attempts:
+    """Every system call that is not in the list, those of kernels to come as well; and those that must not be in it."""
+    names = {number: name for name, number in syscalls.never().items()}
+    allowed = set(syscalls.numbers().values()) - names.keys()
+    numbers = [number for number in range(CALLS) if number not in allowed | UNSEEN]
+    tries = {number: functools.partial(_reached, "syscall", number) for number in numbers}
+    return {f"make system call {names.get(number, number)}": attempt for number, attempt in tries.items()}
+
+
+def _shares(plan: Mapping[str, Any]) -> Attempts:
+    """What would fill the disk, or memory that no limit of the process counts."""
+    size, files = plan["share"]
+    if not plan["writes"]:
+        return {"write a file": lambda: _open("many0", os.O_CREAT)}
+    tries: Attempts = {
+        "make files without end": lambda: _each(files + 8, lambda i: _open(f"many{i}", os.O_CREAT)),
+        "make folders without end": lambda: _each(files + 8, lambda i: os.mkdir(f"folder{i}")),
     }
+    if plan["counted"]:
+        tries["fill a file with holes"] = lambda: _map(2 * size)
+        tries["exchange what is printed for a file"] = lambda: os.dup2(os.open("many1", os.O_RDWR), 1)
+    tries["write without end into files without a name"] = lambda: _fill(size)
+    return {name: functools.partial(_at_all, attempt) for name, attempt in tries.items()}
+
+
+def _at_all(attempt: Callable[[], Any]) -> None:
+    """An attempt that could not even be made is no proof of a wall: it does not raise."""
+    with contextlib.suppress(FileNotFoundError, FileExistsError):
+        attempt()
+
+
+def _each(times: int, attempt: Callable[[int], None]) -> None:
+    for number in range(times):
+        attempt(number)
+
+
+def _fill(size: int) -> None:
+    """More than `size` bytes into files that are there, each gone before it is written to, but open or mapped."""
+    piece, kept = bytes(1 << 16), []
+    for number in range(2 * size // len(piece)):
+        if number % 8 == 0:
+            name = f"many{number // 8}"
+            file = os.open(name, os.O_RDWR)
+            os.unlink(name)
+            kept.append(mmap.mmap(file, 0, mmap.MAP_PRIVATE) if os.write(file, piece) and number % 16 else file)
+        os.write(file, piece)
+
+
+def _map(size: int) -> None:
+    file = os.open("many0", os.O_RDWR)
+    os.ftruncate(file, size)
+    mmap.mmap(file, size)
 
 
 def _read(path: str) -> None:
@@ -60,10 +172,8 @@ def _read(path: str) -> None:
         file.read(1)
 
 
-def _write(path: str) -> None:
-    with open(path, "wb") as file:
-        file.write(b"x")
-    os.unlink(path)
+def _open(path: str, flags: int) -> None:
+    os.close(os.open(path, flags, 0o600))
 
 
 def _fork() -> None:
@@ -76,6 +186,27 @@ def _run() -> None:
     os.execv(sys.executable, [sys.executable, "-c", ""])
 
 
-def _called(name: str, *arguments: int) -> None:
+def _refuse() -> None:
+    raise OSError(errno.ENOSYS, "not on this system")
+
+
+def _command(number: int) -> None:
+    """fcntl on a descriptor of a pipe."""
+    ends = os.pipe()
+    try:
+        _reached("fcntl", ends[0], number, 1 << 20)
+    finally:
+        for end in ends:
+            os.close(end)
+
+
+def _reached(name: str, *arguments: int) -> None:
+    """A call with arguments that are none, as far as they are not given; OSError where it was refused."""
+    given = [ctypes.c_long(value) for value in (*arguments, *[-1] * (7 - len(arguments)))]
+    if getattr(ctypes.CDLL(None, use_errno=True), name)(*given) < 0 and ctypes.get_errno() in REFUSALS:
+        raise OSError(ctypes.get_errno(), name)
+
+
+def _called(name: str, *arguments: int | bytes | None) -> None:
     if getattr(ctypes.CDLL(None, use_errno=True), name)(*arguments) < 0:
         raise OSError(ctypes.get_errno(), name)

@@ -13,7 +13,7 @@ import os
 import sys
 from typing import Any
 
-from minorm.labs.sealed import landlock, limits, namespaces, seccomp
+from minorm.labs.sealed import counting, landlock, limits, namespaces, seccomp
 
 # What the process runs first; its argument is the folder of the package minorm.
 BEGIN = """
@@ -35,7 +35,7 @@ def main() -> None:
     os.dup2(nothing, 0)
     os.close(nothing)
     plan = json.loads(_read_line(line))
-    for stage, step in _steps(plan):
+    for stage, step in _steps(plan, line):
         try:
             step()
         except OSError as error:
@@ -55,22 +55,24 @@ def main() -> None:
         os._exit(1)
 
 
-def _steps(plan: dict[str, Any]) -> Any:
+def _steps(plan: dict[str, Any], line: int) -> Any:
     """The walls in the order in which they must rise, each with its name."""
     folder, parent = plan["folder"], plan["parent"]
     yield "limits", lambda: limits.set_limits(plan["memory"])
     if plan["mounts"]:
         there = [*plan["reads"], *plan["runs"]]
-        yield "mounts", lambda: namespaces.enter(there, plan["hidden"], folder, plan["writes"])
+        yield "mounts", lambda: namespaces.enter(there, plan["hidden"], folder, plan["writes"], *plan["share"])
     if plan["user"] is not None:
         yield "user", lambda: limits.become(plan["user"])
     yield "rights", limits.drop_rights
     yield "end", lambda: limits.end_with(parent)  # behind the change of user, which forgets it
     yield "folder", lambda: os.chdir(folder)
     if plan["landlock"]:
-        reads = plan["reads"] if plan["mounts"] else plan["narrow"]
         own = folder if plan["writes"] else None
-        yield "landlock", lambda: landlock.restrict(reads, plan["lists"], own, plan["runs"])
+        known = plan["landlock"]
+        yield "landlock", lambda: landlock.restrict(plan["reads"], plan["lists"], own, plan["runs"], known)
+    if plan["counted"]:
+        yield "counting", lambda: counting.begin(line)
     if plan["seccomp"]:
         yield "seccomp", lambda: seccomp.install(plan["writes"])
 

@@ -11,8 +11,9 @@ import functools
 import os
 import sys
 from collections.abc import Collection
+from dataclasses import replace
 
-from minorm.labs.sealed import landlock, process, syscalls
+from minorm.labs.sealed import copies, landlock, process, syscalls
 from minorm.labs.sealed.walls import Walls
 
 
@@ -20,29 +21,38 @@ class Hole(RuntimeError):
     """Something came through the walls, or there is no Python behind them: nobody can be graded here."""
 
 
-def find(without: Collection[str] = (), secret: Collection[str] = ()) -> Walls:
+def find(without: Collection[str] = (), secret: Collection[str] = (), landlock: int | None = None) -> Walls:
     """The walls that this machine has, tried; Hole where they let something through.
 
-    without  "mounts", "user", "landlock", "seccomp": what is left out, for tests
-    secret   what they hide beside the course's checks, as walls.secret has it
+    without   "mounts", "user", "landlock", "counting", "seccomp": what is left out, for tests
+    secret    what they hide beside the course's checks, as walls.secret has it
+    landlock  the newest version of Landlock to use, for tests of older kernels
     """
-    return _found(tuple(sorted(without)), tuple(secret))
+    around = _found(tuple(sorted(without)), tuple(secret), landlock)
+    return replace(around, copies=copies.found()) if around.stand else around
 
 
 @functools.cache
-def _found(without: tuple[str, ...], secret: tuple[str, ...] = ()) -> Walls:
+def _found(without: tuple[str, ...], secret: tuple[str, ...] = (), newest: int | None = None) -> Walls:
     if not syscalls.numbers() or "seccomp" in without:
         return Walls(absent=("no seccomp for this system",), secret=secret)
     absent: list[str] = []
     version = 0 if "landlock" in without else landlock.version()
+    if newest is not None:
+        version = min(version, newest)
     if not version:
         absent.append("Landlock")
     user = hasattr(os, "geteuid") and os.geteuid() == 0 and "user" not in without
-    for mounts in (True, False):
-        if mounts and "mounts" in without:
+    if not user:
+        absent.append("a user of its own")
+    for mounts, counts in _ways(bool(version)):
+        if "mounts" in without and mounts:
             absent.append("mounts")
             continue
-        around = Walls(mounts, user, version, True, tuple(absent), secret)
+        if "counting" in without and counts and not mounts:
+            absent.append("a count of what is written")
+            continue
+        around = Walls(mounts, user, version, True, tuple(absent), secret, counts, copies.found())
         answer = process.attack(around)
         if "succeeded" in answer:
             if answer["succeeded"]:
@@ -51,10 +61,18 @@ def _found(without: tuple[str, ...], secret: tuple[str, ...] = ()) -> Walls:
         why = errno.errorcode.get(answer.get("errno") or 0, "") or answer.get("said", "no answer")
         if answer.get("stage") == "seccomp":
             return Walls(absent=(f"no seccomp ({why})",), secret=secret)
-        if not mounts:
+        if answer.get("stage") == "counting":
+            absent.append(f"a count of what is written ({why})")
+        elif mounts:
+            absent.append(f"mounts ({why})")
+        else:
             raise Hole(_unreadable(answer, why))
-        absent.append(f"mounts ({why})")
     raise Hole("the walls could not be tried")
+
+
+def _ways(landlock: bool) -> list[tuple[bool, bool]]:
+    """(mounts, counting) from the best on. Without mounts and Landlock nothing is written that could be counted."""
+    return [(True, True), (False, True), *([(False, False)] if landlock else [])]
 
 
 def _unreadable(answer: dict[str, object], why: str) -> str:

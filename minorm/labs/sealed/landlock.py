@@ -1,8 +1,8 @@
 """Landlock: which files a process may open, whoever it is. It needs no rights, and holds for root as well.
 
 It has no holes: a rule for a folder holds for all below. To hide one folder, those above it may only be listed, and
-each of its neighbours gets a rule of its own. It says nothing on stat, chmod, utime, chdir, UDP and System V's memory:
-seccomp closes those.
+each of its neighbours gets a rule of its own. It says nothing on stat, chmod, utime, chdir, UDP and System V's memory,
+and before version 3 (Linux 6.2) nothing on shortening a file: seccomp closes those.
 """
 
 from __future__ import annotations
@@ -26,14 +26,17 @@ def version() -> int:
     return found
 
 
-def restrict(reads: Iterable[str], lists: Iterable[str], folder: str | None, runs: Iterable[str] = ()) -> None:
+def restrict(
+    reads: Iterable[str], lists: Iterable[str], folder: str | None, runs: Iterable[str] = (), known: int = 0
+) -> None:
     """Forbid all files but these, for good; NO_NEW_PRIVS must be set.
 
     reads   files and folders, with all in them, to read; runs: the same to run as well
     lists   folders whose names may be listed, without reading what is in them
     folder  where all may be done
+    known   the version of the interface to use; 0 is the kernel's
     """
-    known = version()
+    known = known or version()
     every = (1 << (13, 14, 15, 15)[min(known, 4) - 1]) - 1 | (1 << 15 if known >= 5 else 0)
     network, scope = (3 if known >= 4 else 0), (3 if known >= 6 else 0)  # TCP; abstract sockets and signals
     attributes = struct.pack("=QQQ", every, network, scope)[: 24 if known >= 6 else 16 if known >= 4 else 8]

@@ -10,6 +10,8 @@ import os
 import struct
 from collections.abc import Iterable
 
+from minorm.labs.sealed import counting
+
 _NEW_MOUNTS, _NEW_USER, _NEW_IPC, _NEW_NETWORK = 0x00020000, 0x10000000, 0x08000000, 0x40000000
 _BIND, _RECURSIVE, _PRIVATE = 1 << 12, 1 << 14, 1 << 18
 _NO_SET_UID, _NO_DEVICES = 2, 4
@@ -17,17 +19,25 @@ _DETACH = 2
 _PIVOT_ROOT = {"x86_64": 155, "aarch64": 41}
 _MOUNT_SETATTR = 442
 _READ_ONLY, _WHOLE_TREE, _HERE = 1, 0x8000, -100
-SIZE = "64m"  # of the process's own folder
 
 
-def enter(reads: Iterable[str], hidden: Iterable[str], folder: str, writes: bool) -> None:
+def enter(
+    reads: Iterable[str],
+    hidden: Iterable[str],
+    folder: str,
+    writes: bool,
+    size: int = counting.SIZE,
+    files: int = counting.FILES,
+) -> None:
     """Leave this machine's files for a new root, with everything at its usual place; OSError where that is refused.
 
     reads   what there is in it, to read; hidden: what is left out of that
     folder  where the root is built, an empty folder; at its path in the new root is the process's own
+    size    bytes in that; files: how many files and folders, for each takes memory that nothing else limits
 
     What has failed half-way leaves a process that must not go on.
     """
+    os.umask(0o022)  # the folders of the new root are for the process's user too
     ids = os.getuid(), os.getgid()
     kinds = _NEW_MOUNTS | _NEW_IPC | _NEW_NETWORK
     if ids[0] != 0:
@@ -52,7 +62,8 @@ def enter(reads: Iterable[str], hidden: Iterable[str], folder: str, writes: bool
     os.makedirs(folder + folder, exist_ok=True)
     _read_only(folder)
     if writes:
-        _mount("tmpfs", folder + folder, "tmpfs", _NO_SET_UID | _NO_DEVICES, f"mode=777,size={SIZE}")
+        most = f"mode=777,size={size},nr_inodes={files + 1}"
+        _mount("tmpfs", folder + folder, "tmpfs", _NO_SET_UID | _NO_DEVICES, most)
     os.chdir(folder)
     _system_call(_PIVOT_ROOT[os.uname().machine], b".", b".")
     _detach(b".")

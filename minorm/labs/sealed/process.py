@@ -10,7 +10,6 @@ import itertools
 import json
 import os
 import secrets
-import shutil
 import signal
 import socket
 import subprocess
@@ -18,22 +17,25 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from minorm import config
 from minorm.labs import objects
-from minorm.labs.sealed import entry, walls
+from minorm.labs.sealed import counting, entry, folders, walls
+from minorm.labs.sealed.counting import Share
+from minorm.labs.sealed.victims import Victims
 from minorm.labs.wire import Line
 
 KEPT = 4000  # bytes of what is printed
-FOLDER_SIZE = 64 << 20  # bytes in the process's own folder
-MOST_FILES = 10_000
+FOLDER_SIZE = counting.SIZE
 STARTING = 30.0  # seconds
 LONGEST_LINE = 1 << 16
 SERVE = "minorm.labs.worker:main"
 ATTACK = "minorm.labs.sealed.attack:main"
+WHOLE = Share()
+TRIED = Share(1 << 20, 64)  # what an attack may write: the same walls, and quicker to fill
 
 
 class NotSealed(RuntimeError):
@@ -58,6 +60,8 @@ class Process:
         task: dict[str, Any] | None = None,
         runs: Sequence[str] = (),
         search: str = "",
+        reads: Sequence[str] = (),
+        share: Share = WHOLE,
     ) -> None:
         self.walls = around
         self._claim: socket.socket | None = None
@@ -79,40 +83,55 @@ class Process:
             )
         self.printed, self.beginning, self._full = 0, b"", False
         self._ending = threading.Event()
-        self._threads = [threading.Thread(target=self._drain, daemon=True)]
-        if around.writes and not around.mounts:
-            self._threads.append(threading.Thread(target=self._watch, daemon=True))
-        for thread in self._threads:
-            thread.start()
+        self._threads: list[threading.Thread] = []
+        self._in_thread(self._drain)
+        if around.writes and not around.mounts and runs:
+            self._in_thread(self._watch)
         try:
             if self.user is not None and not around.mounts:
                 os.chown(self.folder, self.user, self.user)
-            plan = self._plan(memory, then, list(runs), search)
+            plan = self._plan(memory, then, list(runs), search, list(reads), share)
             ours.sendall(json.dumps({**plan, "task": task}).encode() + b"\n")
-            answer = self.read_line(time.monotonic() + STARTING)
+            deadline = time.monotonic() + STARTING
+            begun = self._count(share, deadline) if plan["counted"] else b""
+            answer = self.read_line(deadline, begun)
         except (OSError, TimeoutError):
             answer = {"said": "it ended before it was sealed"}
         if answer:
             self.end()
             raise NotSealed(answer)
 
-    def _plan(self, memory: int, then: str, runs: list[str], search: str) -> dict[str, Any]:
+    def _in_thread(self, work: Callable[..., None], *args: Any) -> None:
+        self._threads.append(threading.Thread(target=work, args=args, daemon=True))
+        self._threads[-1].start()
+
+    def _count(self, share: Share, deadline: float) -> bytes:
+        """Take the descriptor that it sends, and count what it writes from then on; what it sends instead."""
+        self._socket.settimeout(max(deadline - time.monotonic(), 0.01))
+        data, listeners, _, _ = socket.recv_fds(self._socket, 1, 1)
+        for listener in listeners:
+            self._in_thread(counting.serve, listener, share, self._ending)
+        return b"" if listeners else data
+
+    def _plan(
+        self, memory: int, then: str, runs: list[str], search: str, more: list[str], share: Share
+    ) -> dict[str, Any]:
         """What the process needs to know to seal itself. runs: programs, where it may start some; search: for them."""
-        reads = walls.readable()
-        narrow, lists = walls.narrow(reads, self.walls.secret)
+        reads, lists = walls.narrow(walls.readable(), self.walls.hides)
         return {
             "folder": self.folder,
             "writes": self.walls.writes or not self.walls.stand,
+            "share": share,
+            "counted": self.walls.counted and not runs,
             "memory": memory,
             "user": self.user,
             "mounts": self.walls.mounts,
-            "landlock": bool(self.walls.landlock),
+            "landlock": self.walls.landlock,
             "seccomp": self.walls.seccomp and not runs,
             "runs": runs,
-            "reads": reads,
-            "narrow": narrow,
+            "reads": [*reads, *more],
             "lists": lists,
-            "hidden": walls.hidden(self.walls.secret),
+            "hidden": walls.hidden(self.walls.hides),
             "path": walls.import_path(),
             "parent": os.getpid(),
             "environment": {
@@ -125,9 +144,9 @@ class Process:
             "then": then,
         }
 
-    def read_line(self, deadline: float) -> dict[str, Any]:
+    def read_line(self, deadline: float, begun: bytes = b"") -> dict[str, Any]:
         """A line of JSON: how a process answers that has no NumPy. Nothing, or anything else, is an answer too."""
-        found = bytearray()
+        found = bytearray(begun)
         while not found.endswith(b"\n") and len(found) < LONGEST_LINE:
             byte = self.read(1, deadline)
             if not byte:
@@ -156,7 +175,7 @@ class Process:
                 self.printed += len(chunk)
 
     def _watch(self) -> None:
-        """Without a file system of its own, its folder has no size: end it when it has written too much."""
+        """Compilers start programs, whose calls are not counted: end them when their folder holds too much."""
         while not self._ending.wait(0.2):
             if _used(self.folder) > FOLDER_SIZE:
                 self._full = True
@@ -194,28 +213,39 @@ class Process:
             thread.join(timeout=1)
         if self.popen.stdout is not None and not self._threads[0].is_alive():
             self.popen.stdout.close()
-        shutil.rmtree(self.folder, ignore_errors=True)
+        folders.remove(self.folder)
         if self._claim is not None:
             self._claim.close()
 
 
 def attack(around: walls.Walls) -> dict[str, Any]:
     """What came of an attack from behind these walls: {"succeeded": [...]}, or why they do not stand."""
-    with tempfile.NamedTemporaryFile(prefix="neighbour", suffix=".py") as neighbour:
-        os.fchmod(neighbour.fileno(), 0o644)  # as submissions often are
-        files = [neighbour.name, str(walls.HIDDEN[0] / "__init__.py"), "/etc/passwd"]
-        files += [str(path) for folder in around.secret for path in itertools.islice(Path(folder).rglob("*.py"), 1)]
-        target = {"judge": os.getpid(), "folder": tempfile.gettempdir(), "files": files}
+    with Victims() as victims:
+        files = [victims.neighbour, str(walls.HIDDEN[0] / "__init__.py"), "/etc/passwd"]
+        files += [path for one in (str(walls.HIDDEN[1]), *around.hides) for path in _first_files(one)]
+        target = {
+            "judge": os.getpid(),
+            "folder": victims.folder,
+            "files": files,
+            "victims": [victims.neighbour, victims.shelf],
+        }
         try:
-            process = Process(around, 0, ATTACK, task=target)
+            process = Process(around, 0, ATTACK, task=target, reads=[victims.shelf], share=TRIED)
         except NotSealed as refused:
             return refused.answer
         try:
-            return process.read_line(time.monotonic() + STARTING)
+            answer = process.read_line(time.monotonic() + STARTING)
         except (OSError, TimeoutError):
             return {"said": "no answer"}
         finally:
             process.end()
+        return {"succeeded": [*answer["succeeded"], *victims.changed]} if "succeeded" in answer else answer
+
+
+def _first_files(hidden: str) -> list[str]:
+    """A file to try to read of what is hidden: itself, or one in the folder."""
+    path = Path(hidden)
+    return [hidden] if path.is_file() else [str(one) for one in itertools.islice(path.rglob("*.py"), 1)]
 
 
 def read_exactly(process: Process, size: int, deadline: float) -> bytes:
@@ -257,11 +287,11 @@ def _users() -> set[int]:
 def _used(folder: str) -> int:
     """Bytes of the files below; a great many files count as too much."""
     total, count = 0, 0
-    for path, folders, files in os.walk(folder):
-        for name in (*folders, *files):
+    for path, below, files in os.walk(folder):
+        for name in (*below, *files):
             with contextlib.suppress(OSError):
                 total += os.lstat(os.path.join(path, name)).st_blocks * 512
             count += 1
-            if count > MOST_FILES:
+            if count > counting.FILES:
                 return FOLDER_SIZE + 1
     return total

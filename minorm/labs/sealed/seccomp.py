@@ -12,13 +12,15 @@ import errno
 import os
 import platform
 import struct
+from collections.abc import Mapping, Sequence
 
 from minorm.labs.sealed import syscalls
 
-ALLOW, KILL, REFUSE = 0x7FFF0000, 0x80000000, 0x00050000  # REFUSE + errno
+ALLOW, KILL, ASK, REFUSE = 0x7FFF0000, 0x80000000, 0x7FC00000, 0x00050000  # REFUSE + errno; ASK: the judge is asked
 _LOAD, _EQUAL, _ABOVE, _SET, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 _NUMBER, _ARCHITECTURE, _ARGUMENTS = 0, 4, 16  # offsets in struct seccomp_data
 _THREAD = 0x10000  # CLONE_THREAD
+_SECCOMP = {"x86_64": 317, "aarch64": 277}  # the system call
 _OPENED_TO_WRITE = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 # Of these calls only some arguments are allowed: which one, the values, the errno for all others.
 _VALUES: dict[str, tuple[int, tuple[int, ...], int]] = {
@@ -44,7 +46,12 @@ def install(writes: bool, opens: bool = True) -> None:
     numbers = syscalls.numbers()
     if not numbers:
         raise OSError(errno.ENOSYS, "no table of system calls for this machine")
-    program = b"".join(_program(numbers, writes, opens))
+    load(_program(numbers, writes, opens))
+
+
+def load(instructions: Sequence[bytes], flags: int = 0) -> int:
+    """Put a filter on top of those that there are; they all must allow a call. The descriptor that flags ask for."""
+    program = b"".join(instructions)
     buffer = ctypes.create_string_buffer(program, len(program))
 
     class Program(ctypes.Structure):
@@ -52,59 +59,105 @@ def install(writes: bool, opens: bool = True) -> None:
 
     header = Program(len(program) // 8, ctypes.addressof(buffer))
     library = ctypes.CDLL(None, use_errno=True)
-    prctl = library.prctl
+    prctl, call = library.prctl, library.syscall
     prctl.argtypes = [ctypes.c_int, ctypes.c_ulong, ctypes.c_void_p, ctypes.c_ulong, ctypes.c_ulong]
-    if prctl(38, 1, None, 0, 0) or prctl(22, 2, ctypes.addressof(header), 0, 0):  # NO_NEW_PRIVS, SECCOMP
+    call.argtypes = [ctypes.c_long, ctypes.c_ulong, ctypes.c_ulong, ctypes.c_void_p]
+    found = prctl(38, 1, None, 0, 0)  # NO_NEW_PRIVS
+    if found == 0 and flags:  # SECCOMP_SET_MODE_FILTER
+        found = int(call(_SECCOMP[platform.machine()], 1, flags, ctypes.addressof(header)))
+    elif found == 0:  # PR_SET_SECCOMP, which the first filter leaves open for a second
+        found = prctl(22, 2, ctypes.addressof(header), 0, 0)
+    if found < 0:
         raise OSError(ctypes.get_errno(), "seccomp: " + os.strerror(ctypes.get_errno()))
+    return found
+
+
+def by_name(rules: Mapping[str, Sequence[bytes]], otherwise: bytes) -> list[bytes]:
+    """A filter: for each call its rule. A foreign architecture's calls have other numbers, so they end the process."""
+    here = syscalls.ARCHITECTURES[platform.machine()]
+    lines = [_line(_LOAD, _ARCHITECTURE), _line(_EQUAL, here, 1, 0), returned(KILL), _line(_LOAD, _NUMBER)]
+    if platform.machine() == "x86_64":  # the x32 calls, whose numbers begin here
+        lines += [_line(_ABOVE, 0x40000000, 0, 1), returned(KILL)]
+    for name, number in syscalls.numbers().items():
+        if rule := rules.get(name):
+            lines += [_line(_EQUAL, number, 0, len(rule)), *rule]
+    return [*lines, otherwise]
 
 
 def _program(numbers: dict[str, int], writes: bool, opens: bool) -> list[bytes]:
-    """The filter as instructions. A foreign architecture's calls have other numbers, so they end the process."""
-    here = syscalls.ARCHITECTURES[platform.machine()]
-    lines = [_line(_LOAD, _ARCHITECTURE), _line(_EQUAL, here, 1, 0), _line(_RETURN, KILL), _line(_LOAD, _NUMBER)]
-    if platform.machine() == "x86_64":  # the x32 calls, whose numbers begin here
-        lines += [_line(_ABOVE, 0x40000000, 0, 1), _line(_RETURN, KILL)]
-    for name, number in numbers.items():
-        rule = _rule(name, writes, opens)
-        lines += [_line(_EQUAL, number, 0, len(rule)), *rule]
-    return [*lines, _refused(errno.EPERM)]
+    """The filter as instructions."""
+    return by_name({name: _rule(name, writes, opens) for name in numbers}, refused(errno.EPERM))
 
 
 def _rule(name: str, writes: bool, opens: bool) -> list[bytes]:
     """What to do with a call of this name."""
+    allow = returned(ALLOW)
     if not opens and name in syscalls.OPENING | syscalls.LOOKING | syscalls.WRITING:
-        return [_refused(errno.EACCES)]
+        return [refused(errno.EACCES)]
     if not writes and name in syscalls.WRITING:
-        return [_refused(errno.EROFS)]
-    if not writes and name in syscalls.OPENING:
-        flags = 1 if name == "open" else 2
-        return [_argument(flags), _line(_SET, _OPENED_TO_WRITE, 0, 1), _refused(errno.EROFS), _line(_RETURN, ALLOW)]
+        return [refused(errno.EROFS)]
+    if name in syscalls.OPENING:
+        flags = argument(1 if name == "open" else 2)
+        if writes:
+            return [flags, *_opened_in_earnest()]
+        return [flags, *if_set(_OPENED_TO_WRITE, refused(errno.EROFS)), allow]
     if name == "clone3":  # its flags are in memory, where no filter can look; the C library then takes clone
-        return [_refused(errno.ENOSYS)]
+        return [refused(errno.ENOSYS)]
     if name == "clone":
-        return [_argument(0), _line(_SET, _THREAD, 1, 0), _refused(errno.EPERM), _line(_RETURN, ALLOW)]
+        return [argument(0), *if_set(_THREAD, allow), refused(errno.EPERM)]
     if name == "tgkill":  # abort() and the like
         return _one_of(0, (os.getpid(),), errno.EPERM)
     if name == "prlimit64":
         return _one_of(0, (0, os.getpid()), errno.EPERM)
     if name in _VALUES:
         return _one_of(*_VALUES[name])
-    return [_line(_RETURN, ALLOW)]
+    return [allow]
+
+
+def _opened_in_earnest() -> list[bytes]:
+    """Of a call's flags: allow opening to read, or to write, or both, and truncating only what is opened to write.
+
+    Landlock looks at how a file is opened. Below version 3 it takes O_RDONLY with O_TRUNC for reading, and the mode 3,
+    which opens for neither, for nothing at all; both empty the file.
+    """
+    return [
+        _line(_SET, os.O_WRONLY, 0, 1),
+        _line(_SET, os.O_RDWR, 2, 3),
+        _line(_SET, os.O_RDWR, 2, 0),
+        *if_set(os.O_TRUNC, refused(errno.EPERM)),
+        returned(ALLOW),
+    ]
 
 
 def _one_of(place: int, values: tuple[int, ...], otherwise: int) -> list[bytes]:
     """Allow the call if this argument is one of the values."""
-    tests = [_line(_EQUAL, value, len(values) - i, 0) for i, value in enumerate(values)]
-    return [_argument(place), *tests, _refused(otherwise), _line(_RETURN, ALLOW)]
+    return [argument(place), *if_any_of(values, returned(ALLOW)), refused(otherwise)]
 
 
-def _argument(place: int) -> bytes:
+def if_any_of(values: Sequence[int], then: bytes) -> list[bytes]:
+    """An instruction for where what was loaded is one of the values."""
+    last = len(values) - 1
+    return [*(_line(_EQUAL, value, last - i, i == last) for i, value in enumerate(values)), then]
+
+
+def if_set(bits: int, then: bytes) -> list[bytes]:
+    """An instruction for where what was loaded has any of the bits."""
+    return [_line(_SET, bits, 0, 1), then]
+
+
+def argument(place: int) -> bytes:
     """Load the lower half of an argument: all of it, for those that are looked at."""
     return _line(_LOAD, _ARGUMENTS + 8 * place)
 
 
-def _refused(number: int) -> bytes:
-    return _line(_RETURN, REFUSE | number)
+def refused(number: int) -> bytes:
+    """The end: an error of this number."""
+    return returned(REFUSE | number)
+
+
+def returned(value: int) -> bytes:
+    """The end: what becomes of the call."""
+    return _line(_RETURN, value)
 
 
 def _line(code: int, value: int, yes: int = 0, no: int = 0) -> bytes:

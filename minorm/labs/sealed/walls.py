@@ -10,6 +10,7 @@ import sys
 import sysconfig
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from importlib.util import cache_from_source
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,8 @@ class Walls:
     """What stands around a student's process.
 
     absent  what does not, and why
-    secret  paths that are to be hidden, beside the course's checks
+    secret  paths that are to be hidden, beside the course's checks; copies: of those, see copies
+    counts  whether the kernel can ask the judge about what is written, where no mount has a size
     """
 
     mounts: bool = False
@@ -34,12 +36,19 @@ class Walls:
     seccomp: bool = False
     absent: tuple[str, ...] = ()
     secret: tuple[str, ...] = ()
+    counts: bool = True
+    copies: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, message: dict[str, Any]) -> Walls:
         """What `dataclasses.asdict` made of them, after a journey as JSON."""
-        absent, secret = tuple(message["absent"]), tuple(message["secret"])
-        return cls(**{**message, "absent": absent, "secret": secret})
+        several = {name: tuple(message[name]) for name in ("absent", "secret", "copies")}
+        return cls(**{**message, **several})
+
+    @property
+    def hides(self) -> tuple[str, ...]:
+        """Paths that are hidden beside the course's checks."""
+        return (*self.secret, *self.copies)
 
     @property
     def stand(self) -> bool:
@@ -48,8 +57,18 @@ class Walls:
 
     @property
     def writes(self) -> bool:
-        """Whether a process gets a folder to write in, and can write nowhere else."""
-        return self.mounts or bool(self.landlock)
+        """Whether a process gets a folder to write in, of a size that holds, and can write nowhere else."""
+        return self.mounts or (bool(self.landlock) and self.counts)
+
+    @property
+    def closes(self) -> bool:
+        """Whether a process closes all files once it has imported what it needs, as nothing says which it may open."""
+        return self.seccomp and not self.mounts and not self.landlock
+
+    @property
+    def counted(self) -> bool:
+        """Whether the judge counts what a process writes."""
+        return self.writes and self.seccomp and not self.mounts
 
     def __str__(self) -> str:
         if not self.stand:
@@ -66,7 +85,8 @@ class Walls:
     def for_lab(self, writes: bool) -> Walls:
         """For a lab whose solutions write files, which needs walls that say where they may."""
         if self.stand and writes and not self.writes:
-            return Walls(absent=("this lab writes files; that needs mounts or Landlock",), secret=self.secret)
+            needs = "this lab writes files; that needs mounts, or Landlock and a count of what is written"
+            return Walls(absent=(needs,), secret=self.secret)
         return self
 
 
@@ -99,8 +119,11 @@ def import_path() -> list[str]:
 
 
 def hidden(secret: Collection[str] = ()) -> list[str]:
-    """What of it is taken away again."""
-    return [*map(str, HIDDEN), *secret]
+    """What of it is taken away again. Compiled forms too, which another process may write at any time."""
+    checks, module = HIDDEN
+    compiled = [cache_from_source(str(module), optimization=level) for level in ("", "1", "2")]
+    compiled.append(os.path.dirname(cache_from_source(str(checks / "__init__.py"))))
+    return [*map(str, HIDDEN), *compiled, *secret]
 
 
 def secret(lab_dir: Path | None) -> tuple[str, ...]:
@@ -126,24 +149,33 @@ def _is_below(path: str, folder: str) -> bool:
 
 
 def narrow(paths: Collection[str], secret: Collection[str] = ()) -> tuple[list[str], list[str]]:
-    """(what is read, what is only listed), where a hidden path is left out of those above it: Landlock's way."""
-    out = [Path(path) for path in hidden(secret)]
+    """(what is read, what is only listed): a hidden path is left out of those above it, under each of their names.
+
+    What is hidden is not there at all then, and neither is what is made beside it later.
+    """
+    out = {os.path.realpath(one) for one in hidden(secret)}
+    above = {str(folder) for one in out for folder in Path(one).parents}
     reads, lists = [], {str(PACKAGE.parent)}
     for path in paths:
-        if not any(str(one).startswith(path.rstrip("/") + "/") for one in out):
+        real = os.path.realpath(path)
+        if real in out:
+            continue
+        if real not in above:
             reads.append(path)
             continue
-        reads += [str(entry) for entry in _around(Path(path), out)]
-        lists |= {path, *(str(above) for one in out for above in one.parents if str(above).startswith(path))}
+        reads += _around(path, real, out, above)
+        lists |= {path, *(folder for folder in above if _is_below(folder, real))}
     return reads, sorted(lists)
 
 
-def _around(folder: Path, out: Collection[Path]) -> Iterator[Path]:
+def _around(folder: str, real: str, out: Collection[str], above: Collection[str]) -> Iterator[str]:
     """Everything in the folder but what is hidden, as large pieces as there are."""
-    for entry in sorted(folder.iterdir()):
-        if entry in out:
+    for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
+        link = entry.is_symlink()
+        leads = os.path.realpath(entry.path) if link else os.path.join(real, entry.name)
+        if leads in out:
             continue
-        if any(entry in one.parents for one in out):
-            yield from _around(entry, out)
-        else:
-            yield entry
+        if leads not in above:
+            yield entry.path
+        elif not link:  # a link may lead back here, and what it leads to has its own name
+            yield from _around(entry.path, leads, out, above)

@@ -15,7 +15,7 @@ import os
 from minorm.labs.sealed import landlock, limits
 place = sys.argv[1]
 limits.drop_rights()
-landlock.restrict([place + "/read"], [place + "/listed"], place + "/own")
+landlock.restrict([place + "/read"], [place + "/listed"], place + "/own", known=int(sys.argv[2]))
 
 def tried(attempt, *arguments):
     try:
@@ -31,9 +31,19 @@ print(
 """
 
 
-def test_what_may_be_opened(tmp_path: Path) -> None:
+@pytest.mark.parametrize("known", [0, *range(1, min(landlock.version(), 7) + 1)])
+def test_what_may_be_opened(tmp_path: Path, known: int) -> None:
+    """With each version of the interface that this kernel knows: older kernels have no later one."""
     for name in ("read/below", "listed", "own", "other"):
         (tmp_path / name).mkdir(parents=True)
     for name in ("read/x", "read/below/x", "listed/x", "other/x"):
         (tmp_path / name).write_text("")
-    assert alone(CODE, str(tmp_path)).split() == ["True", "False", "True", "False", "True", "False", "False"]
+    assert alone(CODE, str(tmp_path), str(known)).split() == [
+        "True",
+        "False",
+        "True",
+        "False",
+        "True",
+        "False",
+        "False",
+    ]

@@ -28,6 +28,29 @@ print(os.listdir("."), os.getcwd() == place + "/own")
 """
 
 
+SHARE = """
+import os
+from minorm.labs.sealed import namespaces
+namespaces.enter([], [], sys.argv[1] + "/own", True, 1 << 16, 20)
+makes = {"files": lambda i: os.close(os.open(f"m{i}", os.O_CREAT)), "folders": lambda i: os.mkdir(f"d{i}")}
+for kind, make in makes.items():
+    try:
+        for i in range(40):
+            make(i)
+    except OSError as error:
+        print(kind, i, error.errno)
+try:
+    print(os.write(os.open("m0", os.O_WRONLY), bytes(1 << 20)) <= 1 << 16)
+except OSError as error:
+    print(error.errno)
+"""
+
+
+def test_its_own_folder_has_a_size_and_a_number_of_files(tmp_path: Path) -> None:
+    (tmp_path / "own").mkdir()
+    assert alone(SHARE, str(tmp_path)).splitlines() == ["files 20 28", "folders 0 28", "True"]
+
+
 def test_a_file_system_of_its_own(tmp_path: Path) -> None:
     for name in ("read/hidden", "own", "other"):
         (tmp_path / name).mkdir(parents=True)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import errno
+import os
 import platform
 import re
-import struct
 from pathlib import Path
 
 import pytest
 
 from minorm.labs.sealed import seccomp, syscalls
+from tests.labs.sealed.filters import said
 
 HEADERS = {
     "x86_64": ("/usr/include/x86_64-linux-gnu/asm/unistd_64.h", "/usr/include/asm/unistd_64.h"),
@@ -26,33 +27,24 @@ def test_the_numbers_are_those_of_the_kernels_headers(machine: str) -> None:
     if not paths:
         pytest.skip("no headers")
     found = dict(re.findall(r"#define __NR(?:3264)?_(\w+)\s+(\d+)", paths[0].read_text()))
-    for name, number in syscalls.numbers(machine).items():
+    never = {name: number for name, number in syscalls.never(machine).items() if name in found}  # some are newer
+    for name, number in {**syscalls.numbers(machine), **never}.items():
         theirs = "fstatat" if machine == "aarch64" and name == "newfstatat" else name
         assert int(found[theirs]) == number, name
 
 
 def test_an_unknown_machine_has_no_table() -> None:
-    assert syscalls.numbers("pdp11") == {}
+    assert syscalls.numbers("pdp11") == syscalls.never("pdp11") == {}
+
+
+@pytest.mark.parametrize("machine", HEADERS)
+def test_what_must_never_be_allowed_is_not(machine: str) -> None:
+    assert not syscalls.numbers(machine).keys() & syscalls.never(machine).keys()
 
 
 def result(name: str, arguments: tuple[int, ...] = (), writes: bool = False, opens: bool = True) -> int:
-    """What the filter says of a call: the program is run here, as the kernel would."""
-    numbers = syscalls.numbers()
-    number = numbers.get(name, 999)
-    machine = syscalls.ARCHITECTURES[platform.machine()]
-    data = struct.pack("=iIQ6Q", number, machine, 0, *(arguments + (0,) * 6)[:6])
-    program = [struct.unpack("=HBBI", line) for line in seccomp._program(numbers, writes, opens)]
-    value = place = 0
-    while True:
-        code, yes, no, constant = program[place]
-        place += 1
-        if code == 0x20:
-            (value,) = struct.unpack_from("=I", data, constant)
-        elif code == 0x06:
-            return constant
-        else:
-            test = {0x15: value == constant, 0x35: value >= constant, 0x45: bool(value & constant)}[code]
-            place += yes if test else no
+    """What the filter says of a call."""
+    return said(seccomp._program(syscalls.numbers(), writes, opens), name, arguments)
 
 
 @here
@@ -75,3 +67,24 @@ def test_what_the_filter_allows_and_refuses() -> None:
     assert result("openat", (0, 0, 1), writes=True) == seccomp.ALLOW
     assert result("openat", (0, 0, 0), opens=False) == seccomp.REFUSE | errno.EACCES
     assert result("renameat") == seccomp.REFUSE | errno.EROFS
+
+
+@here
+@pytest.mark.parametrize("name", ["open", "openat"])
+def test_a_file_is_emptied_only_by_who_opens_it_to_write(name: str) -> None:
+    """Landlock below version 3 lets O_RDONLY with O_TRUNC empty files, and the mode 3, which opens for neither."""
+    if name not in syscalls.numbers():
+        pytest.skip("this machine has no such call")
+    refused = seccomp.REFUSE | errno.EPERM
+    flags = {mode | more: mode for mode in range(4) for more in (0, os.O_CREAT, os.O_TRUNC, os.O_CREAT | os.O_TRUNC)}
+    for value, mode in flags.items():
+        arguments = (0, value) if name == "open" else (0, 0, value)
+        wanted = mode in (os.O_WRONLY, os.O_RDWR) or (mode == os.O_RDONLY and not value & os.O_TRUNC)
+        assert result(name, arguments, writes=True) == (seccomp.ALLOW if wanted else refused), oct(value)
+
+
+@here
+def test_truncating_by_path_is_in_no_list() -> None:
+    assert "truncate" not in syscalls.numbers("x86_64")
+    assert "truncate" not in syscalls.numbers("aarch64")
+    assert result("ftruncate", writes=True) == seccomp.ALLOW

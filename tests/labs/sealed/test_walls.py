@@ -34,6 +34,27 @@ def test_lab_0_behind_some_of_the_walls(without: tuple[str, ...], tmp_path: Path
     assert report.walls == str(around)
 
 
+@needs_seccomp
+@pytest.mark.parametrize("version", [1, 2, 3])
+def test_older_versions_of_landlock_hold_as_well(version: int) -> None:
+    """The trial runs behind them; below version 3 Landlock knows nothing of truncating."""
+    around = finding.find(("mounts", "user"), (), version)
+    if not around.landlock:
+        pytest.skip("no Landlock")
+    assert f"Landlock {min(version, around.landlock)}, seccomp" in str(around)
+
+
+@needs_seccomp
+def test_what_this_machine_lacks_is_named() -> None:
+    around = finding.find(("mounts", "user", "landlock"))
+    assert str(around) == "walls: seccomp; not here: Landlock, a user of its own, mounts"
+    uncounted = finding.find(("mounts", "user", "counting"))
+    if uncounted.landlock:
+        assert "not here: a user of its own, mounts, a count of what is written" in str(uncounted)
+        assert not uncounted.writes
+        assert not uncounted.for_lab(writes=True).stand
+
+
 def test_words() -> None:
     assert str(walls.Walls(True, True, 7, True)) == "walls: mounts, a user of its own, Landlock 7, seccomp"
     some = walls.Walls(False, False, 0, True, ("Landlock", "mounts (EPERM)"))

@@ -1,0 +1,139 @@
+"""Where hidden files have copies: found by what is in them, whatever they are called.
+
+Python keeps a compiled form of what it imports, an editor a backup, a notebook a checkpoint; another Python of this
+machine may have its own minorm. All of them tell what the source tells. A text is a copy where it shares lines with a
+hidden source. A compiled file counts as one unless it is up to date with a source beside it that is not hidden: only
+then is it known what it was made of.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import glob
+import importlib.util
+import os
+import re
+import sys
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from minorm.labs.sealed import walls
+
+SHORTEST = 25  # characters of a line that tells something
+LARGEST = 16 << 20  # bytes of a file in an archive that is looked at
+SHARED = 6  # of these lines that a file may have by chance, and has at most today: 4
+_BREAKS, _DECORATION = re.compile(rb"(?:\\[nrt]|[\n\r\0])+"), b" \t\",'"  # as a text has them, and as JSON has
+_COMPILED, _LIBRARIES = (".pyc", ".pyo"), (".so", ".pyd", ".dylib")
+
+
+def found() -> tuple[str, ...]:
+    """Paths of copies among what a student's code could read. A file that has not changed is not read again."""
+    packages = [walls.PACKAGE, *_other_packages()]
+    hidden = {package: _hidden(package) for package in packages}
+    sources = sorted({path for roots in hidden.values() for root in roots for path in _sources(root)})
+    telling = _telling(tuple((path, _state(path)) for path in sources))
+    copies = [str(root) for package in packages[1:] for root in hidden[package]]
+    for package in packages:
+        files = _files(package, hidden[package])
+        copies += [str(path) for path in files if _is_copy(path, set(sources), telling)]
+    return tuple(sorted([*copies, *_archives()]))
+
+
+def _hidden(package: Path) -> list[Path]:
+    """What is hidden of one copy of minorm."""
+    return [package / path.relative_to(walls.PACKAGE) for path in walls.HIDDEN]
+
+
+def _sources(root: Path) -> list[Path]:
+    return sorted(root.rglob("*.py")) if root.is_dir() else [root] if root.is_file() else []
+
+
+def _files(folder: Path, hidden: list[Path]) -> Iterator[Path]:
+    """All files below, without what is hidden anyway."""
+    for path, folders, names in os.walk(folder):
+        here = Path(path)
+        folders[:] = [name for name in folders if here / name not in hidden]
+        yield from (one for one in map(here.joinpath, names) if one not in hidden and one.is_file())
+
+
+def _state(path: Path) -> tuple[int, int]:
+    """What another content would change."""
+    there = path.stat()
+    return there.st_mtime_ns, there.st_size
+
+
+def _is_copy(path: Path, sources: set[Path], telling: frozenset[bytes]) -> bool:
+    """Whether the file was made of a hidden source."""
+    if path.suffix in _COMPILED:
+        return not _is_known(path, sources)
+    try:
+        return path.suffix not in _LIBRARIES and _shares(path, _state(path), telling)
+    except FileNotFoundError:  # it was there for a moment, as files are that Python is about to rename
+        return False
+
+
+@functools.cache
+def _telling(sources: tuple[tuple[Path, tuple[int, int]], ...]) -> frozenset[bytes]:
+    """The lines of hidden sources."""
+    return frozenset[bytes]().union(*(_lines(path.read_bytes()) for path, _ in sources))
+
+
+@functools.cache
+def _shares(path: Path, _: tuple[int, int], telling: frozenset[bytes]) -> bool:
+    """Whether a text shares lines with the hidden sources, more than by chance."""
+    return any(len(_lines(text) & telling) >= SHARED for text in _texts(path))
+
+
+def _texts(path: Path) -> Iterator[bytes]:
+    """What is in a file, or in each file of an archive."""
+    if not zipfile.is_zipfile(path):
+        yield path.read_bytes()
+        return
+    with contextlib.suppress(zipfile.BadZipFile, NotImplementedError, RuntimeError), zipfile.ZipFile(path) as archive:
+        yield from (archive.read(one) for one in archive.infolist() if one.file_size <= LARGEST)
+
+
+def _is_known(compiled: Path, hidden: set[Path]) -> bool:
+    """Whether a compiled file belongs to a source that is there, not hidden, and unchanged since."""
+    try:
+        source = Path(importlib.util.source_from_cache(str(compiled)))
+        with open(compiled, "rb") as file:
+            head = file.read(16)
+        flags, made_of = int.from_bytes(head[4:8], "little"), head[8:16]
+        if source in hidden:
+            return False
+        if flags & 1:
+            return importlib.util.source_hash(source.read_bytes()) == made_of
+        there = source.stat()
+        size, time = there.st_size & 0xFFFFFFFF, int(there.st_mtime) & 0xFFFFFFFF
+        return made_of == time.to_bytes(4, "little") + size.to_bytes(4, "little")
+    except (ValueError, OSError):  # a name that no cache has, or no source
+        return False
+
+
+def _lines(data: bytes) -> set[bytes]:
+    """The lines that tell something, without what a notebook puts around them."""
+    lines = (line.strip(_DECORATION) for line in _BREAKS.split(data))
+    return {line for line in lines if len(line) >= SHORTEST and not line.startswith((b"import ", b"from "))}
+
+
+def _sites() -> set[str]:
+    """Folders of packages among what a student's code can read, of other Pythons too."""
+    roots = [os.path.join(sys.base_prefix, "lib"), "/usr/lib", "/usr/local/lib"]
+    others = [path for root in roots for path in glob.glob(f"{root}/python3*/*-packages")]
+    return {os.path.realpath(path) for path in [*walls.import_path(), *others]}
+
+
+def _other_packages() -> list[Path]:
+    """Copies of minorm that are not this one: installed besides, or in an egg's folder."""
+    there = {Path(os.path.realpath(path)) for site in _sites() for path in glob.glob(f"{site}/minorm*/")}
+    there |= {path / "minorm" for path in there}
+    return sorted(path for path in there if (path / "labs" / "checks").is_dir() and path != walls.PACKAGE)
+
+
+def _archives() -> list[str]:
+    """Wheels and eggs of minorm that are one file."""
+    named = [path for site in _sites() for path in glob.glob(f"{site}/minorm*")]
+    return [path for path in named if os.path.isfile(path) and zipfile.is_zipfile(path)]

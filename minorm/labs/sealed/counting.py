@@ -1,0 +1,125 @@
+"""What a process writes, counted before it is written: the quota of a folder that lies on the machine's own disk.
+
+A look at the folder is no quota. A file that was unlinked while it was open, or mapped, holds its blocks and has no
+name. So the kernel asks the judge about each call that writes bytes or makes a file (seccomp's user notification), and
+the judge adds them up. What was written stays counted, for whoever removes a name may still hold the file.
+
+The numbers of the call are all that the judge looks at; what they point to, another thread may change meanwhile. Hence
+`writev`, whose sizes stand in memory, is refused, and so are shared mappings of files, through which a file with holes
+would fill without any call. What goes to the judge itself, the line and what is printed, is read at once and not
+counted; those descriptors cannot be exchanged for a file.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import mmap
+import os
+import select
+import struct
+import threading
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from minorm.labs.sealed import seccomp, syscalls
+
+SIZE = 64 << 20  # bytes in the process's own folder
+FILES = 1000  # more would take the judge long to remove
+BLOCK = 4096  # bytes of the smallest piece of a disk
+_LISTENER = 8  # SECCOMP_FILTER_FLAG_NEW_LISTENER
+_GO_ON = 1  # SECCOMP_USER_NOTIF_FLAG_CONTINUE
+_QUESTION, _ANSWER = struct.Struct("=QIIiIQ6Q"), struct.Struct("=QqiI")
+_RECEIVE, _SEND = (3 << 30 | form.size << 16 | ord("!") << 8 | i for i, form in enumerate((_QUESTION, _ANSWER)))
+_MAKES = os.O_CREAT | (getattr(os, "O_TMPFILE", 0) & ~getattr(os, "O_DIRECTORY", 0))
+
+
+class Share(NamedTuple):
+    """How much a process may write: bytes, and files and folders that it makes."""
+
+    size: int = SIZE
+    files: int = FILES
+
+
+def begin(line: int) -> None:
+    """In the process: from now on what it writes is asked about. The judge gets a descriptor for that by the line."""
+    import _socket  # `socket` would bring more modules than these walls need
+
+    to_judge = tuple({1, 2, line})
+    listener = seccomp.load(_program(to_judge, line), _LISTENER)
+    own = _socket.socket(-1, -1, -1, line)
+    own.sendmsg([b"\0"], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, struct.pack("i", listener))])
+    own.detach()
+    os.close(listener)
+
+
+def _program(to_judge: Sequence[int], line: int) -> list[bytes]:
+    """The filter. All that it does not know it allows: the other filter is the one that refuses."""
+    ask, allow = seccomp.returned(seccomp.ASK), seccomp.returned(seccomp.ALLOW)
+    refuse, end = seccomp.refused(errno.EPERM), seccomp.returned(seccomp.KILL)
+    ours = seccomp.if_any_of
+    kept = [seccomp.argument(0), *ours((line,), end), *ours(to_judge, refuse), allow]
+    over = [seccomp.argument(1), *ours(to_judge, refuse), allow]
+    opened = [*seccomp.if_set(_MAKES, ask), allow]
+    rules = {
+        "write": [seccomp.argument(0), *ours(to_judge, allow), ask],
+        "writev": [seccomp.argument(0), *ours(to_judge, allow), refuse],
+        "pwrite64": [ask],
+        "mkdir": [ask],
+        "mkdirat": [ask],
+        "open": [seccomp.argument(1), *opened],
+        "openat": [seccomp.argument(2), *opened],
+        "close": kept,
+        "dup2": over,
+        "dup3": over,
+        "mmap": [
+            seccomp.argument(3),
+            *seccomp.if_set(mmap.MAP_ANONYMOUS, allow),
+            *seccomp.if_set(mmap.MAP_SHARED, seccomp.refused(errno.EACCES)),
+            allow,
+        ],
+    }
+    return seccomp.by_name(rules, allow)
+
+
+class Count:
+    """The judge's account of one process."""
+
+    def __init__(self, share: Share) -> None:
+        self._left, self._files = share.size, share.files
+        self._writing = {syscalls.numbers()[name] for name in ("write", "pwrite64")}
+
+    def allows(self, number: int, arguments: Sequence[int]) -> bool:
+        """Whether there is room for what this call writes or makes; if so, it is counted."""
+        writes = number in self._writing
+        size = (arguments[2] // BLOCK + 2) * BLOCK if writes else BLOCK  # it may begin within a block, or not fill it
+        if size > self._left or (not writes and not self._files):
+            return False
+        self._left -= size
+        self._files -= not writes
+        return True
+
+
+def serve(listener: int, share: Share, ending: threading.Event) -> None:
+    """In the judge, in a thread: answer what the kernel asks, until the process is gone; then close the descriptor."""
+    count = Count(share)
+    waiting = select.poll()
+    waiting.register(listener, select.POLLIN)
+    library = ctypes.CDLL(None, use_errno=True)
+    question, answer = ctypes.create_string_buffer(_QUESTION.size), ctypes.create_string_buffer(_ANSWER.size)
+    try:
+        while not ending.is_set():
+            events = waiting.poll(200)
+            if not events:
+                continue
+            if not events[0][1] & select.POLLIN:  # nobody is left that could ask
+                return
+            ctypes.memset(question, 0, _QUESTION.size)
+            if library.ioctl(listener, ctypes.c_ulong(_RECEIVE), question) < 0:  # it was killed while it asked
+                continue
+            one, _, _, number, _, _, *arguments = _QUESTION.unpack(question.raw)
+            goes_on = count.allows(number, arguments)
+            answer.raw = _ANSWER.pack(one, 0, 0 if goes_on else -errno.ENOSPC, _GO_ON if goes_on else 0)
+            library.ioctl(listener, ctypes.c_ulong(_SEND), answer)
+    finally:
+        os.close(listener)

@@ -1,0 +1,44 @@
+"""Files that the judge lays out for its trial of the walls, and whether they came out of it as they were."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+
+TEXT = b"somebody's work\n"
+
+
+class Victims:
+    """A neighbour's submission, which may not be read, and a file on the shelf, which may; of the judge's own user.
+
+    Used in a `with`, at whose end they are gone.
+    """
+
+    def __enter__(self) -> Victims:
+        self.folder = tempfile.mkdtemp(prefix="trial")
+        os.chmod(self.folder, 0o755)
+        self.neighbour, self.shelf = (os.path.join(self.folder, name) for name in ("neighbour.py", "shelf.txt"))
+        for path in (self.neighbour, self.shelf):
+            file = os.open(path, os.O_CREAT | os.O_WRONLY, 0o644)  # as submissions often are
+            os.write(file, TEXT)
+            os.fchmod(file, 0o644)
+            os.close(file)
+        self._before = self._state()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    @property
+    def changed(self) -> list[str]:
+        """What the trial has done to them, if anything, whatever its process says."""
+        return [] if self._state() == self._before else ["change files of others"]
+
+    def _state(self) -> list[tuple[str, int, int, int, int, int]]:
+        """Names, and of each file what may not change."""
+        found = []
+        for name in sorted(os.listdir(self.folder)):
+            stat = os.lstat(os.path.join(self.folder, name))
+            found.append((name, stat.st_mode, stat.st_uid, stat.st_size, stat.st_mtime_ns, stat.st_nlink))
+        return found
