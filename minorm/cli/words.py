@@ -1,4 +1,4 @@
-"""Numbers, shapes and foreign names as the commands show them."""
+"""Numbers, shapes and lists of names as the commands show them."""
 
 from __future__ import annotations
 
@@ -12,11 +12,6 @@ if TYPE_CHECKING:
     from minorm.onnx.checking.inspection import Inspection
 
 UNITS = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
-
-
-def printable(text: object) -> str:
-    """What a file says, which may be anything; characters that move a cursor or turn text around come as escapes."""
-    return "".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in str(text))
 
 
 def short(number: int) -> str:
