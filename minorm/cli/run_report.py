@@ -23,7 +23,7 @@ from minorm.cli.page_style import STYLE
 from minorm.cli.report_style import REPORT_STYLE
 from minorm.masking import for_page
 from minorm.training import Run
-from minorm.training.outcome import Outcome, outcome, pixels
+from minorm.training.outcome import Outcome, clipped, outcome, pixels
 from minorm.training.preparing import loaders
 from minorm.training.run import BEST
 
@@ -223,7 +223,7 @@ def _pictures(run: Run, found: Outcome, out: str) -> list[str]:
     """curves.png and confusion.png."""
     from minorm import plots
 
-    title = f"{run.settings.data} with {os.path.basename(run.settings.model)}"
+    title = f"{run.settings.data} with {clipped(os.path.basename(run.settings.model), 40)}"
     figures = {
         "curves.png": plots.curves(run.history, title),
         "confusion.png": plots.confusion(found.confusion, run.preprocessing.classes, title),

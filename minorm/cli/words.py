@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from minorm.masking import printable
 from minorm.training.preparing import folder_of
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ def shape(lengths: Sequence[int]) -> str:
 
 def shapes(sizes: Mapping[str, Sequence[int]]) -> str:
     """Of several tensors: x 1x3x224x224, ids 1x8."""
-    return ", ".join(f"{name} {shape(lengths)}" for name, lengths in sizes.items())
+    return ", ".join(f"{printable(name)} {shape(lengths)}" for name, lengths in sizes.items())
 
 
 def counted(operators: Mapping[str, int], most: int = 4) -> str:
