@@ -113,7 +113,10 @@ def confusion(matrix: Any, names: Sequence[str], title: str = "") -> Figure:
         FigureCanvasAgg(figure)
         axes = figure.subplots()
         axes.imshow(shares, cmap="Blues", vmin=0, vmax=1)
-        axes.set(title=printable_lines(title), xlabel="taken for", ylabel="is")
+        figure.suptitle(
+            printable_lines(title), x=0.01, ha="left", fontsize=11
+        )  # which, long, leaves the axes their room
+        axes.set(xlabel="taken for", ylabel="is")
         if count <= 40:
             axes.set_xticks(range(count), list(map(clipped, names)), rotation=90)
             axes.set_yticks(range(count), list(map(clipped, names)))
