@@ -17,7 +17,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from minorm import cli
+import minorm as mn
+from minorm import cli, nn
 from minorm.cli import output
 from tests.cli.test_main import parsers
 
@@ -275,3 +276,26 @@ def test_a_spreadsheet_computes_nothing(world: World, capsys: Capture, monkeypat
     (row,) = csv.DictReader(io.StringIO(capsys.readouterr().out[-4000:].partition("file,")[2].join(["file,", ""])))
     assert row["file"].startswith(r"'=cmd\x1b]0;pwn\x07")
     assert row["file"].endswith(r"FORGED line\r\t\xfc.png")
+
+
+def test_what_the_library_says_of_a_foreign_model_is_masked_too(world: World) -> None:
+    """In a notebook nothing stands between it and the reader."""
+    import minorm.onnx as mo
+
+    model = mo.load(world.onnx)
+    calls = [
+        model,
+        lambda: model(mn.ones(1, 2, 8, 8)),
+        lambda: model.load_state_dict({f"a{NAME}": mn.ones(1)}),
+        lambda: model.load_state_dict({name: mn.ones(9) for name in model.state_dict()}),
+        lambda: mo.load(world.model("no", "Strange")),
+        lambda: mn.load(world.onnx),
+    ]
+    said = [repr(model), str(nn.summary(model, (1, 1, 8, 8)))]
+    for call in calls:
+        with pytest.raises((TypeError, ValueError)) as caught:
+            call()
+        said.append(str(caught.value))
+    for text in said:
+        require_harmless(text)
+        assert r"\x1b[31m" in text
