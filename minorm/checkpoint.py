@@ -21,7 +21,6 @@ from minorm import devices, opening, ptfile, tensorfile
 from minorm.atomic import FilePath
 from minorm.documented import documented
 from minorm.kernels import select
-from minorm.masking import printable
 from minorm.mistakes import checked
 from minorm.tensor import Tensor
 from minorm.tensorfile import Array
@@ -105,7 +104,7 @@ def load(path: FilePath, map_location: Any = None, *, weights_only: bool = True)
         packed = json.loads(metadata[TREE])
         tree = {name: _unpack(value, arrays, MAX_DEPTH + 1) for name, value in packed.items()}
     except (ValueError, RecursionError, AttributeError) as error:
-        raise ValueError(f"load: {printable(path)}: {error}") from None
+        raise ValueError(f"load: {path}: {error}") from None
     return tree if map_location is None else _placed(tree, map_location)
 
 
@@ -165,7 +164,7 @@ def load_training(path: FilePath, /, **parts: Any) -> dict[str, Any]:
         if missing := parts.keys() - tree.keys():
             raise ValueError(f"there is no part {', '.join(sorted(missing))}; the file has {', '.join(tree)}")
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"load_training: {printable(path)}: {error}") from None
+        raise ValueError(f"load_training: {path}: {error}") from None
     for name, part in parts.items():
         part.load_state_dict(tree.pop(name))
     return tree

@@ -2,6 +2,7 @@
 
     say, note     one line, on standard output or on standard error
     complain      an error, on standard error
+    ask           a question at a terminal
     show          a text of several lines, in which names have been masked one by one
     show_json     a value for programs
 
@@ -54,9 +55,16 @@ def safe(text: str, encoding: str | None) -> str:
     return shown.encode(encoding, "backslashreplace").decode(encoding) if encoding else shown
 
 
-def unmasked() -> Any:
-    """Standard output below the mask."""
-    stream: Any = sys.stdout
+def ask(question: str) -> str:
+    """What is typed at a terminal in answer to a question on standard error; "" where one of the two is no terminal."""
+    if sys.stdin is None or sys.stderr is None or not (sys.stdin.isatty() and unmasked(sys.stderr).isatty()):
+        return ""
+    print(printable_lines(question), end=" ", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip()
+
+
+def unmasked(stream: Any) -> Any:
+    """The stream below the mask, which alone says whether it is a terminal."""
     while isinstance(stream, Masked):
         stream = stream.raw
     return stream

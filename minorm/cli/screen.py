@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
 
 from rich.console import Console, ConsoleOptions, RenderableType
@@ -17,7 +18,7 @@ class Screen(Console):
     """
 
     def __init__(self) -> None:
-        super().__init__(file=output.unmasked(), highlight=False, markup=False, emoji=False)
+        super().__init__(file=output.unmasked(sys.stdout), highlight=False, markup=False, emoji=False)
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         """The pieces of text that rich has made of it, each masked."""

@@ -71,7 +71,7 @@ def test_what_others_write_is_masked_meanwhile_and_not_after(capsys: Capture) ->
         assert not sys.stdout.isatty()
         with pytest.raises(io.UnsupportedOperation):
             sys.stdout.fileno()
-        assert output.unmasked() is before[0]
+        assert output.unmasked(sys.stdout) is before[0]
     assert (sys.stdout, sys.stderr) == before
     said = capsys.readouterr()
     assert said.out == "\\x1b]0;x\\x07\n"
@@ -83,6 +83,23 @@ def test_a_process_without_standard_output(monkeypatch: pytest.MonkeyPatch) -> N
     with output.masked():
         output.say("x")
         assert sys.stdout is None
+
+
+class Terminal(io.StringIO):
+    """What a person sits at."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_question_is_asked_at_a_terminal_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    for given, shown, answer in ((Terminal, Terminal, "y"), (Terminal, io.StringIO, ""), (io.StringIO, Terminal, "")):
+        monkeypatch.setattr(sys, "stdin", given("y \n"))
+        stderr = shown()
+        monkeypatch.setattr(sys, "stderr", stderr)
+        with output.masked():
+            assert output.ask("Run \x1b[31m.py? [y/N]") == answer
+        assert stderr.getvalue() == (r"Run \x1b[31m.py? [y/N] " if answer else "")
 
 
 def command(*words: str, **environment: str) -> subprocess.CompletedProcess[bytes]:
