@@ -35,6 +35,8 @@ def build(channels, size, classes):
     return nn.Sequential(nn.Conv2d(channels, 4, 3, stride=4), nn.BatchNorm2d(4), nn.Flatten(), nn.Linear(64, classes))
 """
 LAB = ROOT / "examples" / "labs" / "solutions" / "lab00_axes.py"
+FOLDER = ["--data", "folder", "--epochs", "1", "--image-size", "32", "--batch-size", "4"]
+WHEEL = "minorm_nn-1-py3.whl"
 OWN_LABS = ROOT / "examples" / "own_labs"
 
 
@@ -200,8 +202,6 @@ COMMANDS: dict[str, Callable[[World], list[tuple[int, list[str]]]]] = {
     ],
     "completion": lambda w: [(2, [w.file])],
 }
-FOLDER = ["--data", "folder", "--epochs", "1", "--image-size", "32", "--batch-size", "4"]
-WHEEL = "minorm_nn-1-py3.whl"
 SLOW = {"demo", "convert", "labs check", "labs grade"}  # several seconds; the other tests here have their errors
 
 
@@ -283,7 +283,7 @@ def test_what_the_library_says_of_a_foreign_model_is_masked_too(world: World) ->
     import minorm.onnx as mo
 
     model = mo.load(world.onnx)
-    calls = [
+    calls: list[Callable[[], object]] = [
         model,
         lambda: model(mn.ones(1, 2, 8, 8)),
         lambda: model.load_state_dict({f"a{NAME}": mn.ones(1)}),

@@ -25,7 +25,7 @@ OURS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")  # what rich writes between texts
 class Terminal(io.StringIO):
     """A terminal as rich sees it."""
 
-    encoding = "utf-8"  # type: ignore[assignment]
+    encoding = "utf-8"
 
     def isatty(self) -> bool:
         return True
