@@ -20,6 +20,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
+from minorm.masking import printable, printable_lines
 from minorm.training import BatchNormWatch
 from minorm.training.outcome import clipped
 
@@ -39,6 +40,8 @@ STYLE: dict[Any, Any] = {
     "axes.axisbelow": True,
     "legend.frameon": False,
     "legend.fontsize": 9,
+    "text.parse_math": False,  # a "$" in a name is a "$"
+    "text.usetex": False,
 }
 
 
@@ -64,7 +67,7 @@ def training_picture(
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(14, 7.6), layout=ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.1))
         FigureCanvasAgg(figure)
-        figure.suptitle(title, x=0.01, ha="left", fontsize=13, fontweight="bold")
+        figure.suptitle(printable_lines(title), x=0.01, ha="left", fontsize=13, fontweight="bold")
         grid = figure.subplots(2, 3)
         _loss(grid[0, 0], losses, history, label_smoothing)
         _accuracy(grid[1, 0], history)
@@ -82,7 +85,7 @@ def curves(history: Sequence[dict[str, Any]], title: str = "") -> Figure:
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(13, 4), layout=ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.1))
         FigureCanvasAgg(figure)
-        figure.suptitle(title, x=0.01, ha="left", fontsize=13, fontweight="bold")
+        figure.suptitle(printable_lines(title), x=0.01, ha="left", fontsize=13, fontweight="bold")
         loss, accuracy, rate = figure.subplots(1, 3)
         for part, style in (("train", {"color": BLUE, "marker": "o"}), ("test", {"color": VERMILLION, "marker": "s"})):
             line = "-" if part == "train" else "--"
@@ -110,7 +113,10 @@ def confusion(matrix: Any, names: Sequence[str], title: str = "") -> Figure:
         FigureCanvasAgg(figure)
         axes = figure.subplots()
         axes.imshow(shares, cmap="Blues", vmin=0, vmax=1)
-        axes.set(title=title, xlabel="taken for", ylabel="is")
+        figure.suptitle(
+            printable_lines(title), x=0.01, ha="left", fontsize=11
+        )  # which, long, leaves the axes their room
+        axes.set(xlabel="taken for", ylabel="is")
         if count <= 40:
             axes.set_xticks(range(count), list(map(clipped, names)), rotation=90)
             axes.set_yticks(range(count), list(map(clipped, names)))
@@ -172,7 +178,9 @@ def _channel(axes: Any, watch: BatchNormWatch, layer: str, channel: int, row: in
     rule = f"running {name} = {share:g} x old + {1 - share:g} x batch"
     axes.plot(steps, running, "-", color=VERMILLION, linewidth=2, label=rule)
     axes.set(
-        title=f"BatchNorm follows: {name}, channel {channel} of layer {layer}", xlabel="training step", ylabel=name
+        title=f"BatchNorm follows: {name}, channel {channel} of layer {printable(layer)}",
+        xlabel="training step",
+        ylabel=name,
     )
     axes.set_ylim(top=axes.get_ylim()[1] + 0.25 * np.ptp(axes.get_ylim()))  # room for the legend
     axes.legend(loc="upper left")
@@ -203,7 +211,12 @@ def _errors(axes: Any, watch: BatchNormWatch, population: BatchNormWatch, row: i
     for layer, start, end in zip(watch.layers, ends[:-1], ends[1:], strict=True):
         axes.axvline(end - 0.5, color="#CCCCCC", linewidth=1)
         axes.text(
-            (start + end) / 2, 0.02, f"layer {layer}", transform=axes.get_xaxis_transform(), ha="center", color=GREY
+            (start + end) / 2,
+            0.02,
+            f"layer {printable(layer)}",
+            transform=axes.get_xaxis_transform(),
+            ha="center",
+            color=GREY,
         )
     axes.set(title=f"BatchNorm averages: error of the {name}", xlabel="channel", ylabel=f"error {unit}")
     limit = 1.45 * max(abs(v) for v in axes.get_ylim())  # room for legend and names

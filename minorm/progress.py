@@ -26,10 +26,10 @@ class TrainingBar:
     def __init__(self, console: Console, title: str, steps: int, done: int = 0) -> None:
         self.console = console
         self._progress = Progress(
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=None, complete_style="blue", finished_style="blue"),
             MofNCompleteColumn(table_column=Column(no_wrap=True)),
-            TextColumn("{task.fields[score]}"),
+            TextColumn("{task.fields[score]}", markup=False),
             TimeRemainingColumn(compact=True, elapsed_when_finished=True),
             console=console,
             auto_refresh=False,

@@ -15,6 +15,8 @@ import _signal  # type: ignore[import-not-found]
 import os
 import sys
 
+from minorm.masking import message
+
 TYPE_CHECKING = False  # typing takes longer still
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -57,7 +59,7 @@ class Startup:
         if self.begun or "--traceback" in sys.argv or not issubclass(kind, (ImportError, ValueError, OSError)):
             sys.__excepthook__(kind, error, traceback)
         else:
-            _say(f"minorm: {str(error).removeprefix('minorm: ')}\n")
+            _say(f"minorm: {message(error).removeprefix('minorm: ')}\n")
 
     def unraisablehook(self, what: Any) -> None:
         """An interrupt that fell where Python cannot raise, in a callback of C or in a destructor, is not lost."""

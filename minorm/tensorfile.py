@@ -26,6 +26,7 @@ import numpy as np
 
 from minorm import dtypes
 from minorm.atomic import replacing
+from minorm.masking import printable
 from minorm.opening import FilePath, regular
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -125,7 +126,7 @@ def read(path: FilePath) -> tuple[dict[str, Array], dict[str, str]]:
         try:
             return _read(file, os.fstat(file.fileno()).st_size)
         except ValueError as error:
-            raise ValueError(f"load: {name}: {_other_format(file) or error}") from None
+            raise ValueError(f"load: {printable(name)}: {_other_format(file) or error}") from None
 
 
 def _other_format(file: BufferedReader) -> str:

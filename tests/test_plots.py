@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from typing import Any
 
 import numpy as np
@@ -111,3 +112,24 @@ def test_a_confusion_matrix_is_darker_where_more_of_a_class_go() -> None:
     long = plots.confusion(matrix, ["a lorry with a trailer", "b"]).axes[0]
     assert [label.get_text() for label in long.get_xticklabels()] == ["a lorry with a tr…", "b"]
     assert not plots.confusion(np.eye(50, dtype=int), list(map(str, range(50)))).axes[0].texts
+
+
+def test_a_long_title_leaves_the_matrix_its_room() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # of a layout that could not be made
+        found = plots.confusion(np.eye(2, dtype=int), ["cat", "dog"], "W" * 255)
+        found.canvas.draw()
+    assert found.axes[0].get_window_extent().width > found.bbox.width / 3
+
+
+def test_names_are_no_formulas_and_any_can_be_drawn() -> None:
+    """matplotlib takes "$...$" for mathematics, and refuses bytes that are not UTF-8."""
+    names = ["$x^{$", r"$\frac$", "a\x1b[31m\udcfc"]
+    found = plots.confusion(np.eye(3, dtype=int), names, "$\\sqrt$ \udcfc")
+    found.canvas.draw()
+    axes = found.axes[0]
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["$x^{$", r"$\frac$", r"a\x1b[31m\xfc"]
+    assert found.get_suptitle() == r"$\sqrt$ \xfc"
+    row = {"epoch": 1, "learning_rate": 0.1, **dict.fromkeys(("train_loss", "test_loss"), 1.0)}
+    row |= dict.fromkeys(("train_accuracy", "test_accuracy"), 0.5)
+    plots.curves([row], "$x^{$ \udcfc").canvas.draw()

@@ -9,6 +9,7 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from typing import NoReturn
 
 import minorm
 from minorm import installed
@@ -24,6 +25,7 @@ try:  # with another project's minorm/__init__.py in the place of ours, this is 
         evaluate,
         export,
         labs,
+        output,
         plot,
         predict,
         train,
@@ -32,16 +34,30 @@ except ImportError as error:
     installed.explain(error)
     raise
 from minorm.cli.errors import EXPECTED, UsageError
+from minorm.masking import printable
 from minorm.startup import INTERRUPTED, startup
+
+
+class Parser(argparse.ArgumentParser):
+    """One whose errors, which repeat what was given, are one line."""
+
+    def error(self, message: str) -> NoReturn:
+        """Say what is wrong, and how it is meant; ends the process with code 2."""
+        super().error(printable(message))
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit code."""
     startup.begun = True
+    with output.masked(for_good=argv is None):
+        return _run(argv)
+
+
+def _run(argv: Sequence[str] | None) -> int:
     args = _parser().parse_args(argv)
     args.words = sys.argv[1:] if argv is None else [*argv]
     if said := installed.conflict():
-        print(f"minorm: {said}", file=sys.stderr)
+        output.complain(f"minorm: {said}")
     try:
         startup.ready = True
         return int(args.run(args))
@@ -56,14 +72,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         if args.traceback:
             raise
         said = str(error) or "short of memory"  # which a bare MemoryError leaves out
-        print(f"minorm {args.command}: {said.removeprefix(f'{args.command}: ')}", file=sys.stderr)
+        output.complain(f"minorm {args.command}: {said.removeprefix(f'{args.command}: ')}")
         return 2 if isinstance(error, UsageError) else 1
     finally:
         startup.ready = False
 
 
 def _stopped(command: str, advice: str, at_once: bool) -> int:
-    print(f"\nminorm {command}: stopped{f'; {advice}' if advice else ''}", file=sys.stderr, flush=True)
+    output.note("")  # below what the terminal shows of Ctrl-C
+    output.note(f"minorm {command}: stopped{f'; {advice}' if advice else ''}")
     if at_once:  # taking down scikit-learn in good order can last half a second
         sys.stdout.flush()
         os._exit(INTERRUPTED)
@@ -71,7 +88,7 @@ def _stopped(command: str, advice: str, at_once: bool) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="minorm",
         description="Train small CNNs with well-understood normalization, export them to ONNX, check the result.",
         epilog="`minorm COMMAND --help` tells about one command. Start with `minorm demo`.",

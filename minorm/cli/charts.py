@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import html
 import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from minorm.masking import for_page
 from minorm.training.outcome import clipped
 
 WIDTH, HEIGHT = 460, 260
@@ -31,8 +31,8 @@ def lines(title: str, series: dict[str, Sequence[float | None]], mark: int = 0, 
     def y(value: float) -> float:
         return HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * (value - low) / (high - low)
 
-    parts = [f'<svg class="chart" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{html.escape(title)}">']
-    parts.append(f'<text class="title" x="{LEFT}" y="15">{html.escape(title)}</text>')
+    parts = [f'<svg class="chart" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{for_page(title)}">']
+    parts.append(f'<text class="title" x="{LEFT}" y="15">{for_page(title)}</text>')
     for k in range(round((high - low) / step) + 1):
         value = low + k * step
         text = f"{100 * value:g} %" if percent else f"{round(value, 10):g}"
@@ -59,7 +59,7 @@ def lines(title: str, series: dict[str, Sequence[float | None]], mark: int = 0, 
             parts += [f'<circle class="dot s{number}" cx="{a:.1f}" cy="{b:.1f}" r="2.6"/>' for a, b in points]
         right = WIDTH - RIGHT - 74 * (len(series) - number)
         parts.append(f'<path class="series s{number}" d="M{right} 11h16"/>')
-        parts.append(f'<text class="tick start" x="{right + 20}" y="15">{html.escape(name)}</text>')
+        parts.append(f'<text class="tick start" x="{right + 20}" y="15">{for_page(name)}</text>')
     return "".join([*parts, "</svg>"])
 
 
@@ -88,7 +88,7 @@ def confusion(matrix: Any, names: Sequence[str]) -> str:
     parts.append(f'<rect class="frame" x="{left}" y="{top}" width="{side}" height="{side}"/>')
     for i, name in enumerate(names):
         if count <= NAMED:
-            short, middle = html.escape(clipped(name)), (i + 0.5) * cell
+            short, middle = for_page(clipped(name)), (i + 0.5) * cell
             parts.append(f'<text class="tick end" x="{left - 5}" y="{top + middle + 4:.0f}">{short}</text>')
             turned = f"translate({left + middle + 4:.0f} {top - 5}) rotate(-90)"
             parts.append(f'<text class="tick start" transform="{turned}">{short}</text>')
@@ -97,7 +97,7 @@ def confusion(matrix: Any, names: Sequence[str]) -> str:
                 continue
             kind, share = ("right" if i == j else "wrong"), max(0.08, float(shares[i, j]))
             place = f'x="{left + j * cell}" y="{top + i * cell}" width="{cell}" height="{cell}"'
-            label = html.escape(f"{name} taken for {other}: {matrix[i, j]:,}")
+            label = for_page(f"{name} taken for {other}: {matrix[i, j]:,}")
             parts.append(f'<rect class="{kind}" {place} fill-opacity="{share:.2f}"><title>{label}</title></rect>')
             if count <= COUNTED:
                 spot = f'x="{left + (j + 0.5) * cell}" y="{top + (i + 0.5) * cell + 4}"'

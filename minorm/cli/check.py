@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import json
 import os
 import time
 from typing import TYPE_CHECKING, Any
 
 import minorm as mn
 from minorm import atomic
-from minorm.cli import extras, shapes, words
+from minorm.cli import extras, output, shapes, words
 from minorm.cli.check_report import Report, Verdict
 
 if TYPE_CHECKING:
@@ -76,13 +75,12 @@ def run(args: argparse.Namespace) -> int:
         with atomic.replacing(args.html, "check") as file:
             file.write(check_page.page(report).encode())
     if args.json:
-        print(json.dumps(_plain(report), indent=2))
+        output.show_json(_plain(report))
     else:
-        from rich.console import Console
-
         from minorm.cli import check_view
+        from minorm.cli.screen import Screen
 
-        check_view.show(Console(highlight=False), report, args.brief)
+        check_view.show(Screen(), report, args.brief)
     return int(any(verdict.state == "FAILED" for verdict in verdicts))
 
 

@@ -12,7 +12,8 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from minorm.cli.words import bare, counted, listed, odd, printable, shape, short, totals
+from minorm.cli.words import bare, counted, listed, odd, shape, short, totals
+from minorm.masking import printable, printable_lines
 from minorm.onnx.checking.layers import overview
 from minorm.onnx.loading import cutting
 
@@ -27,7 +28,12 @@ STATES = {"ok": f"bold {YES}", "FAILED": NO, "-": DIM}
 
 
 def _text(text: str, style: str = "") -> Text:
+    """One line: a name with a line break does not begin another."""
     return Text(printable(text), style)
+
+
+def _lines(text: str, style: str = "") -> Text:
+    return Text(printable_lines(text), style)
 
 
 def _assemble(*parts: str | tuple[str, str]) -> Text:
@@ -185,7 +191,9 @@ def _norms(found: Inspection) -> Group:
         momentum, eps = ("-" if value is None else f"{value:.4g}" for value in (norm.momentum, norm.eps))
         node = _assemble(bare(norm.node, norm.operator), (" !", ODD) if norm.odd else "")
         name = norm.operator.removesuffix("Normalization")
-        table.add_row(node, name, str(norm.since or "-"), norm.mode or _text("-", DIM), momentum, eps, norm.over)
+        table.add_row(
+            node, _text(name), str(norm.since or "-"), norm.mode or _text("-", DIM), momentum, eps, _text(norm.over)
+        )
     marked = sum(bool(norm.odd) for norm in found.norms)
     return _section("Normalizations", f"{len(found.norms)}, {marked} of them odd (!)" if marked else "", table)
 
@@ -200,7 +208,7 @@ def _kinds(found: Inspection) -> Group:
         odd = sum(bool(n.odd) for n in found.norms if (n.operator, n.since, n.mode, n.momentum, n.eps) == kind)
         momentum, eps = ("-" if value is None else f"{value:.4g}" for value in kind[3:])
         mark = _text(str(odd), ODD) if odd else _text("-", DIM)
-        table.add_row(str(number), kind[0], str(kind[1] or "-"), kind[2] or _text("-", DIM), momentum, eps, mark)
+        table.add_row(str(number), _text(kind[0]), str(kind[1] or "-"), kind[2] or _text("-", DIM), momentum, eps, mark)
     return _section("Normalizations", str(len(found.norms)), table)
 
 
@@ -215,7 +223,7 @@ def _odd(found: Inspection) -> Group | None:
     for nodes, sentences in told.items():
         grid.add_row("", _text(listed(nodes), DIM))
         for sentence in sentences:
-            grid.add_row("!", sentence)
+            grid.add_row("!", _text(sentence))
     return _section("Odd", "valid, but worth knowing", grid)
 
 
@@ -225,7 +233,8 @@ def _unsupported(found: Inspection) -> Group:
     grid.add_column(overflow="fold")
     for row in found.unsupported:
         version = f" {row.since}" if row.since else ""
-        grid.add_row(_text("NO", NO), _assemble(f"{row.operator}{version}, {row.node}", (f"\n{row.why}", DIM)))
+        node = _text(f"{row.operator}{version}, {row.node}")
+        grid.add_row(_text("NO", NO), Text("\n").join([node, _lines(row.why, DIM)]))
     advice = cutting.advice(found.cuts)
     if advice:
         grid.add_row("", _text(advice))
@@ -238,7 +247,7 @@ def _verdicts(verdicts: Sequence[Verdict]) -> Group:
     grid.add_column(no_wrap=True)
     grid.add_column(overflow="fold")
     for verdict in verdicts:
-        grid.add_row(verdict.judge, _text(verdict.state, STATES[verdict.state]), _text(verdict.text))
+        grid.add_row(verdict.judge, _text(verdict.state, STATES[verdict.state]), _lines(verdict.text))
     return _section("Verdict", "", grid)
 
 

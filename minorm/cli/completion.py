@@ -12,6 +12,8 @@ import functools
 from collections.abc import Mapping
 from typing import Any
 
+from minorm.cli import output
+
 SHELLS = ("bash", "zsh", "fish")
 
 
@@ -29,7 +31,7 @@ def add(commands: Any) -> None:
 
 def run(commands: Any, args: argparse.Namespace) -> int:
     """Print the script."""
-    print({"bash": _bash, "zsh": _zsh, "fish": _fish}[args.shell](commands.choices), end="")
+    output.show({"bash": _bash, "zsh": _zsh, "fish": _fish}[args.shell](commands.choices), end="")
     return 0
 
 

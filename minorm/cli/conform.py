@@ -6,11 +6,10 @@ Each runs in a process of its own, so that one that crashes or hangs is an answe
 from __future__ import annotations
 
 import argparse
-import json
-import sys
 from typing import TYPE_CHECKING, Any
 
-from minorm.cli import extras, words
+from minorm.cli import extras, output
+from minorm.masking import printable
 
 if TYPE_CHECKING:
     from minorm.conformance.judging import Cell
@@ -44,19 +43,20 @@ def run(args: argparse.Namespace) -> int:
 
     report = conform(None if args.runtime is None else [args.runtime])
     if args.json:
-        print(json.dumps(report.plain(), indent=2))
+        output.show_json(report.plain())
     else:
         _show(report)
     for name, why in report.failures.items():
-        print(f"minorm conform: {name}: {words.printable(why)}", file=sys.stderr)
+        output.complain(f"minorm conform: {name}: {why}")
     return int(not report.is_well)
 
 
 def _show(report: Report) -> None:
-    from rich.console import Console
     from rich.table import Table
 
-    console = Console(highlight=False, markup=False)
+    from minorm.cli.screen import Screen
+
+    console = Screen()
     names = list(dict.fromkeys(cell.runtime for cell in report.cells))
     by_version: dict[tuple[str, int], list[Cell]] = {}
     for cell in report.cells:
@@ -69,7 +69,7 @@ def _show(report: Report) -> None:
     console.print(table)
     console.print("\ncells right/wrong/unsupported, and the fewest digits that are right in float32")
     for (runtime, said), operators in _told(report.cells).items():
-        console.print(f"\n{runtime} is wrong: {words.printable(said)}")
+        console.print(f"\n{runtime} is wrong: {printable(said)}")
         for operator, cases in operators.items():
             console.print(f"  {operator}: {'; '.join(f'{case} ({opsets})' for case, opsets in cases.items())}")
     versions = ", ".join(f"{name} {version or 'not installed'}" for name, version in report.versions.items())

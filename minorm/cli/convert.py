@@ -7,7 +7,8 @@ import os
 import warnings
 from typing import Any
 
-from minorm.cli import extras, shapes
+from minorm.cli import extras, output, shapes
+from minorm.masking import message
 
 
 def add(commands: Any) -> None:
@@ -52,10 +53,10 @@ def run(args: argparse.Namespace) -> int:
         )
     old = encoding.read(args.model, "convert")
     opset = next((entry.version for entry in old.opset_import if entry.domain in ("", "ai.onnx")), 1)
-    print(f"{args.model}, opset {opset}, {len(old.graph.node)} nodes")
-    print(f"{out}, opset {args.opset}, {len(new.graph.node)} nodes, {os.path.getsize(out):,} bytes")
+    output.say(f"{args.model}, opset {opset}, {len(old.graph.node)} nodes")
+    output.say(f"{out}, opset {args.opset}, {len(new.graph.node)} nodes, {os.path.getsize(out):,} bytes")
     for note in notes:
-        print(f"note: {str(note.message).removeprefix('convert: ')}")
+        output.show(message(f"note: {str(note.message).removeprefix('convert: ')}"))
     if not args.no_verify and not any("not compared" in str(note.message) for note in notes):
-        print("onnxruntime computes from it what it computes from the old one")
+        output.say("onnxruntime computes from it what it computes from the old one")
     return 0

@@ -19,6 +19,8 @@ import minorm as mn
 from minorm import atomic, models
 from minorm.cli import extras
 from minorm.data import DataLoader
+from minorm.masking import message, printable
+from minorm.opening import contents
 
 ACCURACY = 0.985  # the mean over the seeds must reach it
 TOLERANCE = 1e-5  # largest logit difference, times max(1, max|logit|)
@@ -65,14 +67,14 @@ class Check:
 def run(args: argparse.Namespace) -> int:
     """The whole demo; returns 1 if a check failed."""
     extras.need("rich", "matplotlib", "sklearn", "onnx", "onnxruntime")
-    from rich.console import Console
+    from minorm.cli.screen import Screen
 
     if args.epochs < 1 or args.seeds < 1:
         raise ValueError(f"--epochs is {args.epochs} and --seeds {args.seeds}; expected at least 1")
     if args.threads is not None:
         mn.set_num_threads(args.threads)
     atomic.make_folder(args.out, "demo")
-    console = Console(highlight=False)
+    console = Screen()
     console.print(f"A CNN with BatchNorm learns handwritten digits, 8 x 8 pixels; {mn.get_num_threads()} threads.\n")
     runs = [_train(console, args.seed + i, args.epochs) for i in range(args.seeds)]
     first = runs[0]
@@ -136,8 +138,9 @@ def _exported(run: Any, path: str) -> list[Check]:
 
     images = _test_images(run)
     minorm.onnx.export(run.model, images, path)
-    onnx.checker.check_model(path, full_check=True)
-    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    written = contents(path, "demo")  # the two take no path that is not UTF-8
+    onnx.checker.check_model(written, full_check=True)
+    session = onnxruntime.InferenceSession(written, providers=["CPUExecutionProvider"])
     (theirs,) = session.run(None, {session.get_inputs()[0].name: images.numpy()})
     ours = predict(run.model, images).numpy()
 
@@ -201,25 +204,27 @@ def _guarded(name: str, step: Callable[[], list[Check]]) -> list[Check]:
 def _print(console: Any, runs: list[Trained], checks: list[Check], paths: dict[str, str]) -> None:
     from rich import box
     from rich.table import Table
+    from rich.text import Text
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for column in ("check", "found", "wanted"):
         table.add_column(column)
     table.add_column("", justify="right")
     for check in checks:
-        result = "[bold blue]ok[/]" if check.passed else "[bold red]FAILED[/]"
+        result = Text("ok", "bold blue") if check.passed else Text("FAILED", "bold red")
         table.add_row(check.name, check.found, check.wanted, result)
     console.print(table)
     for check in checks:
         if check.detail:
-            console.print(f"{check.detail}\n", markup=False, soft_wrap=True)
+            console.print(f"{message(check.detail)}\n", soft_wrap=True)
     accuracies = ", ".join(f"{r.run.history[-1]['test_accuracy']:.4f}" for r in runs)
     seconds = ", ".join(f"{r.seconds:.2f}" for r in runs)
     facts = {"accuracy": f"{accuracies} (each seed)" if len(runs) > 1 else accuracies}
     facts["training took"] = f"{seconds} s"
     facts |= {name: path for name, path in paths.items() if os.path.exists(path)}
     for name, value in facts.items():
-        console.print(f"{name:14} {value}", soft_wrap=True)
+        console.print(printable(f"{name:14} {value}"), soft_wrap=True)
     failed = [check.name for check in checks if not check.passed]
     console.print()
-    console.print(f"[bold red]Failed: {'; '.join(failed)}.[/]" if failed else "[bold]All checks passed.[/]")
+    end = Text(f"Failed: {'; '.join(failed)}.", "bold red") if failed else Text("All checks passed.", "bold")
+    console.print(end)

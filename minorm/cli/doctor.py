@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 from typing import TYPE_CHECKING, Any
 
 from minorm import atomic, nn
-from minorm.cli import extras, sources
+from minorm.cli import extras, output, sources
 from minorm.cli.errors import UsageError
 
 if TYPE_CHECKING:
@@ -64,15 +63,17 @@ def run(args: argparse.Namespace) -> int:
     loader = sources.training_loader(source, args)
     found = diagnose(source.model, loader, batch_size=source.settings.batch_size if source.settings else None)
     if args.json:
-        print(json.dumps({"model": source.path, **found.plain()}, indent=2))
+        output.show_json({"model": source.path, **found.plain()})
     else:
-        print(f"{source.path}\n{found}")
+        output.say(source.path)
+        output.show(found)
     if args.plot:
         _draw(found, args.model, args.plot)
     if args.fix:
         said = _fixed(source, loader, args.fix, args.out)
         if not args.json:
-            print(f"\n{said}")
+            output.say("")
+            output.say(said)
     return 0 if found.is_healthy else 1
 
 

@@ -10,6 +10,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
+from minorm.masking import printable
 from minorm.plots import BLUE, GREY, STYLE, VERMILLION
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ def picture(found: Diagnosis, title: str) -> Figure:
         height = 2.2 + 0.42 * len(norms)
         figure = Figure(figsize=(13, height), layout=ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.08))
         FigureCanvasAgg(figure)
-        figure.suptitle(f"{title}: {_count(found)}", x=0.01, ha="left", fontsize=13, fontweight="bold")
+        figure.suptitle(printable(f"{title}: {_count(found)}"), x=0.01, ha="left", fontsize=13, fontweight="bold")
         left, right = figure.subplots(1, 2, sharey=True, width_ratios=(3, 2))
         for place, norm in enumerate(norms):
             _distribution(left, place - 0.17, norm.sampled("R"), BLUE)
@@ -60,7 +61,7 @@ def _distribution(axes: Any, height: float, values: Any, colour: str) -> None:
 
 
 def _labels(axes: Any, found: Diagnosis, rows: list[dict[str, Any]]) -> None:
-    axes.set_yticks(range(len(rows)), [f"{row['layer']}  {row['kind']}" for row in rows])
+    axes.set_yticks(range(len(rows)), [f"{printable(row['layer'])}  {row['kind']}" for row in rows])
     worst = {f.layer: COLOURS[f.severity] for f in reversed(found.findings) if f.severity != "note"}
     for label, row in zip(axes.get_yticklabels(), rows, strict=True):
         if row["layer"] in worst:

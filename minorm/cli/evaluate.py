@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import json
-import sys
 from typing import Any
 
 from minorm import nn
-from minorm.cli import sources, words
+from minorm.cli import output, sources, words
 from minorm.training import evaluate
 
 
@@ -32,13 +30,13 @@ def run(args: argparse.Namespace) -> int:
     loader = sources.both_loaders(source, args)[1]
     score = evaluate(source.model, loader, nn.CrossEntropyLoss())
     for line in words.skipped([loader.dataset]):
-        print(f"minorm evaluate: {line}", file=sys.stderr)
+        output.note(f"minorm evaluate: {line}")
     if not score.images:
         raise ValueError("no image could be read; expected at least one")
     if args.json:
-        print(json.dumps({"images": score.images, "accuracy": score.accuracy, "loss": score.loss}))
+        output.show_json({"images": score.images, "accuracy": score.accuracy, "loss": score.loss}, indent=None)
         return 0
-    print(f"minorm evaluate: weights of {source.path}", file=sys.stderr)
+    output.note(f"minorm evaluate: weights of {source.path}")
     accuracy = "" if score.accuracy is None else f"accuracy {score.accuracy:.2%}, "
-    print(f"{score.images:,} images: {accuracy}loss {score.loss:.4f}")
+    output.say(f"{score.images:,} images: {accuracy}loss {score.loss:.4f}")
     return 0

@@ -6,6 +6,7 @@ import importlib.util
 import time
 from typing import Any
 
+from minorm.cli import output
 from minorm.training.history import COLUMNS, Row
 
 
@@ -39,8 +40,15 @@ class Events:
 
 
 def events(folder: str) -> Any:
-    """An Events, or None where tensorboard is not installed."""
-    return Events(folder) if importlib.util.find_spec("tensorboard") is not None else None
+    """An Events, or None where tensorboard is not installed, or takes no such name."""
+    if importlib.util.find_spec("tensorboard") is None:
+        return None
+    try:
+        folder.encode()
+    except UnicodeEncodeError:
+        output.note(f"minorm train: {folder} is not UTF-8, which tensorboard needs; nothing is written for it")
+        return None
+    return Events(folder)
 
 
 def _tag(column: str) -> str:

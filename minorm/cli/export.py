@@ -8,7 +8,8 @@ from typing import Any
 
 import minorm as mn
 from minorm import atomic
-from minorm.cli import extras, sources
+from minorm.cli import extras, output, sources
+from minorm.masking import message
 
 
 def add(commands: Any) -> None:
@@ -54,9 +55,9 @@ def run(args: argparse.Namespace) -> int:
     contents = encoding.encode(proto)
     with atomic.replacing(args.out, "export") as file:
         file.write(contents)
-    print(f"weights of {source.path}")
-    print(f"{args.out}: {facts['name']}, opset {proto.opset_import[0].version}, {len(proto.graph.node)} nodes")
+    output.say(f"weights of {source.path}")
+    output.say(f"{args.out}: {facts['name']}, opset {proto.opset_import[0].version}, {len(proto.graph.node)} nodes")
     for note in notes:
-        print(f"note: {str(note.message).removeprefix('export: ')}")
-    print(report)
+        output.show(message(f"note: {str(note.message).removeprefix('export: ')}"))
+    output.show(report)
     return 0

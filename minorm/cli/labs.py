@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 from pathlib import Path
 from typing import Any
 
 from minorm import atomic
+from minorm.cli import output
 from minorm.cli.errors import UsageError
 from minorm.labs import catalogue, cells, gradescope, grading, hints, judging
 from minorm.labs.lab import Lab
 from minorm.labs.sealed import finding, walls
+from minorm.masking import message
 
 
 def add(commands: Any) -> None:
@@ -99,8 +100,8 @@ def _list(args: argparse.Namespace) -> int:
     labs = [catalogue.find(number, args.lab_dir) for number in catalogue.numbers(args.lab_dir)]
     width = max(len(lab.title) for lab in labs)
     for lab in labs:
-        print(f"{lab.number:3}  {lab.title:{width}}  {lab.minutes:3} min, {lab.points:g} points")
-        print(f"     {lab.question}")
+        output.say(f"{lab.number:3}  {lab.title:{width}}  {lab.minutes:3} min, {lab.points:g} points")
+        output.say(f"     {lab.question}")
     return 0
 
 
@@ -115,11 +116,11 @@ def _start(args: argparse.Namespace) -> int:
     for path, content in zip(paths, (text, cells.to_notebook(cells.read_percent(text))), strict=True):
         with atomic.replacing(path, "labs") as file:
             file.write(content.encode())
-    print(f"Lab {lab.number}, {lab.title}: {lab.question}")
+    output.say(f"Lab {lab.number}, {lab.title}: {lab.question}")
     command = f"minorm labs check {lab.number} {paths[1]}" + (f" --lab-dir {args.lab_dir}" if args.lab_dir else "")
-    print(f"Work in {paths[1]} or in {paths[0]}; then: {command}")
+    output.say(f"Work in {paths[1]} or in {paths[0]}; then: {command}")
     if lacking := lab.missing():
-        print(f"But {lacking}.")
+        output.say(f"But {lacking}.")
     return 0
 
 
@@ -169,11 +170,14 @@ def _check(args: argparse.Namespace) -> int:
         report = grading.judged(lab, Path(args.file), options)
     except (ValueError, OSError) as error:
         if args.json:  # an autograder shows its students this, and nothing else
-            print(json.dumps({"score": 0, "output": str(error)}))
+            output.show_json({"score": 0, "output": message(error)}, indent=None)
         raise
     if args.hint:
         report = hints.hinted(report, lab)
-    print(json.dumps(gradescope.results(report.gradescope(), args.hidden), indent=2) if args.json else report)
+    if args.json:
+        output.show_json(gradescope.results(report.gradescope(), args.hidden))
+    else:
+        output.show(report)
     return 0 if report.score == report.points else 1
 
 
@@ -185,7 +189,7 @@ def _gradescope(args: argparse.Namespace) -> int:
         raise UsageError(f"--{error}") from None
     path = args.out or f"lab{lab.number}.zip"
     gradescope.write(path, lab, Path(args.wheel), args.seed, args.hidden)
-    print(path)
+    output.say(path)
     return 0
 
 
@@ -201,14 +205,14 @@ def _grade(args: argparse.Namespace) -> int:
     path = args.out or f"grades{lab.number}.csv"
     reference = Path(args.reference) if args.reference else catalogue.reference(lab)
     if reference is None:
-        print("The judge was not tried first: this package has no solutions; --reference names one.", file=sys.stderr)
+        output.note("The judge was not tried first: this package has no solutions; --reference names one.")
     else:
         grading.try_judge(lab, reference, options)
     for row in grading.grade(lab, args.folder, path, options, args.reports):
         note = f"  {row['notes'][:80]}" if row["notes"] else ""
-        print(f"{row['score']:>6} of {row['points']}  {row['submission']}{note}", flush=True)
-    print(options.walls)
-    print(path)
+        output.say(f"{row['score']:>6} of {row['points']}  {row['submission']}{note}")
+    output.say(options.walls)
+    output.say(path)
     if args.reports:
-        print(args.reports)
+        output.say(args.reports)
     return 0

@@ -7,7 +7,7 @@ import os
 from typing import Any
 
 from minorm import atomic
-from minorm.cli import extras
+from minorm.cli import extras, output
 from minorm.training import read_log
 
 
@@ -40,5 +40,5 @@ def run(args: argparse.Namespace) -> int:
     figure = plots.curves(rows, os.path.basename(os.path.abspath(folder or os.curdir)))
     with atomic.replacing(out, "plot") as file:
         figure.savefig(file, dpi=120, format=form)
-    print(out)
+    output.say(out)
     return 0

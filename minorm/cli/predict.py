@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import argparse
 import csv
-import json
 import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
-from minorm.cli import extras, sources
+from minorm.cli import extras, output, sources
 from minorm.data import BrokenImage, Normalize, read_image
+from minorm.masking import for_spreadsheet, printable
 from minorm.tensor import Tensor
 from minorm.training import predict
 from minorm.training.outcome import softmax
@@ -47,13 +47,17 @@ def run(args: argparse.Namespace) -> int:
     if found is None:
         raise ValueError(f"{source.path} does not say how images are scaled, nor is its input N x C x size x size with "
                          "1 or 3 channels; call the model in Python")  # fmt: skip
-    print(f"minorm predict: weights of {source.path}", file=sys.stderr)
+    output.note(f"minorm predict: weights of {source.path}")
     broken: list[str] = []
     rows = list(_rows(source.model, found, args.images, broken))
-    write = {"json": _json, "csv": _csv}.get("json" if args.json else "csv" if args.csv else "", _table)
-    write(rows)
+    if args.json:
+        output.show_json(rows)
+    elif args.csv:
+        _csv(rows)
+    else:
+        _table(rows)
     for reason in broken:
-        print(f"minorm predict: {reason.removeprefix('read_image: ')}", file=sys.stderr)
+        output.note(f"minorm predict: {reason.removeprefix('read_image: ')}")
     return 1 if broken else 0
 
 
@@ -88,17 +92,15 @@ def _stored(model: Any, pixels: Any) -> Tensor:
     return Tensor(pixels if weight is None else pixels.astype(weight.dtype))
 
 
-def _json(rows: list[dict[str, Any]]) -> None:
-    print(json.dumps(rows, indent=2, ensure_ascii=False))
-
-
 def _csv(rows: list[dict[str, Any]]) -> None:
     writer = csv.DictWriter(sys.stdout, ("file", "label", "probability"), lineterminator="\n")
     writer.writeheader()
-    writer.writerows(rows)
+    for row in rows:
+        writer.writerow({**row, "file": for_spreadsheet(row["file"]), "label": for_spreadsheet(row["label"])})
 
 
 def _table(rows: list[dict[str, Any]]) -> None:
-    widths = [max([len(str(row[key])) for row in rows], default=0) for key in ("file", "label")]
-    for row in rows:
-        print(f"{row['file']:{widths[0]}}  {row['label']:{widths[1]}}  {100 * row['probability']:6.2f} %")
+    named = [(printable(row["file"]), printable(row["label"]), row["probability"]) for row in rows]
+    widths = [max([len(line[place]) for line in named], default=0) for place in (0, 1)]
+    for file, label, probability in named:
+        output.say(f"{file:{widths[0]}}  {label:{widths[1]}}  {100 * probability:6.2f} %")

@@ -6,7 +6,6 @@ Curves, the confusion matrix, the images it is most wrong about, the norms of it
 from __future__ import annotations
 
 import base64
-import html
 import importlib.util
 import os
 import struct
@@ -22,9 +21,10 @@ from minorm.checkpoint import load_training
 from minorm.cli import charts
 from minorm.cli.page_style import STYLE
 from minorm.cli.report_style import REPORT_STYLE
+from minorm.masking import for_page
 from minorm.training import Run
 from minorm.training.folder import BEST
-from minorm.training.outcome import Outcome, outcome, pixels
+from minorm.training.outcome import Outcome, clipped, outcome, pixels
 from minorm.training.preparing import loaders
 
 REPORT = "report.html"
@@ -65,8 +65,8 @@ def page(run: Run, found: Outcome, seconds: float) -> str:
             '<html lang="en"><head><meta charset="utf-8">',
             '<meta name="viewport" content="width=device-width, initial-scale=1">',
             f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">',
-            f"<title>{html.escape(title)}</title><style>{STYLE}{REPORT_STYLE}</style></head><body><main>",
-            f"<h1>{html.escape(title)}</h1>",
+            f"<title>{for_page(title)}</title><style>{STYLE}{REPORT_STYLE}</style></head><body><main>",
+            f"<h1>{for_page(title)}</h1>",
             f"<p>{_summary(run, found)}</p>",
             "<h2>Curves</h2>",
             _curves(run),
@@ -139,9 +139,9 @@ def _worst(run: Run, found: Outcome, names: Sequence[str]) -> str:
         share = found.probabilities[row, found.predicted[row]]
         source = base64.b64encode(png(pixels(test, index))).decode()
         figures.append(
-            f'<figure><img alt="{html.escape(label)}" src="data:image/png;base64,{source}">'
-            f"<figcaption><b>{html.escape(label)}</b><br>taken for {html.escape(taken)}, {100 * share:.0f}&nbsp;%<br>"
-            f"<small>{html.escape(_name(test, index))}</small></figcaption></figure>"
+            f'<figure><img alt="{for_page(label)}" src="data:image/png;base64,{source}">'
+            f"<figcaption><b>{for_page(label)}</b><br>taken for {for_page(taken)}, {100 * share:.0f}&nbsp;%<br>"
+            f"<small>{for_page(_name(test, index))}</small></figcaption></figure>"
         )
     return f'<h2>Worst images</h2><div class="images">{"".join(figures)}</div>'
 
@@ -182,14 +182,14 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]], numbers: int) -> 
 
     def line(tag: str, cells: Sequence[str]) -> str:
         kinds = [' class="number"' if i >= first else "" for i in range(len(cells))]
-        return "".join(f"<{tag}{kind}>{html.escape(c)}</{tag}>" for kind, c in zip(kinds, cells, strict=True))
+        return "".join(f"<{tag}{kind}>{for_page(c)}</{tag}>" for kind, c in zip(kinds, cells, strict=True))
 
     body = "".join(f"<tr>{line('td', row)}</tr>" for row in rows)
     return f'<div class="scroll"><table><thead><tr>{line("th", head)}</tr></thead><tbody>{body}</tbody></table></div>'
 
 
 def _list(pairs: Iterable[tuple[str, str]]) -> str:
-    items = "".join(f"<div><dt>{html.escape(k)}</dt><dd>{html.escape(v)}</dd></div>" for k, v in pairs)
+    items = "".join(f"<div><dt>{for_page(k)}</dt><dd>{for_page(v)}</dd></div>" for k, v in pairs)
     return f'<dl class="pairs">{items}</dl>'
 
 
@@ -223,7 +223,7 @@ def _pictures(run: Run, found: Outcome, out: str) -> list[str]:
     """curves.png and confusion.png."""
     from minorm import plots
 
-    title = f"{run.settings.data} with {os.path.basename(run.settings.model)}"
+    title = f"{run.settings.data} with {clipped(os.path.basename(run.settings.model), 40)}"
     figures = {
         "curves.png": plots.curves(run.history, title),
         "confusion.png": plots.confusion(found.confusion, run.preprocessing.classes, title),

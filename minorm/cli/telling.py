@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from minorm.cli import output
+from minorm.masking import printable
 from minorm.training import Score
 
 
@@ -15,7 +17,7 @@ class Teller:
 
     def say(self, text: str) -> None:
         """One line."""
-        print(text, flush=True)
+        output.say(text)
 
     @contextmanager
     def following(self, steps: int, done: int) -> Iterator[Any]:  # noqa: ARG002
@@ -27,20 +29,20 @@ class BarTeller(Teller):
     """The same lines above a bar with loss, accuracy, speed and the time left."""
 
     def __init__(self) -> None:
-        from rich.console import Console
+        from minorm.cli.screen import Screen
 
-        self.console = Console(highlight=False)
+        self.console = Screen()
 
     def say(self, text: str) -> None:
         """One line, above the bar."""
-        self.console.print(text, soft_wrap=True, markup=False)
+        self.console.print(printable(text), soft_wrap=True)
 
     @contextmanager
     def following(self, steps: int, done: int) -> Iterator[Any]:
         """What moves the bar."""
         from minorm.progress import TrainingBar
 
-        with TrainingBar(self.console, "training", steps, done) as bar:
+        with TrainingBar(self.console, "training", steps, done) as bar, output.masked():
             yield bar.after_step
 
 

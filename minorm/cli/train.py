@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import functools
 import os
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import fields, replace
@@ -14,7 +13,7 @@ from typing import Any
 import minorm as mn
 from minorm import distributed
 from minorm.checkpoint import load_training
-from minorm.cli import config, run_report, trust, words
+from minorm.cli import config, output, run_report, trust, words
 from minorm.cli.errors import EXPECTED, UsageError
 from minorm.cli.events import events
 from minorm.cli.telling import Teller, teller
@@ -112,10 +111,9 @@ def run(parser: argparse.ArgumentParser, args: argparse.Namespace) -> int:
     process, processes = launched()
     if processes > 1 and not args.distributed:
         if process == 0:
-            print(
+            output.note(
                 f"minorm train: it was started as {processes} processes, and each would train alone and write over the "
-                "others' files; to train one model together add --distributed",
-                file=sys.stderr,
+                "others' files; to train one model together add --distributed"
             )
         return 2
     for name in ("trust", "other_images"):

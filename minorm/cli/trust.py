@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import argparse
 import shlex
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from minorm.cli import words
+from minorm.cli import output
 from minorm.cli.errors import UsageError
 from minorm.distributed.launcher import launched
+from minorm.masking import printable
 from minorm.training import building
 from minorm.training.own_code import Code
 
@@ -30,7 +30,7 @@ class Trust:
 
     def line(self, *more: str) -> str:
         """The command line with more options, to be copied."""
-        return words.printable(shlex.join(["minorm", *self.words[:1], *more, *self.words[1:]]))
+        return printable(shlex.join(["minorm", *self.words[:1], *more, *self.words[1:]]))
 
 
 NOTHING = Trust()
@@ -62,18 +62,17 @@ def code(facts: Mapping[str, Any], path: str, trust: Trust) -> Code | None:
                              f"build it with a file of yours write: {line}") from None  # fmt: skip
         if not _agreed(found):
             raise UsageError(f"the model of {path} is built by code in its folder, and nothing was run: "
-                             f"{words.printable(building.said(found))}; look at it, and to run it write: "
+                             f"{printable(building.said(found))}; look at it, and to run it write: "
                              f"{trust.line('--trust')}") from None  # fmt: skip
         return found
     if found is not None and trust.model is None and launched()[0] == 0:
-        print(f"minorm {' '.join(trust.words[:1])}: runs {words.printable(building.said(found))}", file=sys.stderr)
+        output.note(f"minorm {' '.join(trust.words[:1])}: runs {building.said(found)}")
     return found
 
 
 def _agreed(found: Code) -> bool:
     """What the user answers at a terminal; without one, and where several processes would ask, it is no."""
-    if launched()[1] > 1 or not (sys.stdin.isatty() and sys.stderr.isatty()):
+    if launched()[1] > 1:
         return False
-    print(f"The model is built by {words.printable(building.said(found))}.\nIt can do what you can do. Run it? [y/N] ",
-          end="", file=sys.stderr, flush=True)  # fmt: skip
-    return sys.stdin.readline().strip().lower() in ("y", "yes")
+    question = f"The model is built by {printable(building.said(found))}.\nIt can do what you can do. Run it? [y/N]"
+    return output.ask(question).lower() in ("y", "yes")

@@ -1,10 +1,11 @@
-"""Numbers, shapes and foreign names as the commands show them."""
+"""Numbers, shapes and lists of names as the commands show them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from minorm.masking import printable
 from minorm.training.preparing import folder_of
 
 if TYPE_CHECKING:
@@ -12,11 +13,6 @@ if TYPE_CHECKING:
     from minorm.onnx.checking.inspection import Inspection
 
 UNITS = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
-
-
-def printable(text: object) -> str:
-    """What a file says, which may be anything; characters that move a cursor or turn text around come as escapes."""
-    return "".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in str(text))
 
 
 def short(number: int) -> str:
@@ -35,7 +31,7 @@ def shape(lengths: Sequence[int]) -> str:
 
 def shapes(sizes: Mapping[str, Sequence[int]]) -> str:
     """Of several tensors: x 1x3x224x224, ids 1x8."""
-    return ", ".join(f"{name} {shape(lengths)}" for name, lengths in sizes.items())
+    return ", ".join(f"{printable(name)} {shape(lengths)}" for name, lengths in sizes.items())
 
 
 def counted(operators: Mapping[str, int], most: int = 4) -> str:

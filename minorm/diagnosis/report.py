@@ -12,6 +12,7 @@ from minorm.diagnosis import explaining
 from minorm.diagnosis.judging import Gap
 from minorm.diagnosis.measuring import Measured
 from minorm.documented import documented
+from minorm.masking import printable
 
 WIDTH = 100
 HEAD = ("layer", "kind", "gap", "offset", "digits lost", "eps/variance", "batch error", "findings")
@@ -50,7 +51,7 @@ class Finding:
     cause: str | None = None
 
     def __str__(self) -> str:
-        where = "" if self.layer is None else f" in {self.layer}"
+        where = "" if self.layer is None else f" in {printable(self.layer)}"
         return f"{MARK[self.severity]}: {self.name}{where}: {explaining.words(self.name, self.numbers).seen}"
 
 
@@ -118,7 +119,7 @@ def _cells(row: dict[str, Any]) -> tuple[str, ...]:
         return "-" if row[name] is None else format(row[name], form)
 
     return (
-        row["layer"] or "the model",
+        printable(row["layer"]) or "the model",
         row["kind"],
         number("gap", ".3f"),
         number("offset", ".3f"),
@@ -149,9 +150,9 @@ def _block(alike: list[Finding]) -> str:
     """Findings of one name and severity together: what was seen in each layer, then why and what to do, once."""
     first = alike[0]
     tail = f", after {first.after}" if first.after else f", because of {first.cause}" if first.cause else ""
-    lines = [f"{MARK[first.severity]} {first.name}{tail}"]
+    lines = [printable(f"{MARK[first.severity]} {first.name}{tail}")]
     for finding in alike:
-        place = "" if finding.layer is None else f"{finding.layer}: "
+        place = "" if finding.layer is None else f"{printable(finding.layer)}: "
         lines.append(_filled(f"{place}{explaining.words(finding.name, finding.numbers).seen}", "  "))
     if first.severity != "note" or not (first.after or first.cause):
         lines.append(_filled(f"why  {first.why}", "  ", "       "))

@@ -66,9 +66,9 @@ class Group:
         return self._meet(name, label, array, lambda call, values: self._collectives.broadcast(call, values, root))
 
     def all_gather_text(self, text: str, label: str) -> list[str]:
-        """A short text of every rank, by rank; what is beyond TEXT bytes is left out."""
+        """A short text of every rank, by rank, to be shown; what is beyond TEXT bytes is left out."""
         row = np.zeros(TEXT, np.uint8)
-        data = np.frombuffer(text.encode()[:TEXT], np.uint8)
+        data = np.frombuffer(text.encode(errors="backslashreplace")[:TEXT], np.uint8)
         row[: len(data)] = data
         return [found.tobytes().rstrip(b"\0").decode(errors="ignore") for found in self.all_gather(row, label)]
 

@@ -88,6 +88,13 @@ def _folder(lab: Lab) -> dict[str, bytes]:
     paths = [path for path in sorted(lab.folder.rglob("*")) if not path.is_dir()]
     named = {path.relative_to(lab.folder.parent): path for path in paths}
     kept = {name: path for name, path in named.items() if not any(part.startswith((".", "__")) for part in name.parts)}
+    for name in map(str, kept):
+        try:
+            name.encode()
+        except UnicodeEncodeError:
+            raise ValueError(
+                f"labs gradescope: {name!r} is not UTF-8, as a name in a zip has to be; rename it"
+            ) from None
     return {f"labs/{name.as_posix()}": contents(path, "labs gradescope") for name, path in kept.items()}
 
 

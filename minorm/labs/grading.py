@@ -28,6 +28,7 @@ from minorm.labs import catalogue, first_look, judging, page
 from minorm.labs.lab import Lab
 from minorm.labs.report import MUCH, Outcome, Report
 from minorm.labs.sealed import folders, limits, walls
+from minorm.masking import for_spreadsheet, printable
 from minorm.opening import in_words, kind
 
 ENDINGS = (".py", ".ipynb")
@@ -163,7 +164,8 @@ def as_csv(rows: Sequence[dict[str, Any]]) -> str:
     text = io.StringIO()
     writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
     writer.writeheader()
-    writer.writerows({key: _harmless(value) for key, value in row.items()} for row in rows)
+    for row in rows:
+        writer.writerow({key: for_spreadsheet(cell) if isinstance(cell, str) else cell for key, cell in row.items()})
     return text.getvalue()
 
 
@@ -224,7 +226,7 @@ def _row(lab: Lab, one: Submission, options: Options) -> tuple[dict[str, Any], R
     if report is not None and report.printed > MUCH:
         notes.append(f"printed {report.printed:,} bytes")
     row = {
-        "submission": one.name,
+        "submission": printable(one.name),
         "score": f"{score:g}",
         "points": f"{lab.points:g}",
         "percent": round(100 * score / lab.points, 1),
@@ -291,8 +293,3 @@ def _asked(lab: Lab, path: Path, options: Options, scratch: str) -> dict[str, An
     except ValueError:
         return {"problem": "no report"}
     return result
-
-
-def _harmless(value: Any) -> Any:
-    """Text that a spreadsheet would take for a formula, with an apostrophe in front."""
-    return "'" + value if isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r")) else value

@@ -13,6 +13,7 @@ from minorm.labs.lab import Lab
 from minorm.labs.remote import Remote
 from minorm.labs.report import Report
 from minorm.labs.sealed import finding, walls
+from minorm.masking import printable
 from minorm.opening import regular
 
 SEED = 1
@@ -63,7 +64,7 @@ def judge(
         return Report(
             lab.number,
             lab.title,
-            Path(path).name,
+            printable(Path(path).name),
             outcomes,
             student.notes,
             student.printed,

@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from minorm import masking
 from minorm.labs import objects, submission, wire, worker
 from minorm.labs.beside import Beside
 from minorm.labs.ranks import Rank
@@ -144,8 +145,8 @@ class Here(Student):
 
 
 def printable(text: Any) -> str:
-    """Some of a stranger's text, without what could steer a terminal."""
-    return "".join(c if c.isprintable() else "?" for c in str(text)[:500])
+    """The beginning of a stranger's text, without what could steer a terminal."""
+    return masking.printable(str(text)[:500])
 
 
 def served(reply: dict[str, Any], serving: Implementation) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, TypeVar
 
 from minorm import devices, dtypes
 from minorm.documented import documented_methods
+from minorm.masking import printable
 from minorm.nn import hooks
 from minorm.nn.attributes import BUFFER, BUFFERS, MODULE, PARAMETER, Attributes
 from minorm.nn.module_arguments import METHODS
@@ -355,7 +356,7 @@ class Module(Attributes):
         return ""
 
     def __repr__(self) -> str:
-        lines = [f"({name}): {_indent(repr(child))}" for name, child in self._own(MODULE)]
+        lines = [f"({printable(name)}): {_indent(repr(child))}" for name, child in self._own(MODULE)]
         extra = self.extra_repr()
         if not lines:
             return f"{type(self).__name__}({extra})"

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from minorm import devices
 from minorm.kernels import select
+from minorm.masking import printable
 from minorm.tensor import Tensor
 
 
@@ -36,20 +37,22 @@ def load_into(
     arrays: dict[str, Any] = {}
     problems = []
     if strict and missing:
-        problems.append(f"missing keys: {', '.join(missing)}")
+        problems.append(f"missing keys: {', '.join(map(printable, missing))}")
     if strict and unexpected:
-        problems.append(f"unexpected keys: {', '.join(map(str, unexpected))}")
+        problems.append(f"unexpected keys: {', '.join(map(printable, unexpected))}")
     for key, tensor in own.items():
         if key in state:
             try:
                 arrays[key] = array = _array(state[key])
             except Exception as error:  # noqa: BLE001  whatever np.asarray of a foreign object raises
-                problems.append(f"{key}: a {type(state[key]).__name__} that does not convert to an array ({error})")
+                problems.append(
+                    f"{printable(key)}: a {type(state[key]).__name__} that does not convert to an array ({error})"
+                )
                 continue
             if array.shape != tensor.shape:
-                problems.append(f"{key}: shape is {array.shape}, expected {tensor.shape}")
+                problems.append(f"{printable(key)}: shape is {array.shape}, expected {tensor.shape}")
             if not assign and array.dtype.newbyteorder("=") != tensor.dtype:
-                problems.append(f"{key}: dtype is {array.dtype}, expected {tensor.dtype}")
+                problems.append(f"{printable(key)}: dtype is {array.dtype}, expected {tensor.dtype}")
     if problems:
         raise ValueError(
             f"load_state_dict: the state does not fit {owner}; nothing was loaded\n  "

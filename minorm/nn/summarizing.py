@@ -11,6 +11,7 @@ import numpy as np
 from minorm import dtypes
 from minorm.autograd import no_grad
 from minorm.documented import documented
+from minorm.masking import printable
 from minorm.nn.module import Module
 from minorm.tensor import Tensor
 
@@ -34,8 +35,8 @@ class Summary:
 
     def __repr__(self) -> str:
         head = ("layer", "output shape", "parameters", "multiplications", "norm over")
-        lines = [head, *[(r.layer, r.output_shape, f"{r.parameters:,}", f"{r.multiplications:,}", r.reduces_over)
-                         for r in self.rows]]  # fmt: skip
+        lines = [head, *[(printable(r.layer), r.output_shape, f"{r.parameters:,}", f"{r.multiplications:,}",
+                          r.reduces_over) for r in self.rows]]  # fmt: skip
         widths = [max(len(line[i]) for line in lines) for i in range(len(head))]
         text = ["  ".join(part.rjust(w) if i in (2, 3) else part.ljust(w)
                           for i, (part, w) in enumerate(zip(line, widths, strict=True))).rstrip()

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from minorm.data import DataLoader
+from minorm.masking import printable
 from minorm.nn import Module
 from minorm.tensor import Tensor
 from minorm.training.loop import predict
@@ -80,8 +81,9 @@ def softmax(logits: Array) -> Array:
 
 
 def clipped(name: str, most: int = 18) -> str:
-    """A class's name where there is room for so many characters."""
-    return name if len(name) <= most else f"{name[: most - 1]}…"
+    """A class's name where there is room for so many characters, and as it can be shown."""
+    shown = printable(name)
+    return shown if len(shown) <= most else f"{shown[: most - 1]}…"
 
 
 def pixels(dataset: Any, index: int) -> Array:

@@ -88,3 +88,12 @@ def test_before_the_first_epoch_nothing_is_written(tmp_path: Path, monkeypatch: 
     events.events(str(tmp_path / "file")).close()  # that no folder can be made there, the run says
     events.events(str(tmp_path / "run")).close()
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_folder_that_tensorboard_cannot_name_has_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(events.importlib.util, "find_spec", lambda _: object())
+    assert events.events(f"{tmp_path}/run\udcfc") is None
+    assert r"run\xfc is not UTF-8, which tensorboard needs" in capsys.readouterr().err
+    assert events.events(f"{tmp_path}/ü") is not None

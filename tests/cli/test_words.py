@@ -27,10 +27,6 @@ def test_shapes_and_operators() -> None:
     assert words.counted({"A": 1, "B": 5, "C": 2, "D": 1}, 2) == "B 5, C 2, ..."
 
 
-def test_what_moves_a_cursor_is_an_escape() -> None:
-    assert words.printable("a\x1b[2J\u202eb\n") == "a\\x1b[2J\\u202eb\n"
-
-
 def test_nodes_are_listed_up_to_three() -> None:
     assert words.listed(["a"]) == "node a"
     assert words.listed(list("abcde")) == "nodes a, b, c and 2 more"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import minorm as mn
+from minorm.diagnosis import Diagnosis, Finding
 from tests.diagnosis import planting
 
 
@@ -56,3 +57,16 @@ def test_a_finding_in_one_line() -> None:
     finding = mn.diagnose(planting.stale_variance().model, planting.loader()).findings[0]
     assert str(finding).startswith("ERROR: stale_statistics in 4: running statistics are 1.")
     assert finding.numbers["offset"] > finding.numbers["limit"]
+
+
+def test_the_name_of_a_layer_cannot_steer_a_terminal() -> None:
+    """It comes from an ONNX file, say."""
+    name = "bn\x1b[31m\nFORGED"
+    row = {"layer": name, "kind": "batch", "findings": [], "gap": None, "offset": None}
+    row |= dict.fromkeys(("digits_lost", "eps_over_variance", "batch_error"))
+    numbers = mn.diagnose(planting.stale_variance().model, planting.loader()).findings[0].numbers
+    finding = Finding("stale_statistics", name, "error", numbers, "w", "f", cause=name)
+    for text in (str(Diagnosis([finding], [row], 1, None)), str(finding)):
+        assert r"bn\x1b[31m\nFORGED" in text
+        assert text.replace("\n", "").isprintable()
+        assert "\nFORGED" not in text

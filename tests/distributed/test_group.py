@@ -170,6 +170,14 @@ def test_a_models_copy_shares_the_group() -> None:
     assert simulate(2, program) == [True, True]
 
 
+def test_a_text_with_the_name_of_a_file_that_is_not_utf_8() -> None:
+    """Say of a disk that is full."""
+    assert simulate(2, lambda group: group.all_gather_text(f"j\udcfcrgen {group.rank}", "x"))[1] == [
+        r"j\udcfcrgen 0",
+        r"j\udcfcrgen 1",
+    ]
+
+
 def test_wrong_arguments() -> None:
     with pytest.raises(ValueError, match="simulate: size=0"):
         simulate(0, print)

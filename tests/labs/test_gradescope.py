@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -53,4 +54,16 @@ def test_another_projects_wheel_is_refused(tmp_path: Path, capsys: pytest.Captur
     wheel.write_bytes(b"")
     assert main(["labs", "gradescope", "0", "--wheel", str(wheel), "-o", str(tmp_path / "z.zip")]) == 1
     assert "expected minorm_nn-VERSION-TAGS.whl" in capsys.readouterr().err
+    assert not (tmp_path / "z.zip").exists()
+
+
+def test_a_name_that_a_zip_cannot_hold_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shutil.copytree(ROOT / "examples" / "own_labs", tmp_path / "own")
+    (folder,) = [path for path in (tmp_path / "own").iterdir() if (path / "checks.py").exists()]
+    (folder / "notes\udcfc.txt").write_text("")
+    wheel = tmp_path / "minorm_nn-1-py3-none-any.whl"
+    wheel.write_bytes(b"")
+    words = ["--wheel", str(wheel), "-o", str(tmp_path / "z.zip"), "--lab-dir", str(tmp_path / "own")]
+    assert main(["labs", "gradescope", folder.name[3:5], *words]) == 1
+    assert r"notes\udcfc.txt' is not UTF-8, as a name in a zip has to be; rename it" in capsys.readouterr().err
     assert not (tmp_path / "z.zip").exists()

@@ -12,6 +12,7 @@ import pytest
 
 from minorm.cli import main
 from minorm.labs import catalogue, cells, grading
+from minorm.labs.sealed import walls
 
 SOLUTION = (Path(__file__).resolve().parents[2] / "examples" / "labs" / "solutions" / "lab00_axes.py").read_text()
 MASK = "return sum(1 << axis for axis in set(axes))"
@@ -246,3 +247,18 @@ def test_a_link_that_is_checked_is_refused(tmp_path: Path, capsys: pytest.Captur
     (tmp_path / "link.py").symlink_to(tmp_path / "anna.py")
     assert main(["labs", "check", "0", str(tmp_path / "link.py")]) == 1
     assert "is a link; expected a regular file" in capsys.readouterr().err
+
+
+def test_names_of_students_are_rows_that_can_be_read(tmp_path: Path) -> None:
+    """Pictures are no submissions, so that no judge is asked; each has its row all the same."""
+    folder, table = tmp_path / "all", tmp_path / "grades.csv"
+    folder.mkdir()
+    for name in ("anna.png", "j\udcfcrgen.png", "zoe.png", "\x1b[31m\nred.png", "=1+1.png"):
+        (folder / name).write_bytes(b"")
+    options = grading.Options(walls.Walls())
+    rows = list(grading.grade(catalogue.find(0), folder, table, options, tmp_path / "pages"))
+    with open(table, newline="") as file:
+        written = [row["submission"] for row in csv.DictReader(file)]
+    assert written == [r"\x1b[31m\nred.png", "'=1+1.png", "anna.png", r"j\xfcrgen.png", "zoe.png"]
+    assert [row["submission"] for row in rows] == [name.lstrip("'") for name in written]
+    assert len(os.listdir(tmp_path / "pages")) == 5

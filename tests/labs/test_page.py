@@ -40,3 +40,10 @@ def test_names_of_pages_are_safe_and_no_two_are_the_same(tmp_path: Path) -> None
     names = [page.write(tmp_path, student, "x", taken).name for student in ("../up", "a b", "a/b", "A_B", "...")]
     assert names == ["_up.html", "a_b.html", "a_b-2.html", "A_B-3.html", "student.html"]
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(names)
+
+
+def test_names_of_students_cannot_steer_a_page(tmp_path: Path) -> None:
+    text = page.html("j\udcfcrgen\x1b[31m\u202e<b>", REPORT)
+    assert r"j\xfcrgen\x1b[31m\u202e&lt;b&gt;" in text
+    long = [page.write(tmp_path, name * 255, text, set()).name for name in ("\udcfc", "x", "ü", "猫")]
+    assert long == ["_.html", f"{'x' * 60}.html", f"{'ü' * 60}.html", f"{'猫' * 60}.html"]

@@ -220,3 +220,11 @@ def test_whole_models_exchange_states_with_pytorch(model):
     x = np.random.default_rng(0).standard_normal((2, channels, size, size)).astype(np.float32)
     expected = theirs.eval()(torch.from_numpy(x)).detach().numpy()
     np.testing.assert_allclose(ours.eval()(mn.tensor(x)).array, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_a_name_from_a_file_cannot_steer_a_terminal() -> None:
+    net = nn.Module()
+    net.add_module("bn\x1b[31m\nFORGED", nn.ReLU())
+    assert repr(net) == "Module(\n  (bn\\x1b[31m\\nFORGED): ReLU()\n)"
+    summary = nn.summary(nn.Sequential(OrderedDict([("bn\x1b[31m\nFORGED", nn.ReLU())])), (1, 2))
+    assert r"bn\x1b[31m\nFORGED" in repr(summary)

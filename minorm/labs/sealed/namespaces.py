@@ -82,7 +82,7 @@ def _place(path: str, target: str) -> None:
 def _read_only(folder: str) -> None:
     """mount_setattr: all mounts below at once."""
     attributes = ctypes.create_string_buffer(struct.pack("=QQQQ", _READ_ONLY, 0, 0, 0), 32)
-    _system_call(_MOUNT_SETATTR, _HERE, folder.encode(), _WHOLE_TREE, ctypes.addressof(attributes), 32)
+    _system_call(_MOUNT_SETATTR, _HERE, os.fsencode(folder), _WHOLE_TREE, ctypes.addressof(attributes), 32)
 
 
 def _write(path: str, text: str) -> None:
@@ -96,7 +96,7 @@ def _unshare(kinds: int) -> None:
 
 
 def _mount(source: str | None, target: str, kind: str | None, flags: int, options: str | None = None) -> None:
-    texts = [None if text is None else text.encode() for text in (source, target, kind, options)]
+    texts = [None if text is None else os.fsencode(text) for text in (source, target, kind, options)]
     done = _library().mount(texts[0], texts[1], texts[2], ctypes.c_ulong(flags), texts[3])
     _checked(done, f"mount {target}")
 

@@ -43,7 +43,7 @@ def main(folder: str) -> None:
             progress.write(json.dumps({"done": name, "seconds": time.perf_counter() - begin}) + "\n")
             return result
 
-        path = request["model"]
+        path = within_reach(request["model"])
         if request.get("infer"):
             kinds = stage("infer", lambda: infer(path))
             with open(os.path.join(folder, "kinds.json"), "w", encoding="utf-8") as file:
@@ -78,18 +78,33 @@ def limit_resources(memory: int, seconds: float) -> None:
             continue
 
 
+def is_utf8(path: str) -> bool:
+    """Whether C++ can be told of this file: the libraries here take UTF-8 alone, and a name may be other bytes."""
+    return not any("\udc80" <= c <= "\udcff" for c in path)
+
+
+def within_reach(path: str) -> str:
+    """The path, or, where it is not UTF-8, the name alone, from the folder that this process goes to."""
+    if is_utf8(path):
+        return path
+    folder, name = os.path.split(path)
+    os.chdir(folder)
+    return name
+
+
 def check(path: str, full: bool) -> None:
     """The checker of the onnx package, with or without shape inference."""
     import onnx
 
-    onnx.checker.check_model(path, full_check=full)
+    onnx.checker.check_model(path if is_utf8(path) else _bytes(path), full_check=full)
 
 
 def opened(path: str, folder: str | None = None) -> tuple[Any, int]:
     """A session for a file, and how many of its outputs are the file's own (`folder`: where its weights lie)."""
-    here = os.path.dirname(os.path.abspath(path))
+    here = os.path.dirname(path) or os.curdir
+    beside = here if folder is None else folder if is_utf8(folder) else within_reach(os.path.join(folder, ""))
     data, more = _with_running_outputs(path)
-    session = start(data or (path if folder in (None, here) else _bytes(path)), folder or here)
+    session = start(data or (path if beside == here and is_utf8(path) else _bytes(path)), beside or os.curdir)
     return session, len(session.get_outputs()) - more
 
 

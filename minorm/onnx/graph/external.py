@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -130,8 +131,13 @@ def save(contents: bytes, weights: Weights, check: Callable[[str], object] | Non
 
 
 def _names(path: str) -> Iterator[str]:
-    """What the weights of a model may be called: `model.onnx.data`, `model.onnx.2.data` ..."""
-    return (f"{path}.data" if i == 1 else f"{path}.{i}.data" for i in itertools.count(1))
+    """What the weights of a model may be called: `model.onnx.data`, `model.onnx.2.data` ...
+
+    The model holds the name, as UTF-8: a byte of the model's that is not becomes `_`.
+    """
+    folder, model = os.path.split(path)
+    name = os.path.join(folder, re.sub("[\udc80-\udcff]", "_", model))
+    return (f"{name}.data" if i == 1 else f"{name}.{i}.data" for i in itertools.count(1))
 
 
 def _unused_name(path: str) -> str:

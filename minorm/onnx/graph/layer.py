@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
+from minorm.masking import printable
 from minorm.nn import Module, Parameter
 from minorm.tensor import Tensor
 
@@ -64,7 +65,7 @@ class Layer(Sealed):
 
     def extra_repr(self) -> str:
         """The operator, and its tensors with their shapes."""
-        tensors = [f"{name} {tuple(tensor.shape)}" for name, tensor in self.uses.items()]
+        tensors = [f"{printable(name)} {tuple(tensor.shape)}" for name, tensor in self.uses.items()]
         return ", ".join([self._operator, *tensors]) if self._operator else ", ".join(tensors)
 
     def named_parameters(self, prefix: str = "", recurse: bool = True) -> Iterator[tuple[str, Parameter]]:

@@ -6,6 +6,8 @@ import operator
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from minorm.masking import printable
+
 Shapes = Mapping[str, int | Sequence[int]]
 Declared = Mapping[str, Sequence[int | str] | None]  # as a file says it; a str is a free axis, None a free rank
 
@@ -54,7 +56,7 @@ def declared_of(entry: Any) -> tuple[int | str, ...] | None:
 def listed(declared: Declared) -> str:
     """`x (n, 3, h, w), ids (n)`."""
     return ", ".join(
-        f"{name} ({', '.join(map(str, dims))})" if dims is not None else name for name, dims in declared.items()
+        printable(name if dims is None else f"{name} ({', '.join(map(str, dims))})") for name, dims in declared.items()
     )
 
 

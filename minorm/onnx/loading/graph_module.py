@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from minorm import devices, dtypes, running, trace
+from minorm.masking import printable
 from minorm.nn import Module, Parameter
 from minorm.nn.attributes import BUFFER, PARAMETER
 from minorm.onnx.graph import kinds, ledger
@@ -224,7 +225,7 @@ class GraphModule(Sealed):
     def check(self, inputs: Sequence[Any]) -> list[Tensor]:
         """The inputs as Tensors; TypeError or ValueError where they are not what the file declares."""
         if len(inputs) != len(self.inputs):
-            names = ", ".join(self.input_names)
+            names = ", ".join(map(printable, self.input_names))
             raise TypeError(f"the graph takes {len(self.inputs)} inputs ({names}); got {len(inputs)}")
         dtype = self.converted_to()
         return [entry.check(x, dtype) for entry, x in zip(self.inputs, inputs, strict=True)]
@@ -273,7 +274,7 @@ class GraphModule(Sealed):
         """Inputs with types and shapes, outputs, the number of nodes, and the plans of inference that were made."""
         inputs, plans = ", ".join(map(str, self.inputs)), repr(self._plans)
         nodes = f"{len(self._steps)} nodes" + (f"; in inference of {plans}" if plans else "")
-        return f"{inputs} -> {', '.join(self.output_names)}; {nodes}"
+        return f"{inputs} -> {', '.join(map(printable, self.output_names))}; {nodes}"
 
 
 def unconverted(steps: Sequence[Step]) -> set[int | None]:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from minorm import dtypes
+from minorm.masking import printable
 from minorm.mistakes import conversion, is_foreign, kind_of
 from minorm.tensor import Tensor
 
@@ -23,7 +24,7 @@ class Input:
 
     def __str__(self) -> str:
         shape = "of any rank" if self.shape is None else f"({', '.join(map(str, self.shape))})"
-        return f"{self.name} {self.dtype} {shape}"
+        return printable(f"{self.name} {self.dtype} {shape}")
 
     def check(self, given: Any, converted_to: Any = None) -> Tensor:
         """`given` as a Tensor; raise where it is not what the file declares, in the type it was converted to."""
@@ -36,7 +37,7 @@ class Input:
             graph = f"the graph {'declares' if wanted == self.dtype else 'was converted to'} {wanted}"
             raise TypeError(f"input {self.name!r} is {x.dtype}; {graph}; convert it: x.to(mn.{wanted})")
         if self.shape is not None and (why := self._misfit(x.shape)):
-            declared = ", ".join(map(str, self.shape))
+            declared = printable(", ".join(map(str, self.shape)))
             raise ValueError(f"input {self.name!r} has shape {x.shape}; the graph declares ({declared}): {why}")
         return x
 

@@ -249,3 +249,15 @@ def test_a_shape_of_millions_of_axes_is_not_told(graph_of: Any) -> None:
         model.graph.output[0].type.tensor_type.ClearField("shape")
         elem, lengths = sandbox.infer(model)[""]["y"]
         assert (elem, lengths) == (1, [1] * 64 if rank == 64 else None)
+
+
+@pytest.mark.parametrize("path", ["f\udcfc/m.onnx", "f/m\udcfc.onnx"])
+def test_files_whose_names_are_not_utf_8(path: str, tmp_path: Path) -> None:
+    """onnx and onnxruntime would take them for no text."""
+    model = tmp_path / path
+    model.parent.mkdir()
+    model.write_bytes(relu().SerializeToString())
+    answer = sandbox.ask(model, {"x": X})
+    assert [stage.text for stage in answer.stages.values() if not stage.passed] == []
+    assert answer.outputs is not None
+    np.testing.assert_array_equal(answer.outputs[0], np.maximum(X, 0))

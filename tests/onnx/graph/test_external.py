@@ -146,3 +146,18 @@ def test_files_that_only_look_like_weights_are_left_alone(tmp_path: Path) -> Non
 def _broken(self: Any, file: Any) -> None:
     file.write(b"half")
     raise OSError("no space left")
+
+
+def test_a_model_whose_name_is_not_utf_8(tmp_path: Path) -> None:
+    """That of the other file stands in it, and it holds UTF-8 alone; the checkers get to both all the same."""
+    pytest.importorskip("onnxruntime")
+    folder = tmp_path / "f\udcfc"
+    folder.mkdir()
+    path = folder / "m\udcfc.onnx"
+    for _ in range(2):  # the second time the first's weights go
+        mo.export(net(), X, path, external_data=True, verify=True)
+    (weights,) = [name for name in os.listdir(folder) if name != path.name]
+    assert weights in ("m_.onnx.data", "m_.onnx.2.data")
+    inside = mo.load(mo.export(net(), X, None)).state_dict()
+    for name, tensor in mo.load(path).state_dict().items():
+        np.testing.assert_array_equal(tensor.numpy(), inside[name].numpy())
