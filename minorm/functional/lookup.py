@@ -12,6 +12,7 @@ from minorm.functional.argument_texts import TABLE
 from minorm.functional.arguments import floats
 from minorm.joining import where
 from minorm.mistakes import not_a_tensor
+from minorm.ops.indexing import own
 from minorm.tensor import Tensor
 
 
@@ -45,7 +46,7 @@ def embedding(
         _shorten(input, weight, max_norm, norm_type)
     rows = weight[input]
     if scale_grad_by_freq:
-        counts = np.bincount(devices.to_device(input.array, "cpu").reshape(-1), minlength=len(weight))
+        counts = np.bincount(own(devices.to_device(input.array, "cpu")).reshape(-1), minlength=len(weight))
         share = Tensor(1 / np.maximum(counts, 1).astype(weight.dtype)).to(weight.device)[input].unsqueeze(-1)
         rows = rows.detach() + (rows - rows.detach()) * share
     if padding_idx is not None:

@@ -12,6 +12,7 @@ from minorm.argument_texts import AXIS
 from minorm.documented import documented_methods
 from minorm.operators import Operators
 from minorm.ops import elementwise
+from minorm.ops.indexing import own
 from minorm.ops.operands import axis_of, operands, sizes_of
 from minorm.shapes import TensorT
 
@@ -262,7 +263,7 @@ class Choosing(Operators[TensorT], Generic[TensorT]):
         x: Any = self.reshape(-1) if dim is None or self.ndim == 0 else self
         axis = axis_of("repeat_interleave", 0 if dim is None else dim, x)
         counts = repeats.cpu().array if hasattr(repeats, "from_array") else repeats
-        places = np.repeat(np.arange(x.shape[axis]), counts)
+        places = np.repeat(np.arange(x.shape[axis]), own(counts))
         return x[(*(slice(None),) * axis, places)]
 
     # By a mask
