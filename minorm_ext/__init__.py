@@ -72,7 +72,7 @@ def _wanted_threads() -> float:
     return math.inf
 
 
-machine.set_num_threads(int(min(_usable_processors(), _wanted_threads())))
+machine.set_num_threads(int(min(_usable_processors(), _wanted_threads(), machine.MOST_THREADS)))
 get_num_threads: Callable[[], int] = machine.get_num_threads  # asked once an operation: no Python in between
 
 
@@ -155,12 +155,23 @@ def multiply_adds() -> str:
 
 
 def set_num_threads(n: int) -> None:
-    """Let kernels use n threads from now on. Results do not depend on it. ValueError below 1."""
+    """Let kernels use n threads from now on. Results do not depend on it.
+
+    ValueError below 1, above 1024, and where the system refuses to make so many.
+    """
     if isinstance(n, bool) or not hasattr(n, "__index__"):
         raise TypeError(f"set_num_threads: n is a {type(n).__name__}; expected an integer of at least 1")
+    n = n.__index__()
     if n < 1:
         raise ValueError(f"set_num_threads: n={n}; expected at least 1")
-    machine.set_num_threads(n.__index__())
+    if n > machine.MOST_THREADS:
+        raise ValueError(f"set_num_threads: n={n}; expected at most {machine.MOST_THREADS}")
+    if (possible := machine.possible_threads(n)) < n:
+        raise ValueError(
+            f"set_num_threads: n={n}, and the system lets this process have {possible}; expected at most that many, "
+            "or a higher limit on processes (ulimit -u, pids.max of a container) or on memory (ulimit -v)"
+        )
+    machine.set_num_threads(n)
 
 
 def openmp() -> int:

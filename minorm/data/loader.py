@@ -44,7 +44,7 @@ PREFETCH = 2  # batches that each worker reads ahead
     sampler="an iterable of positions that decides the order of an epoch itself",
     batch_sampler="an iterable of lists of positions, each a batch",
     num_workers="threads that read batches ahead, with the same bits: what is random in a batch is drawn for it alone. "
-    "A dataset is asked by several threads at once then",
+    "A dataset is asked by several threads at once then. At most 1024",
     collate_fn="makes a batch of a list of samples, and is handed over as it returns; None is default_collate",
     pin_memory="taken, without effect: what goes to a GPU passes through page-locked buffers in any case, and "
     "`mn.data.prefetch(loader)` copies ahead",

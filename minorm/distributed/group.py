@@ -68,7 +68,7 @@ class Group:
     def all_gather_text(self, text: str, label: str) -> list[str]:
         """A short text of every rank, by rank; what is beyond TEXT bytes is left out."""
         row = np.zeros(TEXT, np.uint8)
-        data = np.frombuffer(text.encode()[:TEXT], np.uint8)
+        data = np.frombuffer(text.encode(errors="backslashreplace")[:TEXT], np.uint8)
         row[: len(data)] = data
         return [found.tobytes().rstrip(b"\0").decode(errors="ignore") for found in self.all_gather(row, label)]
 

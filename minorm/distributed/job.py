@@ -18,7 +18,7 @@ from minorm.distributed.collectives import Collectives
 from minorm.distributed.launcher import launched
 from minorm.distributed.meeting import THE_END, Call, Meeting, RankError
 from minorm.distributed.mpi import Mpi
-from minorm.distributed.simulation import ON, Program, carry, is_everybodys
+from minorm.distributed.simulation import MOST_RANKS, ON, Program, carry, is_everybodys
 from minorm.documented import documented
 
 FINGERPRINT = 4096  # bytes
@@ -56,6 +56,9 @@ def run(
         raise ValueError(f"run: ranks={size!r}; expected an int of at least 1, or None")
     if size < processes:
         raise ValueError(f"run: there are {size} ranks and {processes} processes; expected at most as many processes")
+    if -(-size // processes) > MOST_RANKS:
+        raise ValueError(f"run: ranks={size!r} on {processes} process{'es' * (processes > 1)}; expected at most "
+                         f"{MOST_RANKS} a process")  # fmt: skip
     if processes == 1:
         return carry(program, Collectives(range(size), size, None), Meeting(range(size)), place(device, 0))
     if not _started:

@@ -15,6 +15,7 @@ from minorm.distributed.meeting import Meeting, RankError
 from minorm.documented import documented
 
 ON = "on rank "  # the beginning of the note that an error gets
+MOST_RANKS = 1024  # of one process: each is a thread
 GRACE = 30.0  # seconds that ranks have to reach their next collective after Ctrl-C; a second one ends at once
 
 Program = Callable[[Group], Any]
@@ -31,8 +32,8 @@ def simulate(size: int, program: Program) -> list[Any]:
         >>> mn.distributed.simulate(3, lambda group: group.rank)
         [0, 1, 2]
     """
-    if isinstance(size, bool) or not isinstance(size, int) or size < 1:
-        raise ValueError(f"simulate: size={size!r}; expected an int of at least 1")
+    if isinstance(size, bool) or not isinstance(size, int) or not 1 <= size <= MOST_RANKS:
+        raise ValueError(f"simulate: size={size!r}; expected an int from 1 to {MOST_RANKS}")
     ranks = range(size)
     return carry(program, Collectives(ranks, size, None), Meeting(ranks))
 
@@ -66,18 +67,24 @@ def carry(
             ended.release()
 
     # Not joined: a join that Ctrl-C interrupts takes its thread for one that has ended (CPython 3.11).
-    ended, finished = threading.Semaphore(0), list[int]()
-    for place in range(len(groups)):
-        threading.Thread(target=run, args=(place,), daemon=True).start()
+    ended, finished, started = threading.Semaphore(0), list[int](), 0
+    try:
+        for place in range(len(groups)):
+            threading.Thread(target=run, args=(place,), daemon=True).start()
+            started += 1
+    except (KeyboardInterrupt, MemoryError, RuntimeError) as error:
+        refused = RuntimeError(f"ranks: {len(groups)} in one process; the system could start {started}: {error}")
+        errors.append(error if isinstance(error, KeyboardInterrupt) else refused)
+        meeting.stop(errors[-1])
     meeting.begin()
     try:
-        while len(finished) < len(groups):
+        while len(finished) < started:
             ended.acquire()
     except KeyboardInterrupt as stop:
         errors.append(stop)
         meeting.stop(KeyboardInterrupt())
         end = time.monotonic() + GRACE
-        while len(finished) < len(groups) and ended.acquire(timeout=max(0.0, end - time.monotonic())):
+        while len(finished) < started and ended.acquire(timeout=max(0.0, end - time.monotonic())):
             pass
     for error in sorted(errors, key=_weight):
         raise error
