@@ -42,7 +42,8 @@ class Call(NamedTuple):
         if len(name) > room:
             digest = hashlib.sha256(name).hexdigest()[:8].encode()
             name = name[: room - len(CUT) - len(digest)].decode(errors="ignore").encode() + CUT + digest
-        return (before + b"%d|" % len(name) + name).ljust(HEADER)
+        # The shape of any array fits: its 64 axes have 2^63 elements at most.
+        return (before + b"%d|" % len(name) + name)[:HEADER].ljust(HEADER)
 
     @classmethod
     def of(cls, header: bytes) -> Call:

@@ -55,8 +55,8 @@ def carry(
 
     def run(place: int) -> None:
         group = groups[place]
-        meeting.start(group.rank)
         try:
+            meeting.start(group.rank)
             with _stream(group, streams[place]):
                 results[place] = _noted(group, program)
         except BaseException as error:  # noqa: BLE001  it is raised again below

@@ -132,3 +132,35 @@ def test_after_a_run_the_generator_is_the_programs_again() -> None:
     simulate(3, draws)
     assert random.generator() is expected
     assert "ranks" not in random.get_state()
+
+
+@pytest.mark.parametrize("size", [0, 1025, 10**6, True, 2.0])
+def test_a_number_of_ranks_that_cannot_be(size: Any) -> None:
+    with pytest.raises(ValueError, match=rf"simulate: size={size}; expected an int from 1 to 1024"):
+        simulate(size, print)
+
+
+@pytest.mark.parametrize("ranks", [1025, 10**6])
+def test_more_ranks_than_a_process_carries(ranks: int) -> None:
+    with pytest.raises(ValueError, match=rf"run: ranks={ranks} on 1 process; expected at most 1024 a process"):
+        mn.distributed.run(print, ranks)
+
+
+@pytest.mark.parametrize("refused", [RuntimeError("can't start new thread"), KeyboardInterrupt("pressed")])
+@pytest.mark.parametrize("place", [0, 1, 3])
+def test_ranks_that_cannot_all_be_started(refused: BaseException, place: int, monkeypatch) -> None:
+    """Those that were started end, and none of them runs the program."""
+    start, before, made, ran = threading.Thread.start, threading.active_count(), [], []
+
+    def refusing(thread: threading.Thread) -> None:
+        if len(made) == place:
+            raise refused
+        made.append(thread)
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", refusing)
+    with pytest.raises(type(refused), match=rf"could start {place}: can't start|pressed"):
+        simulate(4, lambda group: ran.append(group.rank))
+    for thread in made:
+        thread.join(10)
+    assert (len(made), ran, threading.active_count()) == (place, [], before)
