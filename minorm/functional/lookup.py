@@ -13,6 +13,7 @@ from minorm.functional.arguments import floats
 from minorm.joining import where
 from minorm.mistakes import not_a_tensor
 from minorm.ops.indexing import own
+from minorm.ops.operands import check_room
 from minorm.tensor import Tensor
 
 
@@ -146,6 +147,7 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
     classes = largest + 1 if num_classes == -1 else num_classes
     if classes <= largest or (tensor.numel() and int(tensor.min()) < 0):
         raise ValueError(f"one_hot: tensor holds {int(tensor.min())} to {largest}; expected classes 0 to {classes - 1}")
+    check_room("one_hot", (*tensor.shape, classes))
     return (tensor.unsqueeze(-1) == Tensor(np.arange(classes)).to(tensor.device)).to(dtypes.int64)
 
 
