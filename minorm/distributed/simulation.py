@@ -86,8 +86,8 @@ def carry(
         end = time.monotonic() + GRACE
         while len(finished) < started and ended.acquire(timeout=max(0.0, end - time.monotonic())):
             pass
-    for error in sorted(errors, key=_weight):
-        raise error
+    for first in sorted(errors, key=_weight):
+        raise first
     return results
 
 

@@ -1,0 +1,54 @@
+"""Ctrl-C at every line: a program is run again and again, and stopped before its first, second, third ... line."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import minorm
+
+PACKAGE = str(Path(minorm.__file__).parent)
+
+
+def at_every_line(run: Callable[[], Any], *files: str, most: int = 5000) -> Iterator[int]:
+    """run(), stopped by a KeyboardInterrupt before the k-th line, for k = 0, 1, 2 ... until it comes to its end.
+
+    Lines count in the package, or only in those of its files that are named ("data/ahead.py"), and in contextlib. After
+    each stop k is handed out: look then at what is left. What else than KeyboardInterrupt comes out is an error.
+    """
+    found = (*(f"{PACKAGE}/{name}" for name in files or ("",)), contextlib.__file__)
+    for k in range(most):
+        lines = stopped_before(k, run, found)
+        yield k
+        if lines <= k:
+            return
+    raise AssertionError(f"not at the end after {most} lines")
+
+
+def stopped_before(k: int, run: Callable[[], Any], files: tuple[str, ...]) -> int:
+    """run(), where the k-th line in these files raises KeyboardInterrupt; how many lines came."""
+    lines = 0
+
+    def look(frame: FrameType, event: str, _: Any) -> Any:
+        nonlocal lines
+        if event == "call":
+            return look if frame.f_code.co_filename.startswith(files) else None
+        if event == "line":
+            lines += 1
+            if lines == k + 1:
+                raise KeyboardInterrupt
+        return look
+
+    before = sys.gettrace()
+    sys.settrace(look)  # of this thread alone
+    try:
+        run()
+    except KeyboardInterrupt:
+        pass
+    finally:
+        sys.settrace(before)
+    return lines
