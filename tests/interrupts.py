@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,16 +15,19 @@ import minorm
 PACKAGE = str(Path(minorm.__file__).parent)
 
 
-def at_every_line(run: Callable[[], Any], *files: str, most: int = 5000) -> Iterator[int]:
-    """run(), stopped by a KeyboardInterrupt before the k-th line, for k = 0, 1, 2 ... until it comes to its end.
+def at_every_line(
+    run: Callable[[Any], Any], *files: str, make: Callable[[], Any] = lambda: None, most: int = 5000
+) -> Iterator[Any]:
+    """run(make()), stopped by a KeyboardInterrupt before the k-th line, k = 0, 1, 2 ... until it comes to its end.
 
     Lines count in the package, or only in those of its files that are named ("data/ahead.py"), and in contextlib. After
-    each stop k is handed out: look then at what is left. What else than KeyboardInterrupt comes out is an error.
+    each stop what was made is handed out: look then what is left of it.
     """
     found = (*(f"{PACKAGE}/{name}" for name in files or ("",)), contextlib.__file__)
     for k in range(most):
-        lines = stopped_before(k, run, found)
-        yield k
+        made = make()
+        lines = stopped_before(k, functools.partial(run, made), found)
+        yield made
         if lines <= k:
             return
     raise AssertionError(f"not at the end after {most} lines")

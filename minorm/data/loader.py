@@ -236,13 +236,13 @@ class DataLoader(Checked):
             if state["batch"] and state[name] != expected[name]:
                 raise ValueError(f"DataLoader.load_state_dict: the state was taken within an epoch with "
                                  f"{name}={state[name]}; this loader has {name}={expected[name]}")  # fmt: skip
-        self.seed = int(state["seed"])
         epoch, batch = int(state["epoch"]), int(state["batch"])
         try:
             over = batch >= len(self)
         except TypeError:  # nobody knows: the rest of the epoch may be empty
             over = False
-        self._place = self._next = (epoch + 1, 0) if over else (epoch, batch)
+        place = (epoch + 1, 0) if over else (epoch, batch)
+        vars(self).update(seed=int(state["seed"]), _place=place, _next=place)  # in one step, which Ctrl-C cannot divide
 
     def __repr__(self) -> str:
         order = self.order

@@ -67,7 +67,7 @@ def sizes_of(layer: str, name: str, value: Any, axes: int, least: int = 1) -> tu
         raise TypeError(f"{layer}: {name} is {value!r}; expected an int, or {axes} ints, one for each axis")
     if min(sizes) < least:
         raise ValueError(f"{layer}: {name} is {value!r}; expected at least {least}")
-    check_most(layer, name, value, max(sizes))
+    check_most(layer, name, value, int(max(sizes)))
     return tuple(int(n) for n in sizes)
 
 

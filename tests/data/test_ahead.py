@@ -213,7 +213,7 @@ def test_ctrl_c_at_any_line_leaves_no_thread(count: int) -> None:
     dataset = ArrayDataset(np.arange(6))
     before = workers()
 
-    def two_batches() -> None:
+    def two_batches(_: Any) -> None:
         loader = iter(DataLoader(dataset, batch_size=1, num_workers=count))
         next(loader)
         next(loader)
@@ -229,7 +229,7 @@ def test_ctrl_c_while_an_epoch_is_left_alone_leaves_no_thread(monkeypatch) -> No
     monkeypatch.setattr(sys, "unraisablehook", lambda _: None)  # pytest's keeps the frames
     dataset = ArrayDataset(np.arange(6))
     before = workers()
-    for _ in at_every_line(lambda: next(iter(DataLoader(dataset, num_workers=2))), "data/ahead.py", "data/loader.py"):
+    for _ in at_every_line(lambda _: next(iter(DataLoader(dataset, num_workers=2))), "data/ahead.py", "data/loader.py"):
         pass
     wait_for(lambda: workers() == before)
 
