@@ -47,6 +47,7 @@ class Call:
 class _State(threading.local):
     calls: list[Call] | None = None  # where the next call is written, None outside a trace
     cast: Callable[[type, tuple[Any, ...]], tuple[Any, ...]] | None = None  # amp's, where an autocast is open
+    cast_types: dict[str, Any] = {}  # noqa: RUF012  amp's too: the type by the kind of device; replaced, never changed
     originals: dict[int, tuple[Any, Any]] = {}  # noqa: RUF012  by id: arrays changed in place, what they held before
 
 
@@ -58,8 +59,8 @@ def record() -> Iterator[list[Call]]:
     """Open a trace in this thread; yields the list that the outermost calls are appended to."""
     calls: list[Call] = []
     outer = state.calls, state.originals, state.cast
-    state.calls, state.originals, state.cast = calls, {}, None  # what is written down is the model, not how it was run
     try:
+        state.calls, state.originals, state.cast = calls, {}, None  # the model is written down, not how it was run
         yield calls
     finally:
         state.calls, state.originals, state.cast = outer
