@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import operator
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import ContextDecorator, contextmanager
+from collections.abc import Callable
+from contextlib import ContextDecorator
 from typing import Any
 
 import numpy as np
@@ -51,19 +51,18 @@ def is_updating() -> bool:
     return _mode.updating
 
 
-@contextmanager
-def redirected(take: Callable[..., bool]) -> Iterator[None]:
+def redirected(take: Callable[..., bool]) -> Any:
     """Inside, `take` is called in place of every update, as take(running, mean, var, count, samples, rest).
 
     Where it returns False the update goes on, to the `take` of the block around this one or to the statistics. Each
     thread has its own.
     """
-    before = _mode.take
-    try:
-        _mode.take = take if before is None else lambda *update: take(*update) or before(*update)
-        yield
-    finally:
-        _mode.take = before
+
+    def inside() -> dict[str, Any]:
+        before = _mode.take
+        return {"take": take if before is None else lambda *update: take(*update) or before(*update)}
+
+    return minorm_ext.Switch(_mode, inside)
 
 
 class RunningStats:

@@ -20,6 +20,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+import minorm_ext
 from minorm.devices import REFUSALS, check_devices
 from minorm.mistakes import foreign_argument, named_arguments, wrong_call
 
@@ -58,12 +59,9 @@ state = _State()
 def record() -> Iterator[list[Call]]:
     """Open a trace in this thread; yields the list that the outermost calls are appended to."""
     calls: list[Call] = []
-    outer = state.calls, state.originals, state.cast
-    try:
-        state.calls, state.originals, state.cast = calls, {}, None  # the model is written down, not how it was run
+    # What is written down is the model, not how it was run: no cast.
+    with minorm_ext.Switch(state, {"calls": calls, "originals": {}, "cast": None}):
         yield calls
-    finally:
-        state.calls, state.originals, state.cast = outer
 
 
 def remember(array: Any) -> None:

@@ -171,7 +171,7 @@ def set_num_threads(n: int) -> None:
         raise ValueError(f"set_num_threads: n={n}; expected at most {machine.MOST_THREADS}")
     if (possible := machine.possible_threads(n)) < n:
         raise ValueError(
-            f"set_num_threads: n={n}, and the system lets this process have {possible}; expected at most that many, "
+            f"set_num_threads: n={n}, and the system lets this process have {possible}; expected at most that, "
             "or a higher limit on processes (ulimit -u, pids.max of a container) or on memory (ulimit -v)"
         )
     machine.set_num_threads(n)
