@@ -60,8 +60,8 @@ OPENMP = [(["-fopenmp"], ["-fopenmp"])]
 if sys.platform == "darwin":
     OPENMP.append((["-Xpreprocessor", "-fopenmp"], ["-lomp"]))
 
-# What is compiled once: machine.pyx finds out what the processor can do, and memory.pyx computes nothing.
-BASELINE_ONLY = {"machine", "memory"}
+# What is compiled once: machine.pyx finds out what the processor can do; memory.pyx and switch.pyx compute nothing.
+BASELINE_ONLY = {"machine", "memory", "switch"}
 
 C_PROGRAM = "int main(void) { return 0; }\n"
 PYTHON_PROGRAM = "#include <Python.h>\n" + C_PROGRAM

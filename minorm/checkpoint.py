@@ -10,6 +10,7 @@ the same bits.
 
 from __future__ import annotations
 
+import copy
 import json
 import math
 from collections.abc import Mapping
@@ -22,6 +23,7 @@ from minorm.atomic import FilePath
 from minorm.documented import documented
 from minorm.kernels import select
 from minorm.mistakes import checked
+from minorm.states import shown
 from minorm.tensor import Tensor
 from minorm.tensorfile import Array
 
@@ -150,9 +152,13 @@ def load_training(path: FilePath, /, **parts: Any) -> dict[str, Any]:
         rest = load_training("run.safetensors", model=model, optimizer=optimizer, scheduler=scheduler, loader=loader)
         mn.random.set_state(rest["random"])
 
-    The whole file is read and checked before the first object is changed. Parts of the file that are not asked for
-    come back as they were given, those of objects as their state dicts.
+    The whole file is read and checked before the first object is changed. Where an object refuses its part, or Ctrl-C
+    is pressed, all objects get the state again that they had. Parts of the file that are not asked for come back as
+    they were given, those of objects as their state dicts.
     """
+    for name, part in parts.items():
+        if not hasattr(part, "load_state_dict"):
+            raise TypeError(f"load_training: {name} is {shown(part)}; expected an object with load_state_dict()")
     arrays, metadata = tensorfile.read(path)
     try:
         if TREE not in metadata:
@@ -165,9 +171,23 @@ def load_training(path: FilePath, /, **parts: Any) -> dict[str, Any]:
             raise ValueError(f"there is no part {', '.join(sorted(missing))}; the file has {', '.join(tree)}")
     except (ValueError, RecursionError) as error:
         raise ValueError(f"load_training: {path}: {error}") from None
-    for name, part in parts.items():
-        part.load_state_dict(tree.pop(name))
-    return tree
+    _load_all(parts, tree)
+    return {name: value for name, value in tree.items() if name not in parts}
+
+
+def _load_all(parts: dict[str, Any], states: dict[str, Any]) -> None:
+    """Every part's state; where one fails, all have the state of before."""
+    before = {name: copy.deepcopy(part.state_dict()) for name, part in parts.items() if hasattr(part, "state_dict")}
+    begun = []
+    try:
+        for name, part in parts.items():
+            begun.append(name)
+            part.load_state_dict(states[name])
+    except BaseException:
+        for name in begun:
+            if name in before:
+                parts[name].load_state_dict(before[name])
+        raise
 
 
 def _state_of(part: Any) -> Any:

@@ -28,12 +28,13 @@ def get_num_threads() -> int:
     return minorm_ext.get_num_threads()
 
 
-@documented({}, n="how many, at least 1")
+@documented({}, n="how many, 1 to 1024")
 @checked
 def set_num_threads(n: int) -> None:
     """Let the kernels use n threads from now on, whatever the environment says; results stay the same to the bit.
 
-    ValueError below 1, TypeError for what is no integer.
+    ValueError below 1, above 1024, and where the system refuses to make so many threads; then the number stays as it
+    was. TypeError for what is no integer.
 
     Example:
         >>> before = mn.get_num_threads()

@@ -6,6 +6,7 @@ and `memory_format=`: they say where and how memory lies, which changes no numbe
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from minorm.argument_texts import MADE, MADE_LIKE
 from minorm.documented import documented
 from minorm.kernels import select
 from minorm.mistakes import checked, making
-from minorm.ops.operands import sizes_of
+from minorm.ops.operands import check_room, shape_of
 from minorm.tensor import Tensor
 
 
@@ -141,7 +142,7 @@ def full(size: Any, fill_value: float, dtype: Any = None, requires_grad: bool = 
     """
     kind = tensor(fill_value).dtype if dtype is None else dtypes.check(dtype)
     with devices.on(device) as xp:
-        return Tensor(xp.full(sizes_of("full", (size,)), fill_value, kind), requires_grad)
+        return Tensor(xp.full(shape_of("full", (size,)), fill_value, kind), requires_grad)
 
 
 @documented(MADE)
@@ -154,7 +155,7 @@ def zeros(*size: Any, dtype: Any = None, requires_grad: bool = False, device: An
         tensor([[0., 0., 0.],
                 [0., 0., 0.]])
     """
-    return full(sizes_of("zeros", size), 0.0, dtype, requires_grad, device=device)
+    return full(shape_of("zeros", size), 0.0, dtype, requires_grad, device=device)
 
 
 @documented(MADE)
@@ -166,7 +167,7 @@ def ones(*size: Any, dtype: Any = None, requires_grad: bool = False, device: Any
         >>> mn.ones(2, dtype=mn.int64)
         tensor([1, 1])
     """
-    return full(sizes_of("ones", size), 1.0, dtype, requires_grad, device=device)
+    return full(shape_of("ones", size), 1.0, dtype, requires_grad, device=device)
 
 
 @documented(MADE)
@@ -180,7 +181,7 @@ def empty(*size: Any, dtype: Any = None, requires_grad: bool = False, device: An
     """
     kind = dtypes.get_default_dtype() if dtype is None else dtypes.check(dtype)
     with devices.on(device) as xp:
-        return Tensor(xp.empty(sizes_of("empty", size), kind), requires_grad)
+        return Tensor(xp.empty(shape_of("empty", size), kind), requires_grad)
 
 
 @documented(MADE_LIKE)
@@ -256,6 +257,7 @@ def arange(
     whole = all(isinstance(n, (int, np.integer)) for n in (first, last, step))
     kind = (dtypes.int64 if whole else dtypes.get_default_dtype()) if dtype is None else dtypes.check(dtype)
     with devices.on(device) as xp:
+        check_room("arange", (int((last - first) // step),) if step and math.isfinite((last - first) / step) else ())
         return Tensor(xp.arange(first, last, step).astype(kind), requires_grad)
 
 
@@ -272,6 +274,7 @@ def linspace(
     """
     kind = dtypes.get_default_dtype() if dtype is None else dtypes.check(dtype)
     with devices.on(device) as xp:
+        check_room("linspace", (steps,))
         return Tensor(xp.linspace(start, end, steps).astype(kind), requires_grad)
 
 
@@ -287,4 +290,5 @@ def eye(n: int, m: int | None = None, dtype: Any = None, *, device: Any = None, 
     """
     with devices.on(device) as xp:
         kind = dtypes.get_default_dtype() if dtype is None else dtypes.check(dtype)
+        check_room("eye", (n, n if m is None else m))
         return Tensor(xp.eye(n, m, dtype=kind), requires_grad)

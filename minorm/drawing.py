@@ -14,7 +14,7 @@ from minorm import devices, draws, dtypes, random
 from minorm.argument_texts import DRAW, DRAW_LIKE
 from minorm.documented import documented
 from minorm.mistakes import making
-from minorm.ops.operands import sizes_of
+from minorm.ops.operands import check_room, shape_of
 from minorm.tensor import Tensor
 
 
@@ -31,7 +31,7 @@ def randn(
         ((2, 3), True)
     """
     kind = dtypes.get_default_dtype() if dtype is None else dtypes.check(dtype)
-    numbers = random.source(generator).standard_normal(sizes_of("randn", size))
+    numbers = random.source(generator).standard_normal(shape_of("randn", size))
     return _drawn(numbers, kind, device, requires_grad)
 
 
@@ -50,7 +50,7 @@ def rand(
     kind = dtypes.get_default_dtype() if dtype is None else dtypes.check(dtype)
     # float32 from the start: a float64 just below 1 would round to 1 in float32
     wide = dtypes.float64 if kind == dtypes.float64 else dtypes.float32
-    numbers = draws.uniform(sizes_of("rand", size), wide, device, generator)
+    numbers = draws.uniform(shape_of("rand", size), wide, device, generator)
     with devices.on_device_of(numbers):
         return Tensor(numbers.astype(kind, copy=False), requires_grad)
 
@@ -76,7 +76,7 @@ def randint(
     if size is None:
         low, high, size = 0, low, high
     kind = dtypes.int64 if dtype is None else dtypes.check(dtype)
-    numbers = random.source(generator).integers(low, high, sizes_of("randint", (size,)))
+    numbers = random.source(generator).integers(low, high, shape_of("randint", (size,)))
     return _drawn(numbers, kind, device, requires_grad)
 
 
@@ -92,6 +92,7 @@ def randperm(
         tensor([0, 1, 2])
     """
     kind = dtypes.int64 if dtype is None else dtypes.check(dtype)
+    check_room("randperm", (n,))
     return _drawn(random.source(generator).permutation(n), kind, device, requires_grad)
 
 
@@ -174,7 +175,7 @@ def normal(
     a, b = (v.cpu().array if isinstance(v, Tensor) else v for v in (mean, std))
     if np.any(np.asarray(b) < 0):
         raise ValueError(f"normal: std is {std}; expected numbers of at least 0")
-    shape = np.broadcast_shapes(np.shape(a), np.shape(b)) if like is not None else sizes_of("normal", (size,))
+    shape = np.broadcast_shapes(np.shape(a), np.shape(b)) if like is not None else shape_of("normal", (size,))
     kind = dtype or (dtypes.get_default_dtype() if like is None else like.dtype)
     numbers = random.source(generator).standard_normal(shape) * b + a
     return _drawn(numbers, dtypes.check(kind), device if like is None else like.device, requires_grad)

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from contextlib import ContextDecorator
 from typing import Any, TypeVar
 
+import minorm_ext
 from minorm.documented import documented
 from minorm.mistakes import checked
 
@@ -29,18 +30,12 @@ def is_grad_enabled() -> bool:
     return mode.recording
 
 
-class _Within(ContextDecorator):
+class _Within(minorm_ext.Switch, ContextDecorator):  # type: ignore[misc]  # compiled: its type is not known
     """A mode for a block or a function; one object may be entered again while it is open."""
 
-    def __init__(self, recording: bool) -> None:
-        self.recording, self.before = recording, list[bool]()
-
-    def __enter__(self) -> None:
-        self.before.append(mode.recording)
-        mode.recording = self.recording
-
-    def __exit__(self, *error: object) -> None:
-        mode.recording = self.before.pop()
+    def __init__(self, recording: bool, begun: bool = False) -> None:
+        super().__init__(mode, {"recording": recording}, begun)
+        self.recording = recording
 
     def _recreate_cm(self) -> _Within:
         return _Within(self.recording)  # threads may run the decorated function at once
@@ -102,15 +97,7 @@ class set_grad_enabled(_Within):  # noqa: N801  PyTorch's name
     """
 
     def __init__(self, mode: bool) -> None:
-        super().__init__(bool(mode))
-        self.__enter__()
-        self.open = True  # what the call itself began, the first `with` ends
-
-    def __enter__(self) -> None:
-        if getattr(self, "open", False):
-            self.open = False
-        else:
-            super().__enter__()
+        super().__init__(bool(mode), begun=True)  # what the call itself begins, the first `with` ends
 
     def __call__(self, function: AnyCallable) -> AnyCallable:
         """As a decorator it holds inside the function alone."""

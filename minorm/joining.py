@@ -13,7 +13,7 @@ from minorm.argument_texts import AXIS, OTHER
 from minorm.documented import documented
 from minorm.mistakes import checked, is_foreign, not_a_tensor, numpys
 from minorm.ops import elementwise, shape
-from minorm.ops.operands import axis_of, operands
+from minorm.ops.operands import axis_of, check_room, operands
 from minorm.tensor import Tensor, as_tensor
 
 
@@ -223,6 +223,7 @@ def pad(x: Tensor, pad: Sequence[int], value: float = 0.0) -> Tensor:
     for n, (low, high) in zip(x.shape, widths, strict=True):
         if n + min(low, 0) + min(high, 0) < 0:
             raise ValueError(f"pad: ({low}, {high}) cuts more than the {n} elements of an axis; x.shape is {x.shape}")
+    check_room("pad", [n + low + high for n, (low, high) in zip(x.shape, widths, strict=True)])
     return shape.Pad.apply(x, widths=widths, value=value)
 
 

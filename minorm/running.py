@@ -11,11 +11,13 @@ from __future__ import annotations
 
 import operator
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import ContextDecorator
 from typing import Any
 
 import numpy as np
+
+import minorm_ext
 
 
 class _Mode(threading.local):
@@ -26,17 +28,22 @@ class _Mode(threading.local):
 _mode = _Mode()
 
 
-@contextmanager
-def no_stats_update() -> Iterator[None]:
+class _Unchanged(minorm_ext.Switch, ContextDecorator):  # type: ignore[misc]  # compiled: its type is not known
+    """What `no_stats_update()` gives."""
+
+    def __init__(self) -> None:
+        super().__init__(_mode, {"updating": False})
+
+    def _recreate_cm(self) -> _Unchanged:
+        return _Unchanged()  # threads may run the decorated function at once
+
+
+def no_stats_update() -> _Unchanged:
     """Inside, training passes leave running statistics as they are: to compute a forward pass a second time, say.
 
     Works as a decorator too; each thread has its own answer.
     """
-    before, _mode.updating = _mode.updating, False
-    try:
-        yield
-    finally:
-        _mode.updating = before
+    return _Unchanged()
 
 
 def is_updating() -> bool:
@@ -44,19 +51,18 @@ def is_updating() -> bool:
     return _mode.updating
 
 
-@contextmanager
-def redirected(take: Callable[..., bool]) -> Iterator[None]:
+def redirected(take: Callable[..., bool]) -> Any:
     """Inside, `take` is called in place of every update, as take(running, mean, var, count, samples, rest).
 
     Where it returns False the update goes on, to the `take` of the block around this one or to the statistics. Each
     thread has its own.
     """
-    before = _mode.take
-    _mode.take = take if before is None else lambda *update: take(*update) or before(*update)
-    try:
-        yield
-    finally:
-        _mode.take = before
+
+    def inside() -> dict[str, Any]:
+        before = _mode.take
+        return {"take": take if before is None else lambda *update: take(*update) or before(*update)}
+
+    return minorm_ext.Switch(_mode, inside)
 
 
 class RunningStats:

@@ -18,7 +18,7 @@ from minorm.documented import documented_methods
 from minorm.kernels import select
 from minorm.ops import indexing
 from minorm.ops import shape as layout
-from minorm.ops.operands import axis_of, plain, reduced_axes, sizes_of
+from minorm.ops.operands import axis_of, check_room, plain, reduced_axes, sizes_of
 
 TensorT = TypeVar("TensorT", bound="Shapes[Any]")
 
@@ -169,6 +169,7 @@ class Shapes(Generic[TensorT]):
                 f"expand: shape {self.shape} cannot be expanded to {wanted}; only axes of length 1 stretch, and only "
                 "an axis that is there can be kept by -1"
             )
+        check_room("expand", target)
         return layout.Expand.apply(self, shape=target)
 
     def repeat(self, *counts: Any, repeats: Any = None) -> TensorT:
@@ -182,6 +183,9 @@ class Shapes(Generic[TensorT]):
         wanted = sizes_of("repeat", counts if repeats is None else (repeats,))
         if len(wanted) < self.ndim:
             raise ValueError(f"repeat: {len(wanted)} counts for shape {self.shape}; expected at least {self.ndim}")
+        check_room(
+            "repeat", [m * n for m, n in zip(wanted, (1,) * (len(wanted) - self.ndim) + self.shape, strict=True)]
+        )
         return layout.Repeat.apply(self, counts=wanted)
 
     def flip(self, *axes: Any, dims: Any = None) -> TensorT:
@@ -242,7 +246,7 @@ class Shapes(Generic[TensorT]):
         function: type[autograd.Function] = indexing.GetItem if indexing.is_basic(where) else indexing.Take
         try:
             return function.apply(self, index=where)
-        except IndexError as error:
+        except (IndexError, OverflowError) as error:
             raise IndexError(f"index: {error}; x.shape is {self.shape}") from None
         except TypeError:
             _check_index(where, self)

@@ -39,12 +39,23 @@ def check_number(operation: str, name: str, value: Any, low: float, *, whole: bo
         )
 
 
-def guarded(operation: str, change: Callable[[], None], undo: Callable[[], None]) -> None:
-    """Do `change`; if numbers that came with a state make it fail, `undo` it and say so in a ValueError."""
+def completed(change: Callable[[], None]) -> None:
+    """Do `change`, which may be done twice, to its end: if Ctrl-C comes meanwhile, the exception is raised after it."""
     try:
         change()
-    except (ArithmeticError, AssertionError, LookupError, TypeError, ValueError) as error:
+    except KeyboardInterrupt:
+        change()
+        raise
+
+
+def guarded(operation: str, change: Callable[[], None], undo: Callable[[], None]) -> None:
+    """Do `change`; where it fails, `undo` it. If numbers that came with a state are why, a ValueError says so."""
+    try:
+        change()
+    except BaseException as error:
         undo()
+        if not isinstance(error, (ArithmeticError, AssertionError, LookupError, TypeError, ValueError)):
+            raise
         if str(error).startswith(operation):
             raise
         raise ValueError(f"{operation}: the state is none to go on from: {type(error).__name__}: {error}") from error

@@ -20,6 +20,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+import minorm_ext
 from minorm.devices import REFUSALS, check_devices
 from minorm.mistakes import foreign_argument, named_arguments, wrong_call
 
@@ -47,6 +48,7 @@ class Call:
 class _State(threading.local):
     calls: list[Call] | None = None  # where the next call is written, None outside a trace
     cast: Callable[[type, tuple[Any, ...]], tuple[Any, ...]] | None = None  # amp's, where an autocast is open
+    cast_types: dict[str, Any] = {}  # noqa: RUF012  amp's too: the type by the kind of device; replaced, never changed
     originals: dict[int, tuple[Any, Any]] = {}  # noqa: RUF012  by id: arrays changed in place, what they held before
 
 
@@ -57,12 +59,9 @@ state = _State()
 def record() -> Iterator[list[Call]]:
     """Open a trace in this thread; yields the list that the outermost calls are appended to."""
     calls: list[Call] = []
-    outer = state.calls, state.originals, state.cast
-    state.calls, state.originals, state.cast = calls, {}, None  # what is written down is the model, not how it was run
-    try:
+    # What is written down is the model, not how it was run: no cast.
+    with minorm_ext.Switch(state, {"calls": calls, "originals": {}, "cast": None}):
         yield calls
-    finally:
-        state.calls, state.originals, state.cast = outer
 
 
 def remember(array: Any) -> None:

@@ -2,8 +2,8 @@
 
 Every `.pyx` below this folder is compiled three times on x86-64: into `baseline` (any processor), `v3` (AVX2) and `v4`
 (AVX-512), the levels of the x86-64 psABI. Which copy runs is decided here, once, by what the processor can do, so that
-a wheel built on one machine runs at full speed on another. Two are compiled once, into `baseline`: `machine`, which is
-asked first, and `memory`, which computes nothing.
+a wheel built on one machine runs at full speed on another. Three are compiled once, into `baseline`: `machine`, which
+is asked first, and `memory` and `switch`, which compute nothing.
 `MINORM_MAX_LEVEL=baseline|v3|v4` in the environment holds the choice down, to see what another processor computes;
 `MINORM_WINOGRAD=0` lets all convolutions be direct sums.
 
@@ -25,6 +25,7 @@ import os
 import re
 from collections.abc import Callable
 from types import ModuleType
+from typing import Any
 
 # Idle OpenMP workers spin before they sleep; libgomp's spin for 4 ms unless told otherwise. A BLAS with threads of
 # its own then finds the processors taken: on 2 cores a kernel followed by a 256 x 256 matmul took 8 ms instead of
@@ -72,11 +73,13 @@ def _wanted_threads() -> float:
     return math.inf
 
 
-machine.set_num_threads(int(min(_usable_processors(), _wanted_threads())))
+machine.set_num_threads(int(min(_usable_processors(), _wanted_threads(), machine.MOST_THREADS)))
 get_num_threads: Callable[[], int] = machine.get_num_threads  # asked once an operation: no Python in between
 
 
 COMPILED = machine.__name__ != "minorm_ext.no_machine"  # False in a wheel without kernels
+# The base of `no_grad` and its kin: a block inside which attributes have other values.
+Switch: Any = importlib.import_module(f"minorm_ext.{'baseline.switch' if COMPILED else 'no_switch'}").Switch
 LEVELS = ("baseline", "v3", "v4")
 MAX_LEVEL = os.environ.get("MINORM_MAX_LEVEL")  # whoever starts a process with an environment of its own hands it on
 if MAX_LEVEL is not None and MAX_LEVEL not in LEVELS:
@@ -155,12 +158,23 @@ def multiply_adds() -> str:
 
 
 def set_num_threads(n: int) -> None:
-    """Let kernels use n threads from now on. Results do not depend on it. ValueError below 1."""
+    """Let kernels use n threads from now on. Results do not depend on it.
+
+    ValueError below 1, above 1024, and where the system refuses to make so many.
+    """
     if isinstance(n, bool) or not hasattr(n, "__index__"):
         raise TypeError(f"set_num_threads: n is a {type(n).__name__}; expected an integer of at least 1")
+    n = n.__index__()
     if n < 1:
         raise ValueError(f"set_num_threads: n={n}; expected at least 1")
-    machine.set_num_threads(n.__index__())
+    if n > machine.MOST_THREADS:
+        raise ValueError(f"set_num_threads: n={n}; expected at most {machine.MOST_THREADS}")
+    if (possible := machine.possible_threads(n)) < n:
+        raise ValueError(
+            f"set_num_threads: n={n}, and the system lets this process have {possible}; expected at most that, "
+            "or a higher limit on processes (ulimit -u, pids.max of a container) or on memory (ulimit -v)"
+        )
+    machine.set_num_threads(n)
 
 
 def openmp() -> int:

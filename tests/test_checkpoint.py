@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import math
 from contextlib import suppress
@@ -16,9 +17,11 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import minorm as mn
-from minorm import dtypes, tensorfile
+from minorm import data as data_module
+from minorm import dtypes, nn, optim, tensorfile
 from minorm.checkpoint import MAX_DEPTH, TREE, load, load_arrays, load_metadata, load_training, save, save_training
 from minorm.tensor import Tensor
+from tests.interrupts import at_every_line
 
 
 def same(a: Any, b: Any) -> bool:
@@ -302,3 +305,94 @@ def test_map_location_in_all_of_pytorchs_forms(place: Any, tmp_path: Path) -> No
     assert found["epoch"] == 3
     with pytest.raises(ValueError, match="load: map_location is 'tpu'; expected 'cpu', 'cuda' or"):
         mn.load(tmp_path / "run.pth", map_location="tpu")
+
+
+class Part:
+    """Keeps a number, and refuses those below 0 after it has taken them."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def state_dict(self) -> dict[str, int]:
+        return {"number": self.number}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        self.number = state["number"]
+        if self.number < 0:
+            raise ValueError("a number below 0")
+
+
+def run_of(seed: int, number: int = 0) -> dict[str, Any]:
+    """Everything a training run has, after a step."""
+    mn.manual_seed(seed)
+    model = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4))
+    optimizer = optim.Adam(model.parameters(), lr=0.1 * (seed + 1))
+    scheduler = optim.lr_scheduler.StepLR(optimizer, 1 + seed)
+    average = optim.swa_utils.AveragedModel(model)
+    scaler = mn.amp.GradScaler("cpu", init_scale=2.0 ** (seed + 1))
+    loader = data_module.DataLoader(data_module.TensorDataset(mn.randn(8, 3)), batch_size=2, shuffle=True, seed=seed)
+    batches = iter(loader)
+    for _ in range(1 + seed):
+        model(next(batches)[0]).sum().backward()
+    optimizer.step()
+    scheduler.step()
+    average.update_parameters(model)
+    parts = {"model": model, "optimizer": optimizer, "scheduler": scheduler, "average": average}
+    return {**parts, "scaler": scaler, "loader": loader, "part": Part(number)}
+
+
+def facts(parts: dict[str, Any]) -> dict[str, str]:
+    """The state of every part as text."""
+    return {name: json.dumps(part.state_dict(), default=lambda a: a.tolist()) for name, part in parts.items()}
+
+
+@pytest.mark.parametrize("broken", ["optimizer", "scheduler", "average", "scaler", "loader", "part"])
+def test_a_part_that_is_refused_leaves_all_as_they_were(tmp_path: Path, broken: str) -> None:
+    saved = {name: part.state_dict() for name, part in run_of(1).items()}
+    wrong = {"optimizer": {"state": {0: {"step": -1}}, "param_groups": []}, "part": {"number": -1}}
+    save_training(tmp_path / "f", **{**saved, broken: wrong.get(broken, {"nothing": 1})})
+    parts = run_of(0)
+    before = facts(parts)
+    with pytest.raises((ValueError, RuntimeError)):
+        load_training(tmp_path / "f", **parts)
+    assert facts(parts) == before
+    save_training(tmp_path / "f", **saved)
+    load_training(tmp_path / "f", **parts)
+    assert facts(parts) == facts(run_of(1))
+
+
+def test_a_part_without_load_state_dict(tmp_path: Path) -> None:
+    save_training(tmp_path / "f", part=Part(3), epoch=4)
+    part = Part(1)
+    with pytest.raises(TypeError, match="load_training: epoch is 4; expected an object with load_state_dict"):
+        load_training(tmp_path / "f", part=part, epoch=4)
+    assert part.number == 1
+
+
+@pytest.mark.parametrize("name", ["optimizer", "scheduler", "scaler", "loader"])
+def test_ctrl_c_at_any_line_of_a_parts_load_state_dict(name: str) -> None:
+    """The part, and the optimizer below a schedule, are as they were, or as the state has them."""
+    saved = run_of(1)[name].state_dict()
+
+    def load(parts: dict[str, Any]) -> None:
+        parts[name].load_state_dict(copy.deepcopy(saved))
+
+    def both(parts: dict[str, Any]) -> dict[str, str]:
+        return facts({part: parts[part] for part in (name, "optimizer")})
+
+    loaded = run_of(0)
+    old = both(loaded)
+    load(loaded)
+    new = both(loaded)  # nothing stops this one
+    assert new != old
+    for parts in at_every_line(load, "optim", "states.py", "amp", "data/loader.py", make=lambda: run_of(0)):
+        assert both(parts) in (old, new)
+
+
+@pytest.mark.slow
+def test_ctrl_c_at_any_line_of_load_training(tmp_path: Path) -> None:
+    save_training(tmp_path / "f", **run_of(1))
+    old, new = facts(run_of(0)), facts(run_of(1))
+    files = "checkpoint.py", "optim", "states.py", "amp", "data/loader.py", "nn/state.py"
+    for parts in at_every_line(lambda parts: load_training(tmp_path / "f", **parts), *files, make=lambda: run_of(0)):
+        assert facts(parts) in (old, new)

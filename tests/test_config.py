@@ -69,3 +69,16 @@ def test_threads_are_those_of_the_kernels() -> None:
         config.set_num_threads(before)
     with pytest.raises(ValueError, match="set_num_threads: n=0; expected at least 1"):
         config.set_num_threads(0)
+
+
+@pytest.mark.parametrize(("n", "said"), [
+    (1025, "n=1025; expected at most 1024"),
+    (10**6, "n=1000000; expected at most 1024"),
+    (2**31, "n=2147483648; expected at most 1024"),
+    (-(10**30), "n=-1000000000000000000000000000000; expected at least 1"),
+])  # fmt: skip
+def test_a_number_of_threads_that_is_never_given(n: int, said: str) -> None:
+    before = config.get_num_threads()
+    with pytest.raises(ValueError, match=f"set_num_threads: {said}"):
+        config.set_num_threads(n)
+    assert config.get_num_threads() == before

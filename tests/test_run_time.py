@@ -190,9 +190,14 @@ def test_ctrl_c_ends_a_kernel_and_leaves_everything_usable(one_thread: None) -> 
 # Processes
 
 
-def in_a_new_process(program: str, timeout: float = 120) -> subprocess.CompletedProcess[str]:
+def in_a_new_process(program: str, timeout: float = 120, **variables: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, timeout=timeout, check=False
+        [sys.executable, "-c", textwrap.dedent(program)],
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
+        env={**os.environ, **variables},
     )
 
 
@@ -395,6 +400,57 @@ def test_a_limit_on_memory_ends_in_memory_error(operation: str) -> None:
     result = in_a_new_process(program)
     assert result.stdout in ("MemoryError True\n", "it fits\n" if "half" in operation else ""), result.stderr
     assert result.returncode == 0, result.stderr
+
+
+NO_MEMORY = "resource.RLIMIT_AS, (int(open('/proc/self/statm').read().split()[0]) * 4096 + (100 << 20),) * 2"
+NO_PROCESSES = "resource.RLIMIT_NPROC, (20, 20)"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits of Linux")
+@pytest.mark.parametrize("limit", [NO_MEMORY, NO_PROCESSES], ids=["memory", "processes"])
+def test_threads_that_the_system_refuses(limit: str) -> None:
+    """OpenMP would end the process. The number stays, and each thread of the program computes with what it can get."""
+    program = f"""
+        import os, resource, threading
+        import minorm as mn
+
+        a = mn.ones(300, 300)
+        mn.set_num_threads(1)
+        expected = (a @ a).sum().item()
+        if os.getuid() == 0:  # whom no limit on processes holds
+            os.setgroups([])
+            os.setgid(65534)
+            os.setuid(65534)
+        resource.setrlimit({limit})
+        try:
+            mn.set_num_threads(64)
+        except ValueError as error:
+            print(str(error).split(",")[0], mn.get_num_threads())
+        mn.set_num_threads(4)
+        together, found = threading.Barrier(8), []
+
+        def compute():
+            found.append((a @ a).sum().item())
+            together.wait()
+
+        threads = [threading.Thread(target=compute) for _ in range(7)]
+        for thread in threads:
+            thread.start()
+        compute()
+        for thread in threads:
+            thread.join()
+        print(found == [expected] * 8)
+    """
+    result = in_a_new_process(program)
+    assert result.stdout == "set_num_threads: n=64 1\nTrue\n", result.stderr
+    assert result.returncode == 0
+
+
+@pytest.mark.parametrize("n", [40_000, 1_000_000, 10**20])
+def test_more_threads_in_the_environment_than_there_can_be(n: int) -> None:
+    program = "import minorm as mn; print((mn.ones(10**6) * 2).sum().item(), mn.get_num_threads() <= 1024)"
+    result = in_a_new_process(program, OMP_NUM_THREADS=str(n))
+    assert (result.returncode, result.stdout) == (0, "2000000.0 True\n"), result.stderr
 
 
 def test_denormal_numbers_survive_every_kernel() -> None:

@@ -12,12 +12,12 @@ former. There normalizations of rows and groups give float32.
 
 from __future__ import annotations
 
-import threading
 from contextlib import ContextDecorator
 from typing import Any
 
 import numpy as np
 
+import minorm_ext
 from minorm import dtypes, trace
 from minorm.documented import documented
 from minorm.mistakes import Checked, checked
@@ -57,18 +57,9 @@ FULL: frozenset[type] = frozenset(
 )  # fmt: skip
 
 
-class _Mode(threading.local):
-    """The 16-bit type by the kind of device; a kind that is not there is left alone."""
-
-    types: dict[str, Type] = {}  # noqa: RUF012  replaced, never changed
-
-
-_mode = _Mode()
-
-
 def _cast(function: type, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
     """The inputs of an operation as the policy wants them."""
-    lower = _mode.types.get("cpu" if type(inputs[0].array) is np.ndarray else "cuda")
+    lower = trace.state.cast_types.get("cpu" if type(inputs[0].array) is np.ndarray else "cuda")
     if lower is None:
         return inputs
     if function in LOWER:
@@ -88,7 +79,7 @@ def _in(x: Any, wanted: Type) -> Any:
     return elementwise.Cast.apply(x, dtype=wanted) if kind in CASTABLE and kind != wanted else x
 
 
-class autocast(ContextDecorator, Checked):  # noqa: N801  PyTorch's name
+class autocast(minorm_ext.Switch, ContextDecorator, Checked):  # type: ignore[misc]  # noqa: N801  PyTorch's name
     """Inside, operations get their inputs in the type that suits them; `minorm.amp.casting` lists which.
 
     Args:
@@ -116,26 +107,19 @@ class autocast(ContextDecorator, Checked):  # noqa: N801  PyTorch's name
         kind = DEFAULT[device_type] if dtype is None else dtypes.check(dtype)
         if enabled and kind not in dtypes.HALVES:
             raise TypeError(f"autocast: dtype is {kind}; expected float16 or bfloat16")
+        super().__init__(trace.state, self._inside)
         self.device, self.fast_dtype, self.cache_enabled = device_type, kind, cache_enabled
         self.asked = enabled
-        self.before: list[dict[str, Type]] = []
 
-    def __enter__(self) -> autocast:
-        self.before.append(_mode.types)
-        others = {device: kind for device, kind in _mode.types.items() if device != self.device}
-        _set({**others, self.device: self.fast_dtype} if self.asked else others)
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        _set(self.before.pop())
+    def _inside(self) -> dict[str, Any]:
+        """What is asked here beside what an autocast around this one asks for another kind of device."""
+        types = {device: kind for device, kind in trace.state.cast_types.items() if device != self.device}
+        if self.asked:
+            types[self.device] = self.fast_dtype
+        return {"cast_types": types, "cast": _cast if types else None}
 
     def _recreate_cm(self) -> autocast:
         return autocast(self.device, self.fast_dtype, self.asked, self.cache_enabled)  # threads may run it at once
-
-
-def _set(types: dict[str, Type]) -> None:
-    _mode.types = types
-    trace.state.cast = _cast if types else None
 
 
 @documented(DEVICE)
@@ -148,7 +132,7 @@ def is_autocast_enabled(device_type: str = "cuda") -> bool:
         ...     mn.is_autocast_enabled("cpu"), mn.is_autocast_enabled("cuda")
         (True, False)
     """
-    return device_type in _mode.types
+    return device_type in trace.state.cast_types
 
 
 @documented(DEVICE)
@@ -162,7 +146,7 @@ def get_autocast_dtype(device_type: str) -> Type:
     """
     if device_type not in DEFAULT:
         raise ValueError(f"get_autocast_dtype: device_type is {device_type!r}; expected 'cuda' or 'cpu'")
-    return _mode.types.get(device_type, DEFAULT[device_type])
+    return trace.state.cast_types.get(device_type, DEFAULT[device_type])
 
 
 @documented(DEVICE)

@@ -193,10 +193,14 @@ class GradScaler(Checked):
         for name in expected:
             whole = name in ("growth_interval", "_growth_tracker")
             check_number(operation, name, state_dict[name], 0, whole=whole)
-        self._scale, self._growth_tracker = float(state_dict["scale"]), int(state_dict["_growth_tracker"])
-        self.growth_factor = float(state_dict["growth_factor"])
-        self.backoff_factor = float(state_dict["backoff_factor"])
-        self.growth_interval = int(state_dict["growth_interval"])
+        found = {
+            "_scale": float(state_dict["scale"]),
+            "growth_factor": float(state_dict["growth_factor"]),
+            "backoff_factor": float(state_dict["backoff_factor"]),
+            "growth_interval": int(state_dict["growth_interval"]),
+            "_growth_tracker": int(state_dict["_growth_tracker"]),
+        }
+        vars(self).update(found)  # in one step, which Ctrl-C cannot divide
 
 
 def _float32(number: float) -> float:

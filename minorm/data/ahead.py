@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import queue
 import threading
+import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
@@ -15,6 +16,7 @@ from itertools import islice
 from typing import Any
 
 Task = Callable[[], Any]
+PATIENCE = 0.25  # seconds after which a thread without work looks whether anybody still wants some
 
 
 def ahead(
@@ -32,15 +34,17 @@ def ahead(
     turn     `with turn()` is around each task, its fetching included
 
     An exception in a task comes when its turn does, and ends it all, as does closing this generator: what is under way
-    is not waited for.
+    is not waited for. RuntimeError where the system refuses to start so many threads.
+
+    Ctrl-C may come at any line, also while this ends. So the threads know `over` by a weak reference: where it is gone,
+    the generator is, and they end.
     """
     jobs: queue.SimpleQueue[tuple[Task, Future[Any]] | None] = queue.SimpleQueue()
     over = threading.Event()
-    for worker in range(workers):
-        name = f"DataLoader-{worker}"
-        threading.Thread(target=_work, args=(jobs, over, worker, start, turn), name=name, daemon=True).start()
     pending: deque[Future[Any]] = deque()
     try:
+        for worker in range(workers):
+            _start(worker, workers, (jobs, weakref.ref(over), worker, start, turn))
         for task in islice(tasks, depth):
             pending.append(_submitted(jobs, task))
         while pending:
@@ -52,6 +56,15 @@ def ahead(
         over.set()
         for _ in range(workers):
             jobs.put(None)
+
+
+def _start(worker: int, workers: int, arguments: tuple[Any, ...]) -> None:
+    try:
+        threading.Thread(target=_work, args=arguments, name=f"DataLoader-{worker}", daemon=True).start()
+    except RuntimeError as error:
+        raise RuntimeError(
+            f"DataLoader: num_workers={workers}, and the system could start {worker} threads: {error}"
+        ) from None
 
 
 def _submitted(jobs: Any, task: Task) -> Future[Any]:
@@ -69,8 +82,25 @@ def _result(future: Future[Any], timeout: float) -> Any:
         raise RuntimeError(f"DataLoader: no batch came within timeout={timeout:g} seconds") from None
 
 
+def _next(jobs: Any, over: weakref.ref[threading.Event]) -> tuple[Task, Future[Any]] | None:
+    """The next job; None where there will be no more."""
+    while True:
+        try:
+            job: tuple[Task, Future[Any]] | None = jobs.get(timeout=PATIENCE)
+        except queue.Empty:
+            if over() is None:
+                return None
+            continue
+        end = over()
+        return None if end is None or end.is_set() else job
+
+
 def _work(
-    jobs: Any, over: threading.Event, worker: int, start: Callable[[int], Any] | None, turn: Callable[[], Any]
+    jobs: Any,
+    over: weakref.ref[threading.Event],
+    worker: int,
+    start: Callable[[int], Any] | None,
+    turn: Callable[[], Any],
 ) -> None:
     """One thread: task after task until there are no more."""
     failure = None
@@ -81,7 +111,7 @@ def _work(
         failure = error
     while True:
         with turn():
-            if (job := jobs.get()) is None or over.is_set():
+            if (job := _next(jobs, over)) is None:
                 return
             task, future = job
             try:

@@ -44,7 +44,7 @@ PREFETCH = 2  # batches that each worker reads ahead
     sampler="an iterable of positions that decides the order of an epoch itself",
     batch_sampler="an iterable of lists of positions, each a batch",
     num_workers="threads that read batches ahead, with the same bits: what is random in a batch is drawn for it alone. "
-    "A dataset is asked by several threads at once then",
+    "A dataset is asked by several threads at once then. At most 1024",
     collate_fn="makes a batch of a list of samples, and is handed over as it returns; None is default_collate",
     pin_memory="taken, without effect: what goes to a GPU passes through page-locked buffers in any case, and "
     "`mn.data.prefetch(loader)` copies ahead",
@@ -236,13 +236,13 @@ class DataLoader(Checked):
             if state["batch"] and state[name] != expected[name]:
                 raise ValueError(f"DataLoader.load_state_dict: the state was taken within an epoch with "
                                  f"{name}={state[name]}; this loader has {name}={expected[name]}")  # fmt: skip
-        self.seed = int(state["seed"])
         epoch, batch = int(state["epoch"]), int(state["batch"])
         try:
             over = batch >= len(self)
         except TypeError:  # nobody knows: the rest of the epoch may be empty
             over = False
-        self._place = self._next = (epoch + 1, 0) if over else (epoch, batch)
+        place = (epoch + 1, 0) if over else (epoch, batch)
+        vars(self).update(seed=int(state["seed"]), _place=place, _next=place)  # in one step, which Ctrl-C cannot divide
 
     def __repr__(self) -> str:
         order = self.order

@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+MOST_WORKERS = 1024  # each is a thread
+
 
 def check_workers(
     num_workers: Any, timeout: Any, multiprocessing_context: Any, prefetch_factor: Any, persistent_workers: Any
@@ -20,6 +22,8 @@ def check_workers(
             raise ValueError(f"DataLoader: {name}={value!r}; expected a number of at least 0")
     if not isinstance(num_workers, (int, np.integer)):
         raise ValueError(f"DataLoader: num_workers={num_workers!r}; expected an int of at least 0")
+    if num_workers > MOST_WORKERS:
+        raise ValueError(f"DataLoader: num_workers={num_workers}; expected at most {MOST_WORKERS}")
     if prefetch_factor is not None and (not isinstance(prefetch_factor, (int, np.integer)) or prefetch_factor < 1):
         raise ValueError(f"DataLoader: prefetch_factor={prefetch_factor!r}; expected an int of at least 1")
     words = {

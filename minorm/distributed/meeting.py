@@ -7,11 +7,13 @@ calls something else than the others, or ends while they wait, is an error that 
 
 from __future__ import annotations
 
+import hashlib
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 HEADER = 256  # bytes
+CUT = b"..."  # behind what a header holds of a longer name
 
 
 class RankError(RuntimeError):
@@ -29,15 +31,26 @@ class Call(NamedTuple):
     shape: tuple[int, ...] = ()
 
     def header(self) -> bytes:
-        """The call in a fixed number of bytes, which go ahead of every payload."""
-        shape = ",".join(map(str, self.shape))
-        return f"{self.serial}|{self.name[:120]}|{self.dtype}|{shape}".encode()[:HEADER].ljust(HEADER)
+        """The call in a fixed number of bytes, which go ahead of every payload.
+
+        The name comes last, with its length, for it may hold any character. Of one that does not fit the header has the
+        beginning and a digest, so that long names that differ do so here too.
+        """
+        name = self.name.encode(errors="backslashreplace")
+        before = f"{self.serial}|{self.dtype}|{','.join(map(str, self.shape))}|".encode()
+        room = HEADER - len(before) - len("256|")
+        if len(name) > room:
+            digest = hashlib.sha256(name).hexdigest()[:8].encode()
+            name = name[: room - len(CUT) - len(digest)].decode(errors="ignore").encode() + CUT + digest
+        # The shape of any array fits: its 64 axes have 2^63 elements at most.
+        return (before + b"%d|" % len(name) + name)[:HEADER].ljust(HEADER)
 
     @classmethod
     def of(cls, header: bytes) -> Call:
-        """The inverse."""
-        serial, name, dtype, shape = header.decode(errors="replace").rstrip().split("|")
-        return cls(int(serial), name, dtype, tuple(int(count) for count in shape.split(",") if count))
+        """The call, its name as the header has it."""
+        serial, dtype, shape, length, name = header.split(b"|", 4)
+        counts = tuple(int(count) for count in shape.split(b",") if count)
+        return cls(int(serial), name[: int(length)].decode(), dtype.decode(), counts)
 
     def __str__(self) -> str:
         return self.name if self.serial < 0 else f"{self.name} (call {self.serial})"
@@ -111,8 +124,10 @@ class Meeting:
         self._calls.clear()
 
     def start(self, rank: int) -> None:
-        """Wait for the first turn."""
+        """Wait for the first turn; raise where an end was asked for before."""
         self._turns[rank].acquire()
+        if self._trouble is not None:
+            raise self._trouble
 
     def begin(self) -> None:
         """Let the first rank run."""

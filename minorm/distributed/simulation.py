@@ -62,8 +62,8 @@ def carry(
 
     def run(place: int) -> None:
         group = groups[place]
-        meeting.start(group.rank)
         try:
+            meeting.start(group.rank)
             with _stream(group, streams[place]):
                 results[place] = _noted(group, program)
         except BaseException as error:  # noqa: BLE001  it is raised again below
@@ -74,21 +74,27 @@ def carry(
             ended.release()
 
     # Not joined: a join that Ctrl-C interrupts takes its thread for one that has ended (CPython 3.11).
-    ended, finished = threading.Semaphore(0), list[int]()
-    for place in range(len(groups)):
-        threading.Thread(target=run, args=(place,), daemon=True).start()
+    ended, finished, started = threading.Semaphore(0), list[int](), 0
+    try:
+        for place in range(len(groups)):
+            threading.Thread(target=run, args=(place,), daemon=True).start()
+            started += 1
+    except (KeyboardInterrupt, MemoryError, RuntimeError) as error:
+        refused = RuntimeError(f"ranks: {len(groups)} in one process; the system could start {started}: {error}")
+        errors.append(error if isinstance(error, KeyboardInterrupt) else refused)
+        meeting.stop(errors[-1])
     meeting.begin()
     try:
-        while len(finished) < len(groups):
+        while len(finished) < started:
             ended.acquire()
     except KeyboardInterrupt as stop:
         errors.append(stop)
         meeting.stop(KeyboardInterrupt())
         end = time.monotonic() + GRACE
-        while len(finished) < len(groups) and ended.acquire(timeout=max(0.0, end - time.monotonic())):
+        while len(finished) < started and ended.acquire(timeout=max(0.0, end - time.monotonic())):
             pass
-    for error in sorted(errors, key=_weight):
-        raise error
+    for first in sorted(errors, key=_weight):
+        raise first
     return results
 
 

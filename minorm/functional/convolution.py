@@ -20,7 +20,8 @@ from minorm.documented import documented
 from minorm.functional.argument_texts import CONVOLUTION, SAMPLES, TRANSPOSED
 from minorm.functional.arguments import floats
 from minorm.functional.windows import Ints, Pairs, batches, check_fit, check_rank, ints, pairs
-from minorm.ops.convolution import Convolution, ConvolutionTranspose
+from minorm.ops.convolution import Convolution, ConvolutionTranspose, output_shape
+from minorm.ops.operands import check_room
 from minorm.tensor import Tensor
 
 IntOrInts = int | tuple[int, ...]
@@ -83,6 +84,7 @@ def _options(
     _check_bias(name, bias, outputs)
     paddings = _named_padding(name, padding, kernel, stride, dilation) if isinstance(padding, str) else padding
     check_fit(name, x[2:], kernel, paddings, dilation)
+    check_room(name, (x[0], outputs, *output_shape(x[2:], kernel, stride, paddings, dilation)))
     return {"stride": stride, "padding": paddings, "dilation": dilation, "groups": groups}
 
 
@@ -144,6 +146,7 @@ def _transpose(
             f"{name}: the result would have spatial shape {tuple(size)}; expected at least 1 along every axis; "
             f"x.shape is {x.shape}, padding is {padding!r}; use less padding"
         )
+    check_room(name, (x.shape[0], weight.shape[1] * groups, *size))
     return ConvolutionTranspose.apply(
         x, weight, bias, size=tuple(size), stride=strides, padding=paddings, dilation=dilations, groups=groups
     )

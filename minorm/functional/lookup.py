@@ -12,6 +12,8 @@ from minorm.functional.argument_texts import TABLE
 from minorm.functional.arguments import floats
 from minorm.joining import where
 from minorm.mistakes import not_a_tensor
+from minorm.ops.indexing import own
+from minorm.ops.operands import check_room
 from minorm.tensor import Tensor
 
 
@@ -45,7 +47,7 @@ def embedding(
         _shorten(input, weight, max_norm, norm_type)
     rows = weight[input]
     if scale_grad_by_freq:
-        counts = np.bincount(devices.to_device(input.array, "cpu").reshape(-1), minlength=len(weight))
+        counts = np.bincount(own(devices.to_device(input.array, "cpu")).reshape(-1), minlength=len(weight))
         share = Tensor(1 / np.maximum(counts, 1).astype(weight.dtype)).to(weight.device)[input].unsqueeze(-1)
         rows = rows.detach() + (rows - rows.detach()) * share
     if padding_idx is not None:
@@ -145,6 +147,7 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
     classes = largest + 1 if num_classes == -1 else num_classes
     if classes <= largest or (tensor.numel() and int(tensor.min()) < 0):
         raise ValueError(f"one_hot: tensor holds {int(tensor.min())} to {largest}; expected classes 0 to {classes - 1}")
+    check_room("one_hot", (*tensor.shape, classes))
     return (tensor.unsqueeze(-1) == Tensor(np.arange(classes)).to(tensor.device)).to(dtypes.int64)
 
 

@@ -10,6 +10,7 @@ import minorm.joining as constant
 from minorm import trace
 from minorm.documented import documented
 from minorm.mistakes import not_a_tensor
+from minorm.ops.operands import check_room
 from minorm.tensor import Tensor
 
 COPIES = {"reflect": "reflect", "replicate": "edge", "circular": "wrap"}  # PyTorch's names: NumPy's and ONNX's
@@ -66,5 +67,6 @@ def along(x: Tensor, axis: int, low: int, high: int, mode: str) -> Tensor:
     """Axis `axis` with elements of its own before and after it; negative widths cut. mode: reflect, edge or wrap."""
     if (low, high) == (0, 0):
         return x
+    check_room("pad", (x.shape[axis] + max(low, 0), x.shape[axis] + max(high, 0)))
     places = np.pad(np.arange(x.shape[axis]), (max(low, 0), max(high, 0)), mode)  # type: ignore[call-overload]
     return x[(*(slice(None),) * axis, places[max(0, -low) : len(places) - max(0, -high)])]

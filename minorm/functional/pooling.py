@@ -15,6 +15,7 @@ from minorm.documented import documented
 from minorm.functional.argument_texts import POOLING, SAMPLES
 from minorm.functional.windows import Ints, Pairs, batches, check_fit, check_rank, ints, pairs
 from minorm.kernels.reference.pool import output_shape
+from minorm.ops.operands import check_room
 from minorm.ops.pooling import AdaptiveAvgPool, AvgPool, MaxPool
 from minorm.tensor import Tensor
 
@@ -119,6 +120,7 @@ def _adaptive(name: str, rank: int, x: Any, output_size: Any) -> Tensor:
     if isinstance(output_size, (tuple, list)) and len(output_size) == rank:
         output_size = tuple(n if o is None else o for o, n in zip(output_size, size, strict=True))
     output = ints(name, "output_size", output_size, rank)
+    check_room(name, (*x.shape[:2], *output))
     if any(n % o for n, o in zip(size, output, strict=True)):
         return AdaptiveAvgPool.apply(x, output=output)
     kernel = tuple(n // o for n, o in zip(size, output, strict=True))
@@ -304,6 +306,7 @@ def _check_fit(
     """ValueError where the windows are larger than the input, and none of them may hang over it."""
     if not ceil_mode or min(output_shape(size, kernel, stride, padding, dilation, True)) < 1:
         check_fit(name, size, kernel, padding, dilation)
+    check_room(name, output_shape(size, kernel, stride, padding, dilation, ceil_mode))
 
 
 def _check_float(name: str, x: Any) -> None:

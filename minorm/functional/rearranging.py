@@ -14,6 +14,7 @@ from minorm.functional.arguments import floats
 from minorm.functional.scatter import scatter
 from minorm.functional.windows import ints
 from minorm.mistakes import not_a_tensor
+from minorm.ops.operands import check_room
 from minorm.tensor import Tensor
 
 IntOrInts = int | tuple[int, ...]
@@ -172,6 +173,7 @@ def _windows(
             raise ValueError(
                 f"{name}: windows of {kernel}, {apart} apart, do not fit into {padded}, the padded lengths"
             )
+        check_room(name, (k, count))
         axes.append(np.arange(k)[:, None] * d + np.arange(count) * s)
     (high, wide), (rows, columns) = padded, axes
     places = rows[:, None, :, None] * wide + columns[None, :, None, :]

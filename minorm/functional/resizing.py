@@ -18,6 +18,7 @@ from minorm.functional.argument_texts import RESIZING
 from minorm.functional.arguments import floats
 from minorm.functional.pooling import adaptive_avg_pool1d, adaptive_avg_pool2d
 from minorm.functional.volumes import adaptive_avg_pool3d
+from minorm.ops.operands import check_room
 from minorm.ops.resizing import ROUNDINGS, coordinates, matrix
 from minorm.tensor import Tensor
 
@@ -120,6 +121,7 @@ def _sizes(lengths: tuple[int, ...], size: Any, scale_factor: Any, recompute: An
         sizes = [math.floor(n * number) for n, number in zip(lengths, numbers, strict=True)]
         if 0 in sizes:
             raise ValueError(f"interpolate: scale_factor {given} leaves nothing of lengths {lengths}")
+    check_room("interpolate", sizes)
     if scale_factor is None or recompute:
         return sizes, [m / n for n, m in zip(lengths, sizes, strict=True)]
     return sizes, [float(number) for number in numbers]

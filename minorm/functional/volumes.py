@@ -20,6 +20,7 @@ from minorm.functional.arguments import floats
 from minorm.functional.pooling import IntOrInts, _adaptive, avg_pool1d, avg_pool2d, avg_pool3d
 from minorm.functional.scatter import scatter
 from minorm.functional.windows import ints
+from minorm.ops.operands import check_room
 from minorm.tensor import Tensor
 
 OutputSize = int | Sequence[int | None]
@@ -104,7 +105,10 @@ def _unpool(
             raise ValueError(f"{name}: output_size is {tuple(output_size)}; expected less than a stride from {lengths}")
         lengths = wanted
 
+    if min(lengths) < 1:
+        raise ValueError(f"{name}: the result would have lengths {lengths}; expected at least 1 along every axis")
     lead, count = x.shape[:-rank], math.prod(x.shape[-rank:])
+    check_room(name, (*lead, *lengths))
     zeros = Tensor(np.zeros_like(x.array, shape=(*lead, math.prod(lengths))))
     found = scatter(zeros, -1, indices.reshape(*lead, count), x.reshape(*lead, count))
     return found.reshape(*lead, *lengths)

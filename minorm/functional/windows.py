@@ -12,6 +12,7 @@ from minorm.tensor import Tensor
 Ints = tuple[int, ...]
 Pairs = tuple[tuple[int, int], ...]
 AnyCallable = TypeVar("AnyCallable", bound=Callable[..., Any])
+MOST = 2**31 - 1  # of a stride, a dilation, a padding: kernels compute places from them in 64 bits
 AXES = {1: "(N, C, L)", 2: "(N, C, H, W)", 3: "(N, C, D, H, W)"}
 
 
@@ -41,7 +42,7 @@ def ints(operation: str, name: str, value: Any, rank: int, least: int = 1) -> In
     """`value` as one int an axis: an int for all of them, or a tuple of `rank`. TypeError or ValueError otherwise."""
     if type(value) is tuple and len(value) == rank:  # as layers give it
         for n in value:
-            if type(n) is not int or n < least:
+            if type(n) is not int or not least <= n <= MOST:
                 break
         else:
             return value
@@ -55,12 +56,13 @@ def ints(operation: str, name: str, value: Any, rank: int, least: int = 1) -> In
         raise TypeError(f"{operation}: {name} is {value!r}; expected an int{_or_tuple(rank)}")
     if min(result) < least:
         raise ValueError(f"{operation}: {name} is {value!r}; expected {name} >= {least} along every axis")
+    check_most(operation, name, value, max(result))
     return result
 
 
 def pairs(operation: str, name: str, value: Any, rank: int) -> Pairs:
     """`value` as a (low, high) pair an axis: an int, a tuple of ints (both sides alike), or the pairs themselves."""
-    if type(value) is int and value >= 0:
+    if type(value) is int and 0 <= value <= MOST:
         return ((value, value),) * rank
     kinds = (tuple, list)
     if isinstance(value, kinds) and value and isinstance(value[0], kinds) and all(isinstance(v, kinds) for v in value):
@@ -69,6 +71,7 @@ def pairs(operation: str, name: str, value: Any, rank: int) -> Pairs:
         result = tuple((int(low), int(high)) for low, high in value)
         if min(map(min, result)) < 0:
             raise ValueError(f"{operation}: {name} is {value!r}; expected {name} >= 0 on every side")
+        check_most(operation, name, value, max(map(max, result)))
         return result
     return tuple([(n, n) for n in ints(operation, name, value, rank, least=0)])
 
@@ -94,6 +97,12 @@ def check_fit(operation: str, size: Ints, kernel: Ints, padding: Pairs, dilation
                 f"{operation}: the kernel is larger than the padded input: it spans {span}, the input is {padded} with "
                 f"padding {padding}; expected at most that; use a smaller kernel or more padding"
             )
+
+
+def check_most(operation: str, name: str, value: Any, largest: int) -> None:
+    """Raise ValueError where the largest of the numbers that `value` holds is beyond what kernels take."""
+    if largest > MOST:
+        raise ValueError(f"{operation}: {name} is {value!r}; expected at most {MOST}")
 
 
 def _is_int(value: Any) -> bool:

@@ -10,6 +10,7 @@ from minorm import devices, draws, dtypes, random
 from minorm.argument_texts import DRAWN
 from minorm.documented import documented_methods
 from minorm.kernels import select
+from minorm.ops.operands import check_room
 from minorm.shapes import Shapes, TensorT
 
 ARGUMENTS = DRAWN | {
@@ -64,6 +65,7 @@ class Chance(Shapes[TensorT], Generic[TensorT]):
                 f"multinomial: a row of x has {int((rows > 0).sum(1).min())} weights above 0; expected at least "
                 f"{1 if replacement else num_samples}"
             )
+        check_room("multinomial", (len(rows), num_samples))
         draw = random.source(generator)
         if replacement:
             reached = rows.cumsum(1)

@@ -12,7 +12,8 @@ from minorm.argument_texts import AXIS
 from minorm.documented import documented_methods
 from minorm.operators import Operators
 from minorm.ops import elementwise
-from minorm.ops.operands import axis_of, operands, sizes_of
+from minorm.ops.indexing import own
+from minorm.ops.operands import axis_of, check_room, operands, sizes_of
 from minorm.shapes import TensorT
 
 ARGUMENTS = {
@@ -241,7 +242,7 @@ class Choosing(Operators[TensorT], Generic[TensorT]):
             axis = axis_of("roll", dim, x)
             n = x.shape[axis]
             if n and step % n:
-                x = x[(*(slice(None),) * axis, (np.arange(n) - step) % n)]
+                x = x[(*(slice(None),) * axis, (np.arange(n) - step % n) % n)]
         return x if x is not self else self.clone()
 
     def repeat_interleave(
@@ -262,6 +263,8 @@ class Choosing(Operators[TensorT], Generic[TensorT]):
         x: Any = self.reshape(-1) if dim is None or self.ndim == 0 else self
         axis = axis_of("repeat_interleave", 0 if dim is None else dim, x)
         counts = repeats.cpu().array if hasattr(repeats, "from_array") else repeats
+        counts = np.broadcast_to(own(np.asarray(counts)), (x.shape[axis],))
+        check_room("repeat_interleave", (int(counts.sum(dtype=np.float64)),))
         places = np.repeat(np.arange(x.shape[axis]), counts)
         return x[(*(slice(None),) * axis, places)]
 
@@ -316,7 +319,7 @@ class Choosing(Operators[TensorT], Generic[TensorT]):
             raise ValueError(f"diagonal: dim1={dim1} and dim2={dim2} are one axis of {self.shape}; expected two")
         order = [i for i in range(self.ndim) if i not in (first, second)]
         x = self.permute(*order, first, second)
-        low, high = max(0, -offset), max(0, offset)
+        low, high = min(max(0, -offset), x.shape[-2]), min(max(0, offset), x.shape[-1])
         steps = np.arange(max(0, min(x.shape[-2] - low, x.shape[-1] - high)))
         places = (steps + low) * x.shape[-1] + steps + high
         return x.reshape(*x.shape[:-2], x.shape[-2] * x.shape[-1])[(..., places)]

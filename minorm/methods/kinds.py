@@ -13,7 +13,7 @@ from minorm.documented import documented_methods
 from minorm.kernels import select
 from minorm.operators import Operators
 from minorm.ops import elementwise
-from minorm.ops.operands import sizes_of
+from minorm.ops.operands import shape_of
 from minorm.shapes import TensorT
 
 ARGUMENTS = (
@@ -241,7 +241,7 @@ class Kinds(Operators[TensorT], Generic[TensorT]):
             tensor([7., 7.])
         """
         kind = self.array.dtype if dtype is None else dtypes.check(dtype)
-        return self._new(np.full(sizes_of("new_full", (size,)), fill_value, kind), device, requires_grad)
+        return self._new(np.full(shape_of("new_full", (size,)), fill_value, kind), device, requires_grad)
 
     def new_zeros(self, *size: Any, dtype: Any = None, device: Any = None, requires_grad: Any = False) -> TensorT:
         """`size` zeros, of x's type and on its device unless told otherwise.
@@ -250,7 +250,7 @@ class Kinds(Operators[TensorT], Generic[TensorT]):
             >>> mn.ones(1).new_zeros(2)
             tensor([0., 0.])
         """
-        return self.new_full(sizes_of("new_zeros", size), 0, dtype=dtype, device=device, requires_grad=requires_grad)
+        return self.new_full(shape_of("new_zeros", size), 0, dtype=dtype, device=device, requires_grad=requires_grad)
 
     def new_ones(self, *size: Any, dtype: Any = None, device: Any = None, requires_grad: Any = False) -> TensorT:
         """`size` ones, of x's type and on its device unless told otherwise.
@@ -259,7 +259,7 @@ class Kinds(Operators[TensorT], Generic[TensorT]):
             >>> mn.zeros(1).new_ones(2)
             tensor([1., 1.])
         """
-        return self.new_full(sizes_of("new_ones", size), 1, dtype=dtype, device=device, requires_grad=requires_grad)
+        return self.new_full(shape_of("new_ones", size), 1, dtype=dtype, device=device, requires_grad=requires_grad)
 
     def new_empty(self, *size: Any, dtype: Any = None, device: Any = None, requires_grad: Any = False) -> TensorT:
         """`size` elements, of x's type and on its device unless told otherwise; here they are zeros.
@@ -268,7 +268,7 @@ class Kinds(Operators[TensorT], Generic[TensorT]):
             >>> mn.ones(1).new_empty(2).shape
             (2,)
         """
-        return self.new_full(sizes_of("new_empty", size), 0, dtype=dtype, device=device, requires_grad=requires_grad)
+        return self.new_full(shape_of("new_empty", size), 0, dtype=dtype, device=device, requires_grad=requires_grad)
 
     def _new(self, array: Any, device: Any, requires_grad: Any) -> TensorT:
         place = devices.device_of(self.array) if device is None else device

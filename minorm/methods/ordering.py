@@ -10,7 +10,7 @@ from minorm import devices, dtypes
 from minorm.argument_texts import AXES, AXIS
 from minorm.documented import documented_methods
 from minorm.ops import reduction, stepwise
-from minorm.ops.operands import axis_of
+from minorm.ops.operands import axis_of, check_room
 from minorm.ops.shape import Cat
 from minorm.reductions import Reductions
 from minorm.shapes import TensorT
@@ -208,6 +208,7 @@ class Ordering(Reductions[TensorT], Generic[TensorT]):
             raise ValueError(f"bincount: x is {self.array.dtype} of shape {self.shape}; expected a vector of integers")
         if (least := int(self._bounds()[0])) < 0:
             raise ValueError(f"bincount: x holds {least}; expected no negative number")
+        check_room("bincount", (minlength,))
         given = () if weights is None else (weights,)
         return stepwise.BinCount.apply(self, *given, minlength=minlength)
 

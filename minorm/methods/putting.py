@@ -12,6 +12,7 @@ from minorm.documented import documented_methods
 from minorm.kernels import select
 from minorm.operators import Operators
 from minorm.ops import scatter
+from minorm.ops.indexing import own
 from minorm.ops.operands import axis_of
 from minorm.shapes import TensorT
 
@@ -95,7 +96,7 @@ class Putting(Operators[TensorT], Generic[TensorT]):
             return one.index_fill(0, index, value).reshape(())
         axis = axis_of("index_fill", dim, self)
         there = np.zeros(self.shape[axis], np.bool_)
-        there[index.cpu().array] = True
+        there[own(index.cpu().array)] = True
         mask = self.from_array(devices.to_device_of(there, self.array))
         x: Any = self
         return x.masked_fill(mask.reshape(-1, *(1,) * (self.ndim - axis - 1)), value)

@@ -16,6 +16,7 @@ import minorm.functional as F
 from minorm.documented import documented
 from minorm.functional.argument_texts import AXES, CONVOLUTION, PLACE
 from minorm.functional.argument_texts import TRANSPOSED as F_TRANSPOSED
+from minorm.functional.windows import check_most
 from minorm.nn import init
 from minorm.nn.module import Module
 from minorm.nn.parameter import check_sizes, uninitialized
@@ -66,6 +67,7 @@ def sizes_of(layer: str, name: str, value: Any, axes: int, least: int = 1) -> tu
         raise TypeError(f"{layer}: {name} is {value!r}; expected an int, or {axes} ints, one for each axis")
     if min(sizes) < least:
         raise ValueError(f"{layer}: {name} is {value!r}; expected at least {least}")
+    check_most(layer, name, value, int(max(sizes)))
     return tuple(int(n) for n in sizes)
 
 

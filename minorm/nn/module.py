@@ -6,6 +6,7 @@ Names and keys are PyTorch's.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, ClassVar, TypeVar
 
@@ -14,9 +15,10 @@ from minorm.documented import documented_methods
 from minorm.masking import printable
 from minorm.nn import hooks
 from minorm.nn.attributes import BUFFER, BUFFERS, MODULE, PARAMETER, Attributes
+from minorm.nn.conversion import convert
 from minorm.nn.module_arguments import METHODS
 from minorm.nn.parameter import Parameter
-from minorm.nn.state import LoadResult, load_into
+from minorm.nn.state import LoadResult, load_into, restore
 from minorm.tensor import Tensor
 
 Self = TypeVar("Self", bound="Module")
@@ -226,7 +228,7 @@ class Module(Attributes):
         """Copy a state into the parameters and buffers; a ValueError lists all that does not fit, and changes nothing.
 
         Problems are missing keys, unexpected keys, other shapes and other types. The result lists the keys that were
-        missing and unexpected.
+        missing and unexpected. Ctrl-C, and a `set_extra_state` that raises, leave nothing half done either.
 
         Example:
             >>> a, b = nn.Linear(4, 2), nn.Linear(4, 2)
@@ -245,10 +247,17 @@ class Module(Attributes):
         holders = dict(self._named("", True, PARAMETER, BUFFER)) if assign else own
         tensors = {key: holders[key] for key in own if key not in extra}
         given = {key: value for key, value in state_dict.items() if key not in extra}
+        extras = {key: copy.deepcopy(own[key]) for key in extra if key in state_dict}
+        before = [(tensor, tensor.array, tensor.array.copy()) for tensor in tensors.values()] if extras else []
         result = load_into(type(self).__name__, tensors, given, strict, assign)
-        for key, module in extra.items():
-            if key in state_dict:
-                module.set_extra_state(state_dict[key])
+        try:
+            for key in extras:
+                extra[key].set_extra_state(state_dict[key])
+        except BaseException:
+            restore(before)
+            for key, state in extras.items():
+                extra[key].set_extra_state(state)
+            raise
         return result
 
     # Modes
@@ -308,7 +317,7 @@ class Module(Attributes):
         """Move to a device or convert to a float type, in place: `to("cuda")`, `to(mn.float16)`, or both.
 
         Integer buffers (counters) keep their type. Parameters stay the same objects, so an optimizer still knows them.
-        TypeError for a type that is no float's.
+        TypeError for a type that is no float's. Where one tensor cannot be converted, none is.
 
         Example:
             >>> nn.Linear(4, 2).to(mn.float64).weight.dtype
@@ -325,8 +334,7 @@ class Module(Attributes):
                 raise TypeError(
                     f"Module.to: dtype is {dtype}; expected a float type (float16, bfloat16, float32, float64)"
                 )
-        for _, tensor in self._named("", True, PARAMETER, *BUFFERS):
-            _convert(tensor, device, dtype)
+        convert((tensor for _, tensor in self._named("", True, PARAMETER, *BUFFERS)), device, dtype)
         return self
 
     def cuda(self: Self, device: Any = None) -> Self:
@@ -378,17 +386,6 @@ def _once(pairs: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
         if id(value) not in seen:
             seen.add(id(value))
             yield name, value
-
-
-def _convert(tensor: Tensor, device: Any, dtype: Any) -> None:
-    """Swap the array (and the gradient's) for one of the type and on the device asked for."""
-    if dtype is not None and dtypes.is_float(tensor.dtype):
-        with devices.on_device_of(tensor.array):
-            tensor.set_array(tensor.array.astype(dtype, copy=False))
-    if device is not None:
-        tensor.set_array(devices.to_device(tensor.array, device))
-    if tensor.grad is not None:
-        _convert(tensor.grad, device, dtype)
 
 
 def _indent(text: str) -> str:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from minorm import devices
 from minorm.kernels import select
 from minorm.masking import printable
+from minorm.states import completed
 from minorm.tensor import Tensor
 
 
@@ -59,15 +60,32 @@ def load_into(
             + "\n  ".join(problems)
             + f"\n{_fix(missing, unexpected, problems)}"
         )
-    for key, array in arrays.items():
-        tensor = own[key]
-        if assign:
-            tensor.set_array(array)
-            continue
-        with devices.on_device_of(tensor.array):
-            tensor.array[...] = devices.to_device(array, tensor.device)
-        tensor.version.count += 1
+    if not assign:
+        arrays = {key: devices.to_device(array, own[key].device) for key, array in arrays.items()}
+
+    def copy_all() -> None:
+        for key, array in arrays.items():
+            if assign:
+                own[key].set_array(array)
+            else:
+                fill(own[key], array)
+
+    completed(copy_all)
     return LoadResult(missing, unexpected)
+
+
+def fill(tensor: Tensor, array: Any) -> None:
+    """Copy an array into a tensor's own."""
+    with devices.on_device_of(tensor.array):
+        tensor.array[...] = array
+    tensor.version.count += 1
+
+
+def restore(before: Iterable[tuple[Tensor, Any, Any]]) -> None:
+    """Give each tensor its array again, with the contents of a copy."""
+    for tensor, array, contents in before:
+        tensor.set_array(array)
+        fill(tensor, contents)
 
 
 def _array(value: Any) -> Any:

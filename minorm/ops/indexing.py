@@ -2,6 +2,9 @@
 
 The gradient of reading is zero but for the positions read, where it is added up. Writing splits the gradient: the
 positions written belong to the value, the rest to what was there before.
+
+An array of positions is copied first, and only the copy is read, in backward too. NumPy checks positions before it
+uses them, and lets other threads run in between: one that wrote to the caller's array would lead it out of bounds.
 """
 
 from __future__ import annotations
@@ -49,8 +52,8 @@ class Take(Function):
     """x[index] with arrays of integers or bools in the index: a copy; a position read twice counts twice."""
 
     def forward(self, x: Any, *, index: Any) -> Any:
-        self.shape, self.index = x.shape, _own(index) if self.needs[0] else None
-        return x[index]
+        self.shape, self.index = x.shape, own(index)
+        return x[self.index]
 
     def backward(self, dy: Any) -> Any:
         return backend(dy).indexing.add_at(dy, self.index, self.shape)
@@ -63,9 +66,9 @@ class SetItem(Function):
     """
 
     def forward(self, x: Any, value: Any, *, steps: tuple[Any, ...], index: Any) -> Any:
-        self.steps, self.index, self.shape = steps, _own(index), value.shape
+        self.steps, self.index, self.shape = steps, own(index), value.shape
         self.order = sorted(range(x.ndim), key=lambda axis: -abs(x.strides[axis]))
-        _follow(x, steps)[index] = value
+        _follow(x, steps)[self.index] = value
         return x
 
     def backward(self, dy: Any) -> Any:
@@ -87,19 +90,24 @@ def _follow(array: Any, steps: tuple[Any, ...]) -> Any:
     return array
 
 
-def _own(index: Any) -> Any:
-    """The index with copies of its arrays, which are their owner's to change."""
+def own(index: Any) -> Any:
+    """The index with copies of its arrays, which the caller and other threads may change at any time."""
     if isinstance(index, tuple):
-        return tuple(_own(part) for part in index)
-    return index.copy() if is_array(index) else index
+        return tuple(own(part) for part in index)
+    if not is_array(index):
+        return index
+    if 0 not in index.strides:
+        return index.copy()
+    once = index[tuple(slice(1) if step == 0 else slice(None) for step in index.strides)]
+    return np.broadcast_to(once.copy(), index.shape)  # what an expanded index repeats is not laid out
 
 
 class Gather(Function):
     """y[i, j] = x[index[i, j], j] for axis 0, and so on; the index is the second input, of integers."""
 
     def forward(self, x: Any, index: Any, *, axis: int) -> Any:
-        self.shape, self.index, self.axis = x.shape, index, axis
-        return np.take_along_axis(x[self._window(index)], index, axis)
+        self.shape, self.index, self.axis = x.shape, own(index), axis
+        return np.take_along_axis(x[self._window(self.index)], self.index, axis)
 
     def _window(self, index: Any) -> tuple[slice, ...]:
         return tuple(slice(None) if i == self.axis else slice(0, n) for i, n in enumerate(index.shape))

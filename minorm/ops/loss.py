@@ -64,15 +64,15 @@ class CrossEntropy(Function):
     """
 
     def forward(self, x, target, *, reduction, ignore_index, label_smoothing):
-        self.x, self.target, self.reduction = x, target, reduction
+        self.x, self.reduction = x, reduction
         self.options = {"ignore_index": ignore_index, "label_smoothing": label_smoothing}
-        classes = target.reshape(-1).astype(np.int64, copy=False)
-        losses, self.lse = backend(x).elementwise.cross_entropy(class_rows(wide(x)), classes, **self.options)
-        self.count = np.count_nonzero(classes != ignore_index)
+        self.classes = target.reshape(-1).astype(np.int64)  # a copy: the caller may fill its array again
+        losses, self.lse = backend(x).elementwise.cross_entropy(class_rows(wide(x)), self.classes, **self.options)
+        self.count = np.count_nonzero(self.classes != ignore_index)
         return reduced(losses.reshape(target.shape), reduction, self.count, x.dtype)
 
     def backward(self, dy):
-        x, classes = self.x, self.target.reshape(-1).astype(np.int64, copy=False)
+        x, classes = self.x, self.classes
         dy = share(dy, self.reduction, self.count).reshape(-1)  # one number, or one an example
         dlosses = np.empty_like(dy, shape=classes.shape)
         dlosses[...] = dy
@@ -142,6 +142,7 @@ class NLL(Function):
     def forward(self, x, target, weight, *, reduction, ignore_index):
         self.shape, self.dtype, self.reduction = x.shape, x.dtype, reduction
         self.axis = min(1, x.ndim - 1)
+        target = target.copy()  # it is read several times, and the caller may change it meanwhile
         counted = target != ignore_index
         wrong = None if backend(x) is cpu else counted & ((target < 0) | (target >= x.shape[self.axis]))
         if wrong is not None:  # on a GPU nobody has checked

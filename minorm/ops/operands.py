@@ -8,7 +8,9 @@ A Tensor is told by its `from_array`; this module does not know the class.
 
 from __future__ import annotations
 
+import math
 import numbers
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -17,6 +19,8 @@ from minorm import devices, dtypes, trace
 from minorm.kernels import select
 from minorm.mistakes import conversion, is_foreign, kind_of
 from minorm.ops.elementwise import Cast
+
+MOST_ELEMENTS = 1 << 60  # of 8 bytes: an address has 63 bits
 
 
 def operands(operation: str, *values: Any, real: bool = False, broadcast: bool = True) -> tuple[Any, ...]:
@@ -115,6 +119,19 @@ def sizes_of(operation: str, sizes: tuple[Any, ...]) -> tuple[int, ...]:
         return tuple([n.__index__() for n in sizes])
     except AttributeError:
         raise TypeError(f"{operation}: {sizes} holds something that is no integer") from None
+
+
+def check_room(operation: str, shape: Sequence[int]) -> None:
+    """ValueError for a result that no memory can hold, before sizes overflow on the way to it."""
+    if max(shape, default=0) >= MOST_ELEMENTS or math.prod(shape) >= MOST_ELEMENTS:
+        raise ValueError(f"{operation}: the result would have shape {tuple(shape)}; expected fewer than 2^60 elements")
+
+
+def shape_of(operation: str, sizes: tuple[Any, ...]) -> tuple[int, ...]:
+    """`sizes_of`, as the shape of a result."""
+    shape = sizes_of(operation, sizes)
+    check_room(operation, shape)
+    return shape
 
 
 def reduced_axes(operation: str, dim: Any, x: Any) -> tuple[int, ...]:

@@ -10,6 +10,7 @@ from minorm import dtypes
 from minorm.autograd import Function
 from minorm.devices import to_device_of
 from minorm.kernels.select import backend
+from minorm.ops.indexing import own
 
 
 class Scatter(Function):
@@ -20,7 +21,7 @@ class Scatter(Function):
     """
 
     def forward(self, x, index, updates, *, reduction, axis=None):
-        self.places, self.reduction = self.places_of(index, x, axis), reduction
+        self.places, self.reduction = self.places_of(own(index), x, axis), reduction
         y = backend(x).indexing.scatter(x, self.places, updates, reduction)
         if reduction in ("mul", "min", "max"):
             self.x, self.updates, self.y = x, updates, y

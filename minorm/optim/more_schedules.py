@@ -83,12 +83,8 @@ class MultiplicativeLR(_ByFunction):
             for group, function in zip(self.optimizer.param_groups, self.lr_lambdas, strict=True):
                 group["lr"] *= function(self.last_epoch)
 
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on from there; the rates are in the optimizer's state."""
-        rates = self.get_last_lr()
-        super().load_state_dict(state_dict)
-        for group, rate in zip(self.optimizer.param_groups, rates, strict=True):
-            group["lr"] = rate
+    def _resume(self) -> None:
+        """The rates are in the optimizer's state."""
 
 
 @documented(SCHEDULE, total_iters="the t from which on the rate is 0, at least 1", power="the exponent; 1 is a line")

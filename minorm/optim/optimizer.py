@@ -18,7 +18,7 @@ from minorm.documented import documented
 from minorm.kernels import select
 from minorm.mistakes import Checked, conversion, is_foreign, kind_of
 from minorm.optim.argument_texts import OPTIMIZER
-from minorm.states import check_kind, check_number, shown
+from minorm.states import check_kind, check_number, completed, shown
 from minorm.tensor import Tensor
 
 _CPU = {"cpu"}
@@ -306,9 +306,13 @@ class Optimizer(Checked):
                         raise ValueError(f"{operation}: {name} has {len(group[name])} numbers; expected {len(default)}")
                     group[name] = tuple(group[name])  # a text format has only lists
             self._check(group)
-        self.state = state
-        for ours, group in zip(self.param_groups, groups, strict=True):
-            ours.update(group)
+
+        def take() -> None:
+            self.state = state
+            for ours, group in zip(self.param_groups, groups, strict=True):
+                ours.update(group)
+
+        completed(take)
 
     def _index(self, key: Any) -> int:
         """The number of a parameter; a text format has it as a text."""

@@ -76,7 +76,7 @@ class LRScheduler(Checked):
 
         def change() -> None:
             self._take(state_dict)
-            self._set()
+            self._resume()
 
         def undo() -> None:
             self._take(before)
@@ -93,6 +93,10 @@ class LRScheduler(Checked):
                 raise ValueError(
                     f"{operation}: {name} has the rates of {len(value)} groups; expected {len(self.base_lrs)}"
                 )
+
+    def _resume(self) -> None:
+        """The rates of the place that a state has."""
+        self._set()
 
     def _take(self, state_dict: dict[str, Any]) -> None:
         vars(self).update(state_dict)

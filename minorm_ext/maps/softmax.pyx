@@ -4,6 +4,7 @@
 # A row is read while it is in cache: its largest element, then the sum of exp(x - largest), then the result. Rows are
 # independent, so threads share them out as they like; inside a row the order of additions is fixed (reductions.pxd).
 
+from libc.math cimport NAN
 from libc.stdint cimport int64_t
 
 from minorm_ext.maps.reductions cimport row_dot, row_max, row_sum
@@ -72,6 +73,9 @@ cdef void log_softmax_grad(const real* dy, const real* y, real* dx, Py_ssize_t n
         dx[i] = dy[i] - exp(y[i]) * total
 
 
+# The classes are the caller's memory, which another thread may change after they were checked. So a class is read once
+# and compared where it is used: one outside of the row gives NaN, and never an address.
+
 cdef struct Target:  # what the cross entropy of every row shares
     const int64_t* classes
     int64_t ignored
@@ -87,6 +91,8 @@ cdef void cross_entropy(
     lse[0] = top + size
     if chosen == target.ignored:
         loss[0] = 0
+    elif not 0 <= chosen < n:
+        loss[0] = <real>NAN
     else:
         loss[0] = <real>(
             (1 - target.smoothing) * (size - (x[chosen] - top))
@@ -104,6 +110,9 @@ cdef void cross_entropy_grad(
     if chosen == target.ignored:
         for i in range(n):
             dx[i] = 0
+    elif not 0 <= chosen < n:
+        for i in range(n):
+            dx[i] = <real>NAN
     else:
         for i in range(n):
             dx[i] = dy * (exp((x[i] - high) - low) - share)
@@ -194,8 +203,10 @@ def run(int number, object a, object b, object out, Py_ssize_t rows, Py_ssize_t 
 cdef Py_ssize_t wrong_target(Target target, Py_ssize_t rows, Py_ssize_t n) except -2 nogil:
     """The first row whose target is neither a class nor the ignored index, or -1."""
     cdef Py_ssize_t row
+    cdef int64_t chosen
     for row in range(rows):
-        if (target.classes[row] < 0 or target.classes[row] >= n) and target.classes[row] != target.ignored:
+        chosen = target.classes[row]
+        if not 0 <= chosen < n and chosen != target.ignored:
             return row
         if row % SIGNAL_INTERVAL == SIGNAL_INTERVAL - 1:
             check_signals()
@@ -229,7 +240,7 @@ def loss_grads(
     object dy, object x, object classes, object lse, object dx, Py_ssize_t rows, Py_ssize_t n, int64_t ignored,
     double smoothing, int itemsize, int threads,
 ):
-    """The gradient of `losses` for x, given dy (rows,); the classes were checked then."""
+    """The gradient of `losses` for x, given dy (rows,); NaN in a row whose class has become a wrong one."""
     cdef Rows r
     r.operation, r.rows, r.n, r.itemsize = CROSS_ENTROPY_GRAD, rows, n, itemsize
     r.target.classes, r.target.ignored, r.target.smoothing = <const int64_t*>address(classes, 8), ignored, smoothing

@@ -131,7 +131,7 @@ cdef inline void max_rows_back(
     if end - begin == rows_of(p):
         memset(dx, 0, p.source * sizeof(real))
     for i in range(begin * p.w.windows, end * p.w.windows):
-        if index[i] >= 0:
+        if 0 <= index[i] < p.source:  # -1: the window met the padding alone
             dx[index[i]] += dy[i]
 
 

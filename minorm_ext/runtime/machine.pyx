@@ -4,8 +4,9 @@
 The build bakes its findings in as macros: MINORM_LEVELS names the instruction sets it compiled for, MINORM_OPENMP
 says that OpenMP passed the probe.
 
-Threads are counted here as well. OpenMP ends the process when it cannot make one, for want of room for its stack say.
-So where memory is limited (ulimit -v), kernels are told to use more than one thread only once these exist.
+Threads are counted here as well. OpenMP ends the process when it cannot make one: for want of room for its stack, or
+beyond a limit on processes (ulimit -u, pids.max). So a number of threads is taken only where that many can be made, and
+kernels are told to use more than one only once these exist; each thread of the program has OpenMP threads of its own.
 """
 
 cdef extern from "runtime/processors.h":
@@ -14,7 +15,6 @@ cdef extern from "runtime/processors.h":
 cdef extern from *:
     """
     #include <pthread.h>
-    #include <sys/resource.h>
     #ifdef MINORM_OPENMP
     #include <omp.h>
     static int minorm_openmp(void) { return _OPENMP; }
@@ -52,28 +52,27 @@ cdef extern from *:
         return NULL;
     }
 
-    /* Can the system make so many more threads, which all exist at the same time? */
+    #define MINORM_MOST_THREADS 1024
+
+    /* How many more threads the system can make, up to so many, which all exist at the same time. */
     static int minorm_can_make(int threads) {
-        enum { MOST = 1024 };
-        pthread_t made[MOST];
+        pthread_t made[MINORM_MOST_THREADS];
         pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
         int count = 0;
         pthread_mutex_lock(&gate);
-        while (count < threads && count < MOST && pthread_create(&made[count], NULL, minorm_wait, &gate) == 0) count++;
+        if (threads > MINORM_MOST_THREADS) threads = MINORM_MOST_THREADS;
+        while (count < threads && pthread_create(&made[count], NULL, minorm_wait, &gate) == 0) count++;
         pthread_mutex_unlock(&gate);
         for (int i = 0; i < count; i++) pthread_join(made[i], NULL);
-        return count == threads;
+        return count;
     }
 
     static __thread int minorm_sure = 1; /* so many threads this one can certainly use: every thread has its own team */
 
     static int minorm_threads(int wanted) {
-        struct rlimit limit;
         if (wanted <= minorm_sure) return wanted;
-        if (getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) {
-            if (!minorm_can_make(wanted - 1)) return 1;
-            minorm_team(wanted); /* OpenMP finds the stacks of the threads that just ended */
-        }
+        if (minorm_can_make(wanted - 1) < wanted - 1) return 1;
+        minorm_team(wanted); /* OpenMP finds the stacks of the threads that just ended */
         return minorm_sure = wanted;
     }
 
@@ -115,8 +114,10 @@ cdef extern from *:
     int minorm_processors() nogil
     int minorm_pause() nogil
     int minorm_team(int threads) nogil
+    int minorm_can_make(int threads) nogil
     int minorm_threads(int wanted) nogil
     int minorm_sure
+    int MINORM_MOST_THREADS
     int minorm_has_v3() nogil
     int minorm_has_v4() nogil
     const char* MINORM_COMPILER
@@ -152,6 +153,19 @@ def compiler():
     return (<bytes>MINORM_COMPILER).decode().strip()
 
 
+MOST_THREADS = MINORM_MOST_THREADS  # more than that are never used
+
+
+def possible_threads(int n):
+    """How many threads the calling one can have for its kernels, itself among them: n, or fewer if the system refuses."""
+    cdef int made
+    if n <= minorm_sure:
+        return n
+    with nogil:
+        made = minorm_can_make(n - 1)
+    return made + 1
+
+
 cdef int threads = 1
 
 
@@ -164,7 +178,7 @@ def set_num_threads(int n):
 def get_num_threads():
     """How many threads a kernel uses; minorm_ext/__init__.py says what they are at first.
 
-    1 while a limit on memory (ulimit -v) leaves no room for the others.
+    1 while the system refuses to make the others.
     """
     return minorm_threads(threads)
 

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from minorm.data import ArrayDataset, BrokenImage, Compose, DataLoader, ImageFolder, RandomCrop, RandomHorizontalFlip
 from minorm.data.ahead import ahead
+from tests.interrupts import at_every_line
 
 
 def workers() -> int:
@@ -205,3 +206,49 @@ def test_ctrl_c_ends_at_once(tmp_path: Path) -> None:
     _, errors = process.communicate(timeout=30)
     assert time.monotonic() - start < 2
     assert "KeyboardInterrupt" in errors
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_ctrl_c_at_any_line_leaves_no_thread(count: int) -> None:
+    dataset = ArrayDataset(np.arange(6))
+    before = workers()
+
+    def two_batches(_: Any) -> None:
+        loader = iter(DataLoader(dataset, batch_size=1, num_workers=count))
+        next(loader)
+        next(loader)
+        loader.close()
+
+    for _ in at_every_line(two_batches, "data/ahead.py", "data/loader.py"):
+        pass
+    wait_for(lambda: workers() == before)
+
+
+def test_ctrl_c_while_an_epoch_is_left_alone_leaves_no_thread(monkeypatch) -> None:
+    """The generator is collected, not closed: what comes out of that is only written to stderr."""
+    monkeypatch.setattr(sys, "unraisablehook", lambda _: None)  # pytest's keeps the frames
+    dataset = ArrayDataset(np.arange(6))
+    before = workers()
+    for _ in at_every_line(lambda _: next(iter(DataLoader(dataset, num_workers=2))), "data/ahead.py", "data/loader.py"):
+        pass
+    wait_for(lambda: workers() == before)
+
+
+def test_threads_that_the_system_refuses(monkeypatch) -> None:
+    start, before = threading.Thread.start, workers()
+
+    def refusing(thread: threading.Thread) -> None:
+        if thread.name == "DataLoader-2":
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", refusing)
+    loader = DataLoader(ArrayDataset(np.arange(6)), num_workers=5)
+    with pytest.raises(RuntimeError, match=r"num_workers=5, and the system could start 2 threads: can't start"):
+        next(iter(loader))
+    wait_for(lambda: workers() == before)
+
+
+def test_more_workers_than_there_can_be() -> None:
+    with pytest.raises(ValueError, match="DataLoader: num_workers=1000000; expected at most 1024"):
+        DataLoader(ArrayDataset(np.arange(6)), num_workers=10**6)

@@ -163,6 +163,48 @@ def test_headers_have_one_size_and_come_back() -> None:
     assert len(Call(0, "y" * 500, "float32", (10**9,) * 60).header()) == HEADER
 
 
+ODD_LABELS = {
+    "bar": "a|b||c|",
+    "spaces": "  before and behind  ",
+    "lines": "one\ntwo\r\n\t",
+    "nothing": "\0 and \0\0",
+    "Greek": "\u03b1" * 119,
+    "beyond 16 bits": "\U0001f600" * 60,
+    "surrogate": "file\udcff",
+    "long": "l" * 5000,
+}
+
+
+@pytest.mark.parametrize("label", ODD_LABELS.values(), ids=ODD_LABELS)
+@pytest.mark.parametrize("processes", [1, 2, 3, 4])
+def test_a_label_may_hold_any_characters(label: str, processes: int) -> None:
+    def program(group: Any) -> list[float]:
+        total = group.all_reduce(np.ones(2), label=label)
+        said = f"{label}0".encode(errors="backslashreplace")[:1024].decode(errors="ignore")
+        assert group.all_gather_text(f"{label}{group.rank}", label)[0] == said
+        return (total + group.all_gather(np.ones(()), label=label).sum()).tolist()
+
+    assert on_processes(processes, 4, program) == [[8.0, 8.0]] * 4
+
+
+def test_a_label_in_a_header() -> None:
+    for label in ODD_LABELS.values():
+        call = Call(7, f"all_reduce of {label}", "float64", (1,) * 63 + (2**62,))
+        seen = Call.of(call.header())
+        assert (seen.serial, seen.dtype, seen.shape) == (7, "float64", call.shape)
+        assert seen == Call.of(Call(7, call.name, "float64", call.shape).header())
+        assert seen != Call.of(Call(7, f"{call.name}!", "float64", call.shape).header())
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_long_labels_that_differ_at_the_end_are_told_apart(processes: int) -> None:
+    def program(group: Any) -> None:
+        group.all_reduce(np.ones(2), label="the gradients of " + "x" * 400 + str(group.rank))
+
+    with pytest.raises(RankError, match=r"rank 0 calls all_reduce of the gradients of x+.*rank 1 all_reduce of the"):
+        on_processes(processes, 2, program)
+
+
 def test_a_models_copy_shares_the_group() -> None:
     def program(group: Any) -> bool:
         return copy.deepcopy({"group": group})["group"] is group

@@ -143,3 +143,21 @@ def test_more_ranks_than_a_process_carries_are_refused_at_once(count: int) -> No
         simulate(count, program)
     with pytest.raises(ValueError, match=f"run: ranks={count}; expected at most 1,024"):
         run(program, count)
+@pytest.mark.parametrize("refused", [RuntimeError("can't start new thread"), KeyboardInterrupt("pressed")])
+@pytest.mark.parametrize("place", [0, 1, 3])
+def test_ranks_that_cannot_all_be_started(refused: BaseException, place: int, monkeypatch) -> None:
+    """Those that were started end, and none of them runs the program."""
+    start, before, made, ran = threading.Thread.start, threading.active_count(), [], []
+
+    def refusing(thread: threading.Thread) -> None:
+        if len(made) == place:
+            raise refused
+        made.append(thread)
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", refusing)
+    with pytest.raises(type(refused), match=rf"could start {place}: can't start|pressed"):
+        simulate(4, lambda group: ran.append(group.rank))
+    for thread in made:
+        thread.join(10)
+    assert (len(made), ran, threading.active_count()) == (place, [], before)

@@ -95,6 +95,17 @@ def test_a_target_that_is_no_class(backend, wrong, rng):
         backend.elementwise.cross_entropy(x, target)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("wrong", [-1, 10, 2**33, -(2**62)])
+def test_a_class_that_becomes_a_wrong_one_is_no_address(dtype, wrong, rng):
+    x, target, dy = rng.standard_normal((4, 10)).astype(dtype), np.array([1, 2, 3, -100]), np.ones(4, dtype)
+    _, lse = kernels.cross_entropy(x, target)
+    expected = np.exp(log_softmax(x, 1)) - np.eye(10)[[1, 2, 3, 3]]
+    expected[3] = 0  # ignored
+    target[1], expected[1] = wrong, np.nan
+    np.testing.assert_allclose(kernels.cross_entropy_grad(dy, x, target, lse), expected, rtol=2e-6, atol=1e-6)
+
+
 @pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16])
 def test_sixteen_bits(dtype, rng):
     x = (rng.standard_normal((6, 20)) * 3).astype(dtype)

@@ -10,6 +10,7 @@ import pytest
 
 import minorm as mn
 from minorm import nn
+from tests.interrupts import at_every_line
 
 
 def fails(error, message):
@@ -92,3 +93,57 @@ def test_load_finds_a_prefix_and_refuses_what_is_no_mapping():
         net.load_state_dict({f"module.{k}": v for k, v in net.state_dict().items()})
     with fails(TypeError, "load_state_dict: state is a Linear; expected a mapping of names to tensors"):
         net.load_state_dict(nn.Linear(2, 1))
+
+
+def arrays(net):
+    return {key: value.numpy().copy() for key, value in net.state_dict().items() if hasattr(value, "numpy")}
+
+
+@pytest.mark.parametrize("assign", [False, True])
+def test_ctrl_c_at_any_line_loads_all_or_nothing(assign):
+    new = {key: array + 1 for key, array in arrays(Net()).items()}
+    loaded = set()
+
+    def ones():
+        net = Net()
+        for value in net.state_dict().values():
+            value.fill_(1)
+        return net
+
+    for net in at_every_line(lambda net: net.load_state_dict(new, assign=assign), make=ones):
+        found = arrays(net)
+        same = {np.array_equal(found[key], new[key]) for key in new}
+        assert len(same) == 1, same
+        loaded |= same
+    assert loaded == {False, True}
+
+
+class Extra(Net):
+    """Keeps two texts beside the tensors, in two modules, and refuses an empty one."""
+
+    def __init__(self, text="", inner=True):
+        super().__init__()
+        self.text = text
+        if inner:
+            self.inner = Extra(text, inner=False)
+
+    def get_extra_state(self):
+        return {"text": self.text}
+
+    def set_extra_state(self, state):
+        if not state["text"]:
+            raise ValueError("an empty text")
+        self.text = state["text"]
+
+
+@pytest.mark.parametrize("assign", [False, True])
+def test_an_extra_state_that_is_refused_changes_nothing(assign):
+    net, state = Extra("old"), Extra("new").state_dict()
+    state["inner._extra_state"] = {"text": ""}
+    before, identity = arrays(net), net.gain.array
+    with fails(ValueError, "an empty text"):
+        net.load_state_dict(state, assign=assign)
+    assert (net.text, net.inner.text) == ("old", "old")
+    assert net.gain.array is identity
+    for key, array in arrays(net).items():
+        np.testing.assert_array_equal(array, before[key])

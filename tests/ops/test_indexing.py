@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import minorm as mn
+from minorm.ops.indexing import own
 from minorm.testing import gradcheck
 
 INDICES = {
@@ -62,3 +63,12 @@ def test_gather_wants_integers_of_the_same_rank() -> None:
         mn.zeros(2, 2).gather(0, mn.zeros(2, 2))
     with pytest.raises(ValueError, match=r"gather: index is int64 of shape \(2,\); expected integers with the 2 axes"):
         mn.zeros(2, 2).gather(0, [0, 1])
+
+
+def test_the_copy_of_an_expanded_index_is_not_laid_out() -> None:
+    index = np.broadcast_to(np.arange(3)[:, None], (3, 1000))
+    copy = own((index, slice(None), ...))[0]
+    np.testing.assert_array_equal(copy, index)
+    assert copy.strides[1] == 0
+    assert not np.shares_memory(copy, index)
+    assert own(np.broadcast_to(np.arange(0), (3, 0))).shape == (3, 0)

@@ -212,3 +212,16 @@ def test_mean_over_many_is_exact_to_float32(rng):
     x = (1 + rng.uniform(0, 1, 3_000_000)).astype(np.float32)
     loss = F.mse_loss(mn.tensor(x), mn.tensor(np.zeros_like(x))).item()
     assert loss == pytest.approx(float((x.astype(np.float64) ** 2).mean()), rel=1e-7)
+
+
+@pytest.mark.parametrize("loss", [F.cross_entropy, F.nll_loss])
+@pytest.mark.parametrize("dtype", [np.int64, np.int32, np.uint8])
+def test_a_buffer_of_labels_may_be_filled_again(loss, dtype, rng):
+    x = mn.tensor(rng.standard_normal((4, 3)), requires_grad=True)
+    labels = np.array([2, 0, 1, 1], dtype)
+    result = loss(x, mn.from_numpy(labels), reduction="sum")
+    labels[...] = np.iinfo(dtype).max
+    result.backward()
+    e = np.exp(x.numpy())
+    softmax = e / e.sum(1, keepdims=True) if loss is F.cross_entropy else 0
+    np.testing.assert_allclose(x.grad.numpy(), softmax - np.eye(3)[[2, 0, 1, 1]], rtol=1e-12, atol=1e-15)

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import minorm_ext
@@ -22,6 +23,7 @@ __all__ = ["backward", "forward", "grad_bias", "grad_input", "grad_weight", "out
 
 Ints = tuple[int, ...]
 Pairs = tuple[tuple[int, int], ...]
+MOST_PHASES = 4096  # of a gradient whose plan is made in a second or two; with strides beyond, most of it is zeros
 
 
 def forward(
@@ -56,7 +58,8 @@ def grad_input(
     if dy.dtype in HALVES:
         dx = grad_input(_wide(dy), _wide(w), x_shape, stride, padding, dilation, groups, _wide(b)).astype(dy.dtype)
         return dx if accumulate is None else dx + accumulate
-    if not _covers(dy, w):
+    phases = math.prod(min(s, n) for s, n in zip(stride, x_shape[2:], strict=True))
+    if not _covers(dy, w) or phases > MOST_PHASES:
         return reference.grad_input(dy, w, x_shape, stride, padding, dilation, groups, b, accumulate)
     how = plan.grad_input(dy.shape, w.shape, x_shape, stride, padding, dilation, groups, dy.itemsize)
     check_bias("conv.grad_input", b, x_shape[1])
