@@ -21,6 +21,7 @@ import numpy as np
 class _Mode(threading.local):
     updating = True  # False inside no_stats_update
     take: Callable[..., bool] | None = None  # inside `redirected`: who is told the moments of a batch first
+    owns: Callable[[Any], bool] | None = None  # inside `redirected`: whose moments those are
 
 
 _mode = _Mode()
@@ -45,18 +46,25 @@ def is_updating() -> bool:
 
 
 @contextmanager
-def redirected(take: Callable[..., bool]) -> Iterator[None]:
+def redirected(take: Callable[..., bool], owns: Callable[[Any], bool]) -> Iterator[None]:
     """Inside, `take` is called in place of every update, as take(running, mean, var, count, samples, rest).
 
-    Where it returns False the update goes on, to the `take` of the block around this one or to the statistics. Each
-    thread has its own.
+    Where it returns False the update goes on, to the `take` of the block around this one or to the statistics.
+    owns(array) tells whether it would take the updates of a running mean. Each thread has its own.
     """
-    before = _mode.take
-    _mode.take = take if before is None else lambda *update: take(*update) or before(*update)
+    before = _mode.take, _mode.owns
+    outer_take, outer_owns = before
+    _mode.take = take if outer_take is None else lambda *update: take(*update) or outer_take(*update)
+    _mode.owns = owns if outer_owns is None else lambda array: owns(array) or outer_owns(array)
     try:
         yield
     finally:
-        _mode.take = before
+        _mode.take, _mode.owns = before
+
+
+def is_part(running_mean: Any) -> bool:
+    """Do updates of this running mean wait for other parts of a batch, inside `redirected`?"""
+    return _mode.owns is not None and running_mean is not None and _mode.owns(running_mean)
 
 
 class RunningStats:

@@ -18,6 +18,7 @@ from minorm.functional.normalization_checks import (
     running_stats,
 )
 from minorm.ops.renormalization import Renormalize
+from minorm.running import is_part
 from minorm.tensor import Tensor
 
 
@@ -79,7 +80,7 @@ def batch_renorm(
         return batch_norm(x, running_mean, running_var, weight, bias, False, momentum, eps, **options)
     rule = equation("batch_renorm", eps)
     axes, param, _ = batch_axes(x, weight, bias, running_mean, running_var)
-    if math.prod(x.shape[axis] for axis in axes) == 1:
+    if math.prod(x.shape[axis] for axis in axes) == 1 and not is_part(running_mean.array):
         raise ValueError(
             f"batch_renorm: one value per channel has no variance to normalize with in training; x.shape is {x.shape}; "
             "expected more than one value per channel: a larger batch, or training=False"

@@ -25,6 +25,7 @@ from minorm.functional.normalization_checks import (
 from minorm.kernels.variance import backend_of
 from minorm.ops.normalization import Normalize, NormalizeWith
 from minorm.ops.sync_normalization import NormalizeAcross, PooledStats
+from minorm.running import is_part
 from minorm.tensor import Tensor
 
 
@@ -65,9 +66,9 @@ def batch_norm(
 
     training=False normalizes with the running statistics; gradients flow to them too. Each tensor may be of any float
     type. y has x's shape and type. ValueError for one value per channel in training (there is no variance), for C = 0,
-    and for shapes that do not fit. An empty batch gives an empty y and changes nothing. With a mask, a channel with
-    one element becomes bias there, one with none keeps its running values; NotImplementedError for a mask on several
-    ranks.
+    and for shapes that do not fit. Inside `nn.accumulate_stats` x is a part, and one value per channel becomes bias. An
+    empty batch gives an empty y and changes nothing. With a mask, a channel with one element becomes bias there, one
+    with none keeps its running values; NotImplementedError for a mask on several ranks.
 
     Example:
         >>> x = mn.tensor([[1.0], [3.0]])
@@ -99,7 +100,7 @@ def batch_norm(
             compute_dtype=computed, backend=backend, activation=activation,
         )  # fmt: skip
     across = process_group is not None and _is_across(process_group)
-    if count == 1 and not across and mask is None:
+    if count == 1 and not across and mask is None and not is_part(None if running_mean is None else running_mean.array):
         raise ValueError(
             f"batch_norm: one value per channel has no variance to normalize with in training; x.shape is {x.shape}; "
             "expected more than one value per channel: a larger batch, or training=False"
