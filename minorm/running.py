@@ -62,11 +62,6 @@ def redirected(take: Callable[..., bool], owns: Callable[[Any], bool]) -> Iterat
         _mode.take, _mode.owns = before
 
 
-def is_part(running_mean: Any) -> bool:
-    """Do updates of this running mean wait for other parts of a batch, inside `redirected`?"""
-    return _mode.owns is not None and running_mean is not None and _mode.owns(running_mean)
-
-
 class RunningStats:
     """The running mean and variance as arrays, changed in place: by `update`, or by a kernel that does the same.
 
@@ -89,6 +84,11 @@ class RunningStats:
         self.unbiased = unbiased
         self.batches = batches
         self.changed = False
+
+    @property
+    def is_part(self) -> bool:
+        """Do updates wait for other parts of a batch, inside `redirected`?"""
+        return _mode.owns is not None and _mode.owns(self.mean)
 
     def update(self, mean: Any, var: Any, count: int, samples: int | None = None, rest: Any = 0.0) -> None:
         """Blend in the mean and population variance of a batch, each taken over `count` elements.

@@ -25,7 +25,6 @@ from minorm.functional.normalization_checks import (
 from minorm.kernels.variance import backend_of
 from minorm.ops.normalization import Normalize, NormalizeWith
 from minorm.ops.sync_normalization import NormalizeAcross, PooledStats
-from minorm.running import is_part
 from minorm.tensor import Tensor
 
 
@@ -100,14 +99,14 @@ def batch_norm(
             compute_dtype=computed, backend=backend, activation=activation,
         )  # fmt: skip
     across = process_group is not None and _is_across(process_group)
-    if count == 1 and not across and mask is None and not is_part(None if running_mean is None else running_mean.array):
+    running = running_stats(
+        "batch_norm", running_mean, running_var, momentum, unbiased_running_var, num_batches_tracked
+    )
+    if count == 1 and not across and mask is None and not (running is not None and running.is_part):
         raise ValueError(
             f"batch_norm: one value per channel has no variance to normalize with in training; x.shape is {x.shape}; "
             "expected more than one value per channel: a larger batch, or training=False"
         )
-    running = running_stats(
-        "batch_norm", running_mean, running_var, momentum, unbiased_running_var, num_batches_tracked
-    )
     if across:
         check_unmasked("batch_norm", mask, process_group)
         y = NormalizeAcross.apply(

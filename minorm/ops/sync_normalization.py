@@ -20,7 +20,6 @@ from minorm.equation import Equation
 from minorm.kernels.checked import resolve_backend
 from minorm.kernels.protocol import Statistics
 from minorm.ops.layout import arrange, same_order
-from minorm.running import is_part
 
 Array = Any
 
@@ -60,7 +59,7 @@ class NormalizeAcross(Function):
         block = xp.stack([layout.statistics(row) for row in block])  # ranks may have their data in other orders
         m, k, d, var = group.all_reduce(block, merge, "the statistics of batch_norm")
         self.count = count = int(m.reshape(-1)[0])
-        if count == 1 and not is_part(None if running is None else running.mean):
+        if count == 1 and not (running is not None and running.is_part):
             raise ValueError(
                 f"batch_norm: one value per channel on all {group.size} ranks together has no variance to normalize "
                 f"with in training; x.shape is {x.shape} on this one; expected more than one value per channel: a "

@@ -19,7 +19,7 @@ from minorm import devices
 from minorm.documented import documented
 from minorm.mistakes import checked
 from minorm.nn.module import Module
-from minorm.running import RunningStats, is_part, redirected
+from minorm.running import RunningStats, redirected
 from minorm.tensor import Tensor
 
 Array = Any
@@ -66,6 +66,7 @@ class Entry:
 
     def __init__(self, tensors: list[Tensor | None], running: RunningStats, per_sample: bool) -> None:
         self.mean, self.var, self.batches = tensors
+        self.running = running
         self.momentum, self.unbiased = running.momentum, running.unbiased
         self.moments = Moments(per_sample)
 
@@ -129,7 +130,7 @@ class Collected:
         for entry in self.entries.values():
             found = entry.moments
             alone = not found.per_sample and isinstance(found.count, int) and found.count == 1
-            if alone and not is_part(None if entry.mean is None else entry.mean.array):
+            if alone and not entry.running.is_part:
                 name = next(name for name, buffer in self.model.named_buffers() if buffer is entry.mean)
                 raise ValueError(
                     f"{operation}: all batches together have one value per channel for {name}, which has no variance; "
