@@ -253,6 +253,7 @@ def arange(
         (tensor([0, 1, 2]), tensor([1. , 1.5]))
     """
     first, last = (0, start) if end is None else (start, end)
+    first, last, step = (n.item() if hasattr(n, "from_array") else n for n in (first, last, step))
     whole = all(isinstance(n, (int, np.integer)) for n in (first, last, step))
     kind = (dtypes.int64 if whole else dtypes.get_default_dtype()) if dtype is None else dtypes.check(dtype)
     with devices.on(device) as xp:

@@ -19,12 +19,22 @@ class Stepwise(Function):
         return getattr(np, step)(x)
 
 
+def expect_divisor(operation: str, b: Any) -> None:
+    """ZeroDivisionError where an integer of b is 0: no integer stands for infinity. A GPU is not waited for."""
+    if type(b) is np.ndarray and b.dtype not in dtypes.FLOATS and not b.all():
+        raise ZeroDivisionError(
+            f"{operation}: b is 0 at {int((b == 0).sum()):,} of its {b.size:,} places, and its type is {b.dtype}; "
+            "expected integers other than 0, or floats, such as x.float()"
+        )
+
+
 class FloorDivide(Function):
     """a / b rounded down."""
 
     differentiable = False
 
     def forward(self, a: Any, b: Any) -> Any:
+        expect_divisor("floor_divide", b)
         return np.floor_divide(a, b)
 
 
@@ -49,6 +59,17 @@ class Quotient(Function):
         with np.errstate(divide="ignore", over="ignore"):
             floor, inexact = np.floor_divide(a, b), np.remainder(a, b) != 0
         return floor + (inexact & ((a < 0) != (b < 0)))
+
+
+class Truncated(Function):
+    """a / b of floats, rounded towards 0; its gradients are 0, also where b is."""
+
+    def forward(self, a: Any, b: Any) -> Any:
+        self.like = a, b
+        return np.trunc(a / b)
+
+    def backward(self, dy: Any) -> Any:  # noqa: ARG002
+        return tuple(np.zeros_like(x) for x in self.like)
 
 
 class BinCount(Function):
