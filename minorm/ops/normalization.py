@@ -114,7 +114,7 @@ class Normalize(Function):
             **options,
         )
         if self.needs[0] and self.equation.is_constant(layout.nest.columns):
-            dx[...] = 0
+            dx[...] = dx * 0 + 0  # NaN stays
         gradients = (
             layout.result(dx, x) if self.needs[0] else None,
             layout.parameter_gradient(ds, self.scale) if self.needs[1] else None,
