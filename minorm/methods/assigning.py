@@ -257,5 +257,7 @@ def _limits(kind: Any) -> tuple[int, int]:
     """The least and the largest whole number that a type holds."""
     if kind == dtypes.bool:
         return 0, 1
-    found = dtypes.finfo(kind) if dtypes.is_float(kind) else dtypes.iinfo(kind)
-    return int(found.min), int(found.max)
+    if dtypes.is_float(kind):
+        most = int(float(dtypes.largest(kind)))
+        return -most, most
+    return int(dtypes.iinfo(kind).min), int(dtypes.iinfo(kind).max)
