@@ -77,7 +77,6 @@ class InPlace:
         def device(self) -> str: ...  # noqa: D102
         @property
         def shape(self) -> tuple[int, ...]: ...  # noqa: D102
-        def __getitem__(self, index: Any) -> Self: ...
 
     # Operators
 
@@ -238,7 +237,8 @@ class InPlace:
         if not indexing.is_basic(where):
             where = indexing.as_masks(where)
             if (steps := indexing.in_two_steps(where)) is not None:
-                self[steps[0]]._put(operation, steps[1], value)
+                x: Any = self
+                x[steps[0]]._put(operation, steps[1], value)
                 return self
         recorded = history.is_recorded(self, operation, (value,))
         try:

@@ -71,9 +71,9 @@ class Reductions(Operators[TensorT], Generic[TensorT]):
         """
         if isinstance(dim, bool):  # x.var(False) is x.var(unbiased=False)
             dim, unbiased = None, dim
-        if self.dtype in dtypes.HALVES:
-            wide: Any = self.to(dtypes.float32)  # the squares of 16-bit numbers leave their range
-            return wide.var(dim, unbiased, keepdim, correction=correction).to(self.dtype)
+        if (kind := self.array.dtype) in dtypes.HALVES:  # whose squares leave their range
+            wide = _cast(self, dtypes.float32)
+            return _cast(wide.var(dim, unbiased, keepdim, correction=correction), kind)
         axes = reduced_axes("var", dim, self)
         with autograd.no_grad():  # through the mean no gradient flows: what is left of the mean adds up to 0
             mean = self.mean(axes, keepdim=True)
@@ -93,9 +93,9 @@ class Reductions(Operators[TensorT], Generic[TensorT]):
         """
         if isinstance(dim, bool):
             dim, unbiased = None, dim
-        if self.dtype in dtypes.HALVES:
-            wide: Any = self.to(dtypes.float32)
-            return wide.std(dim, unbiased, keepdim, correction=correction).to(self.dtype)
+        if (kind := self.array.dtype) in dtypes.HALVES:
+            wide = _cast(self, dtypes.float32)
+            return _cast(wide.std(dim, unbiased, keepdim, correction=correction), kind)
         return elementwise.Root.apply(
             self.var(reduced_axes("std", dim, self), unbiased, keepdim, correction=correction)
         )
