@@ -61,17 +61,6 @@ class Quotient(Function):
         return floor + (inexact & ((a < 0) != (b < 0)))
 
 
-class Truncated(Function):
-    """a / b of floats, rounded towards 0; its gradients are 0, also where b is."""
-
-    def forward(self, a: Any, b: Any) -> Any:
-        self.like = a, b
-        return np.trunc(a / b)
-
-    def backward(self, dy: Any) -> Any:  # noqa: ARG002
-        return tuple(np.zeros_like(x) for x in self.like)
-
-
 class BinCount(Function):
     """How often each of 0, 1, 2 ... stands in x, or the sum of its weights; at least `minlength` of them."""
 

@@ -13,7 +13,7 @@ from minorm.onnx.graph.versions import PUBLISHED
 from minorm.ops import elementwise as ops
 from minorm.ops.elementary import Atan, Expm1, Log1p
 from minorm.ops.special import Erf
-from minorm.ops.stepwise import Rounded, Stepwise, Truncated
+from minorm.ops.stepwise import Rounded, Stepwise
 from minorm.tensor import Tensor
 
 Unary = Callable[[Tensor], Tensor]
@@ -97,11 +97,6 @@ def write_step(g: Graph, x: Value, step: str) -> Value:
     if not g.has(operator):
         raise Decline(f"{operator} exists from opset {PUBLISHED[operator][0]} on")
     return g.add(operator, x, dtype=g.result.dtype)
-
-
-@lowers(Truncated)
-def write_truncated(g: Graph, a: Value, b: Value) -> Value:
-    return write_step(g, g.add("Div", a, b), "trunc")
 
 
 def _stepwise(step: str) -> Unary:
