@@ -253,12 +253,17 @@ def arange(
         >>> mn.arange(3), mn.arange(1.0, 2.0, 0.5)
         (tensor([0, 1, 2]), tensor([1. , 1.5]))
     """
-    first, last = (0, start) if end is None else (start, end)
+    first, last, step = (_number(n) for n in ((0, start, step) if end is None else (start, end, step)))
     whole = all(isinstance(n, (int, np.integer)) for n in (first, last, step))
     kind = (dtypes.int64 if whole else dtypes.get_default_dtype()) if dtype is None else dtypes.check(dtype)
     with devices.on(device) as xp:
         check_room("arange", (int((last - first) // step),) if step and math.isfinite((last - first) / step) else ())
         return Tensor(xp.arange(first, last, step).astype(kind), requires_grad)
+
+
+def _number(value: Any) -> Any:
+    """A number, also out of a Tensor: an integer stays one."""
+    return value.item() if hasattr(value, "from_array") else value
 
 
 @documented(MADE, start="the first number", end="the last number, included", steps="how many numbers")

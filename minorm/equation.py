@@ -47,6 +47,10 @@ class Equation:
         rstd[count <= (1 if self.centered else 0)] = 0
         return rstd
 
+    def is_constant(self, count: Any) -> bool:
+        """Is y a constant? One number is its own mean, so its gradient is 0, to the last bit."""
+        return self.centered and count == 1
+
     def slope(self, var: Any) -> Any:
         """The factor of mean(g * xhat) in dx: 1, or (std + eps) / std with the guard, 0 where std is 0."""
         if not self.guard:

@@ -27,13 +27,24 @@ from minorm.ops.special import Remainder
 if TYPE_CHECKING:
     from typing import Self
 
+
+def _floor_divide(a: Any, b: Any) -> None:
+    stepwise.expect_divisor("x //= y", b)
+    a //= b
+
+
+def _remainder(a: Any, b: Any) -> None:
+    stepwise.expect_divisor("x %= y", b)
+    a %= b
+
+
 _DIRECT: dict[Any, Callable[[Any, Any], Any]] = {  # what NumPy does in place, to the same bits
     elementwise.Add: operator.iadd,
     elementwise.Sub: operator.isub,
     elementwise.Mul: operator.imul,
     elementwise.Div: operator.itruediv,
-    stepwise.FloorDivide: operator.ifloordiv,
-    Remainder: operator.imod,
+    stepwise.FloorDivide: _floor_divide,
+    Remainder: _remainder,
 }
 
 
@@ -158,6 +169,11 @@ class InPlace:
         """
         if min is None and max is None:
             raise ValueError("clip_: min and max are both None; expected at least one bound")
+        for bound in (min, max):
+            if isinstance(bound, (float, np.floating)) and not dtypes.is_float(self.dtype):
+                raise TypeError(
+                    f"clip_: x is {self.dtype}, a bound is {bound}; expected bounds that are integers, or x.float()"
+                )
         return self._become("clip_", elementwise.Clip, low=min, high=max)
 
     clamp_ = clip_
@@ -218,6 +234,12 @@ class InPlace:
     def _put(self, operation: str, index: Any, value: Any) -> Self:
         """x[index] = value; a recorded one keeps the gradients of both."""
         where = plain(index)
+        if not indexing.is_basic(where):
+            where = indexing.as_masks(where)
+            if (steps := indexing.in_two_steps(where)) is not None:
+                x: Any = self
+                x[steps[0]]._put(operation, steps[1], value)
+                return self
         recorded = history.is_recorded(self, operation, (value,))
         try:
             if recorded or trace.state.calls is not None:

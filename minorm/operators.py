@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Generic
 
+import numpy as np
+
 from minorm import dtypes
 from minorm.argument_texts import OTHER
 from minorm.documented import documented_methods
@@ -143,7 +145,7 @@ class Operators(Shapes[TensorT], Generic[TensorT]):  # noqa: PLW1641  the Tensor
     def clip(self, min: Any = None, max: Any = None) -> TensorT:
         """min(max(x, min), max): elements below `min` become min, above `max` max.
 
-        ValueError unless there is a bound.
+        Integers with a float as a bound become floats. ValueError unless there is a bound.
 
         Example:
             >>> mn.tensor([-3.0, 0.5, 3.0]).clip(-1, 1)
@@ -153,7 +155,8 @@ class Operators(Shapes[TensorT], Generic[TensorT]):  # noqa: PLW1641  the Tensor
             raise ValueError("clip: min and max are both None; expected at least one bound")
         if hasattr(min, "from_array") or hasattr(max, "from_array"):
             return _between(self, min, max)
-        return elementwise.Clip.apply(self, low=min, high=max)
+        real = any(isinstance(bound, (float, np.floating)) for bound in (min, max))
+        return elementwise.Clip.apply(as_float(self) if real else self, low=min, high=max)
 
     clamp = clip
 

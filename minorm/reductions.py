@@ -38,13 +38,14 @@ class Reductions(Operators[TensorT], Generic[TensorT]):
     __slots__ = ()
 
     def sum(self, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> TensorT:
-        """The sum over `dim`; x is cast to `dtype` before.
+        """The sum over `dim`; x is cast to `dtype` before. Integers and bools add up to int64.
 
         Example:
             >>> mn.tensor([[1.0, 2.0], [3.0, 4.0]]).sum(dim=1)
             tensor([3., 7.])
         """
-        return reduction.Sum.apply(_cast(self, dtype), axes=reduced_axes("sum", dim, self), keepdims=keepdim)
+        total = reduction.Sum.apply(_cast(self, dtype), axes=reduced_axes("sum", dim, self), keepdims=keepdim)
+        return _cast(total, dtype)
 
     def mean(self, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> TensorT:
         """The mean over `dim`; x is cast to `dtype` before.
@@ -70,6 +71,9 @@ class Reductions(Operators[TensorT], Generic[TensorT]):
         """
         if isinstance(dim, bool):  # x.var(False) is x.var(unbiased=False)
             dim, unbiased = None, dim
+        if (kind := self.array.dtype) in dtypes.HALVES:  # whose squares leave their range
+            wide = _cast(self, dtypes.float32)
+            return _cast(wide.var(dim, unbiased, keepdim, correction=correction), kind)
         axes = reduced_axes("var", dim, self)
         with autograd.no_grad():  # through the mean no gradient flows: what is left of the mean adds up to 0
             mean = self.mean(axes, keepdim=True)
@@ -89,6 +93,9 @@ class Reductions(Operators[TensorT], Generic[TensorT]):
         """
         if isinstance(dim, bool):
             dim, unbiased = None, dim
+        if (kind := self.array.dtype) in dtypes.HALVES:
+            wide = _cast(self, dtypes.float32)
+            return _cast(wide.std(dim, unbiased, keepdim, correction=correction), kind)
         return elementwise.Root.apply(
             self.var(reduced_axes("std", dim, self), unbiased, keepdim, correction=correction)
         )
@@ -174,22 +181,22 @@ class Reductions(Operators[TensorT], Generic[TensorT]):
         return reduction.ArgMin.apply(self, axis=_searched("argmin", dim, self), keepdims=keepdim)
 
     def all(self, dim: Any = None, keepdim: bool = False) -> TensorT:
-        """True where every element is true: along `dim`, or of all. Of nothing it is True.
+        """True where every element is true: along `dim`, or of all; dim=() names none. Of nothing it is True.
 
         Example:
             >>> mn.tensor([[True, False], [True, True]]).all(dim=1)
             tensor([False,  True])
         """
-        return _truth(self, reduction.Min, reduced_axes("all", dim, self), keepdim, of_nothing=True)
+        return _truth(self, reduction.Min, "all", dim, keepdim, of_nothing=True)
 
     def any(self, dim: Any = None, keepdim: bool = False) -> TensorT:
-        """True where at least one element is true: along `dim`, or of all. Of nothing it is False.
+        """True where at least one element is true: along `dim`, or of all; dim=() names none. Of nothing it is False.
 
         Example:
             >>> mn.tensor([[True, False], [False, False]]).any(dim=1)
             tensor([ True, False])
         """
-        return _truth(self, reduction.Max, reduced_axes("any", dim, self), keepdim, of_nothing=False)
+        return _truth(self, reduction.Max, "any", dim, keepdim, of_nothing=False)
 
 
 def _searched(operation: str, dim: int | None, x: Any) -> int | None:
@@ -212,9 +219,12 @@ def _cast(x: Any, dtype: Any) -> Any:
     return x if dtype is None else x.to(dtype)
 
 
-def _truth(x: Any, extreme: Any, axes: tuple[int, ...], keepdim: bool, of_nothing: bool) -> Any:
+def _truth(x: Any, extreme: Any, operation: str, dim: Any, keepdim: bool, of_nothing: bool) -> Any:
     """The largest or smallest of whether each element is not 0: any and all, as operations that a trace sees."""
     true = x if x.dtype == dtypes.bool else x != 0
+    if isinstance(dim, (tuple, list)) and not dim:
+        return true.clone() if true is x else true
+    axes = reduced_axes(operation, dim, x)
     if all(x.shape[axis] for axis in axes):
         return extreme.apply(true.to(dtypes.uint8), axes=axes, keepdims=keepdim).to(dtypes.bool)
     shape = [1 if i in axes else n for i, n in enumerate(x.shape) if keepdim or i not in axes]

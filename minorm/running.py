@@ -23,6 +23,7 @@ import minorm_ext
 class _Mode(threading.local):
     updating = True  # False inside no_stats_update
     take: Callable[..., bool] | None = None  # inside `redirected`: who is told the moments of a batch first
+    owns: Callable[[Any], bool] | None = None  # inside `redirected`: whose moments those are
 
 
 _mode = _Mode()
@@ -51,16 +52,21 @@ def is_updating() -> bool:
     return _mode.updating
 
 
-def redirected(take: Callable[..., bool]) -> Any:
+def redirected(take: Callable[..., bool], owns: Callable[[Any], bool]) -> Any:
     """Inside, `take` is called in place of every update, as take(running, mean, var, count, samples, rest).
 
-    Where it returns False the update goes on, to the `take` of the block around this one or to the statistics. Each
-    thread has its own.
+    Where it returns False the update goes on, to the `take` of the block around this one or to the statistics.
+    owns(array) tells whether it would take the updates of a running mean. Each thread has its own.
     """
 
     def inside() -> dict[str, Any]:
-        before = _mode.take
-        return {"take": take if before is None else lambda *update: take(*update) or before(*update)}
+        outer_take, outer_owns = _mode.take, _mode.owns
+        if outer_take is None or outer_owns is None:
+            return {"take": take, "owns": owns}
+        return {
+            "take": lambda *update: take(*update) or outer_take(*update),
+            "owns": lambda array: owns(array) or outer_owns(array),
+        }
 
     return minorm_ext.Switch(_mode, inside)
 
@@ -87,6 +93,11 @@ class RunningStats:
         self.unbiased = unbiased
         self.batches = batches
         self.changed = False
+
+    @property
+    def is_part(self) -> bool:
+        """Do updates wait for other parts of a batch, inside `redirected`?"""
+        return _mode.owns is not None and _mode.owns(self.mean)
 
     def update(self, mean: Any, var: Any, count: int, samples: int | None = None, rest: Any = 0.0) -> None:
         """Blend in the mean and population variance of a batch, each taken over `count` elements.

@@ -243,7 +243,11 @@ class Shapes(Generic[TensorT]):
 
     def __getitem__(self, index: Any) -> TensorT:
         where = plain(index)
-        function: type[autograd.Function] = indexing.GetItem if indexing.is_basic(where) else indexing.Take
+        function: type[autograd.Function] = indexing.GetItem
+        if not indexing.is_basic(where):
+            where, function = indexing.as_masks(where), indexing.Take
+            if (steps := indexing.in_two_steps(where)) is not None:
+                return self[steps[0]][steps[1]]
         try:
             return function.apply(self, index=where)
         except (IndexError, OverflowError) as error:

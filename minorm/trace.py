@@ -64,6 +64,16 @@ def record() -> Iterator[list[Call]]:
         yield calls
 
 
+@contextmanager
+def no_casts() -> Iterator[None]:
+    """Inside, an autocast leaves the types of operations alone."""
+    before, state.cast = state.cast, None
+    try:
+        yield
+    finally:
+        state.cast = before
+
+
 def remember(array: Any) -> None:
     """Keep what an array holds before it is changed in place for the first time."""
     if id(array) not in state.originals:

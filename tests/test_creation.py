@@ -48,3 +48,14 @@ def test_as_tensor_copies_only_where_it_must() -> None:
 def test_bad_sizes_are_named() -> None:
     with pytest.raises(TypeError, match=r"zeros: \(2, 'x'\) holds something that is no integer"):
         mn.zeros(2, "x")
+
+
+def test_a_range_of_integer_tensors_has_integers() -> None:
+    for whole in (mn.tensor(5), mn.tensor(5, dtype=mn.uint8), mn.tensor(5, dtype=mn.int32)):
+        found = mn.arange(whole)
+        assert (found.dtype, found.tolist()) == (mn.int64, [0, 1, 2, 3, 4])
+    found = mn.arange(mn.tensor(1), mn.tensor(8), mn.tensor(3))
+    assert (found.dtype, found.tolist()) == (mn.int64, [1, 4, 7])
+    found = mn.arange(mn.tensor(1), mn.tensor(2.5), 0.5)
+    assert (found.dtype, found.tolist()) == (mn.float32, [1.0, 1.5, 2.0])
+    assert mn.arange(mn.tensor(3.0)).dtype == mn.float32

@@ -78,3 +78,35 @@ def test_filling_in_place() -> None:
     assert w.abs().sum().item() > 0
     with pytest.raises(RuntimeError, match="leaf that requires grad"):
         w.normal_()
+
+
+@pytest.mark.parametrize(
+    ("kind", "most"),
+    [
+        ("bool", 1), ("uint8", 255), ("int8", 127), ("int16", 2**15 - 1), ("int32", 2**31 - 1), ("int64", 2**63 - 1),
+        ("float16", 2**11), ("bfloat16", 2**8), ("float32", 2**24), ("float64", 2**53),
+    ],
+)  # fmt: skip
+def test_random_draws_what_a_type_holds(kind: str, most: int) -> None:
+    """From 0 to the largest integer, or the largest up to which every whole number is there, as PyTorch does."""
+    mn.manual_seed(0)
+    found = mn.zeros(2000, dtype=getattr(mn, kind)).random_()
+    values = found.double().numpy() if kind != "int64" else found.numpy()
+    assert found.dtype == getattr(mn, kind)
+    assert values.min() >= 0
+    assert values.max() <= most
+    assert (values == np.floor(values)).all()
+    assert abs(values.mean() / most - 0.5) < 0.05  # all of it, evenly
+
+
+@pytest.mark.parametrize(
+    ("kind", "bounds"),
+    [("uint8", (300,)), ("bool", (0, 3)), ("int8", (-200, 5)), ("uint16", (-1, 5)), ("float16", (70000,))],
+)
+def test_random_refuses_what_a_type_cannot_hold(kind: str, bounds: tuple[int, ...]) -> None:
+    x = mn.zeros(3, dtype=getattr(mn, kind))
+    with pytest.raises(ValueError, match=rf"random_: from_=.*, x is {kind}; expected from_ >= "):
+        x.random_(*bounds)
+    assert x.tolist() == [0, 0, 0]
+    assert set(mn.zeros(100, dtype=mn.bool).random_(0, 2).tolist()) == {True, False}
+    assert set(mn.zeros(100, dtype=mn.int8).random_(-2, 1).tolist()) == {-2, -1, 0}

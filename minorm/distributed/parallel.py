@@ -48,6 +48,7 @@ class DistributedDataParallel(Module):
     def __init__(self, module: Module, group: Group) -> None:
         super().__init__()
         self.module, self.group = module, group
+        self.counted = 0.0  # what the last whole batch's mean was divided by
         self._sync, self._unsent = True, False  # whether gradients are added up; whether some wait to be
         for layer in module.modules():
             if isinstance(layer, SyncBatchNorm) and layer.process_group is None:
@@ -76,28 +77,33 @@ class DistributedDataParallel(Module):
         finally:
             self._sync = before
 
-    def backward(self, loss: Tensor, count: int) -> Tensor:
+    def backward(self, loss: Tensor, count: float) -> Tensor:
         """The gradients of the whole batch's mean loss in every parameter's `grad`; returns that loss.
 
         loss   the mean over this rank's part, on which the graph hangs
-        count  what it is the mean of: this rank's images. 0 for an empty part, whose loss is not looked at
+        count  what it is the mean of: this rank's images; with ignored targets or class weights the sum of the weights
+               of those that count. 0 for a part of which nothing counts, whose loss is not looked at
 
         What `grad` held before is kept and added to. NonFiniteLoss on all ranks, before any gradient is computed, where
         a rank with images has a loss that is NaN or infinite. KeyboardInterrupt on all ranks where one was asked to
         stop.
         """
         if self.group.size == 1:
+            self.counted = float(count)
+            if not count:
+                return loss.detach()
             if not math.isfinite(loss.item()):
                 raise NonFiniteLoss(f"the loss is {loss.item()}")
             loss.backward()
             return loss.detach()
         total, whole = self._roll_call(loss, count)
+        self.counted = float(total)
         parameters = [p for p in self.module.parameters() if p.requires_grad]
         mine = self._unsent or not self._sync  # what grad holds is this rank's alone
         before = [None if mine else p.grad for p in parameters]
         for p in () if mine else parameters:
             p.grad = None
-        loss.backward(Tensor(devices.to_device(np.asarray(count / max(1, total), loss.dtype), loss.device)))
+        loss.backward(Tensor(devices.to_device(np.asarray(count / (total or 1), loss.dtype), loss.device)))
         self._unsent = not self._sync
         if self._sync:
             self._reduce(parameters)
@@ -106,7 +112,7 @@ class DistributedDataParallel(Module):
                 p.grad = earlier if p.grad is None else earlier + p.grad
         return Tensor(devices.to_device(np.asarray(whole, loss.dtype), loss.device))
 
-    def _roll_call(self, loss: Tensor, count: int) -> tuple[int, float]:
+    def _roll_call(self, loss: Tensor, count: float) -> tuple[float, float]:
         """Who is here, with how many images and which loss: the images of all ranks, and their mean loss."""
         group, value = self.group, loss.item() if count else 0.0
         bad = not math.isfinite(value)
@@ -117,7 +123,7 @@ class DistributedDataParallel(Module):
             raise NonFiniteLoss(f"rank {worst:.0f} of {group.size}: the loss is {what}", int(worst))
         if stopped < math.inf:
             raise KeyboardInterrupt
-        return int(total), summed / max(1.0, total)
+        return float(total), summed / (float(total) or 1.0)
 
     def _reduce(self, parameters: list[Any]) -> None:
         """Add up the gradients of all ranks: all of one type in one vector, with a number for each that says how many

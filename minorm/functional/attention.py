@@ -13,6 +13,7 @@ from minorm.functional.activation import softmax
 from minorm.functional.arguments import floats
 from minorm.functional.dropout import dropout
 from minorm.joining import where
+from minorm.ops.matmul import MatMul
 from minorm.tensor import Tensor
 
 
@@ -40,7 +41,7 @@ def scaled_dot_product_attention(
 ) -> Tensor:
     """y = softmax(scale * query @ key^T + mask) @ value: for each query a mean of the values, weighted by their keys.
 
-    y is (*, L, V). A query that may look at nothing gets 0.
+    y is (*, L, V), of query's type. A query that may look at nothing gets 0. 16-bit floats are computed in float32.
 
     Example:
         >>> q, k = mn.tensor([[100.0, 0.0]]), mn.tensor([[1.0, 0.0], [0.0, 1.0]])
@@ -57,8 +58,35 @@ def scaled_dot_product_attention(
         raise ValueError(f"{name}: got both attn_mask and is_causal; expected one of them")
     if enable_gqa:
         key, value = (_shared(x, query) for x in (key, value))
-    weights = attention_weights(query, key, attn_mask, is_causal, scale)
-    return (dropout(weights, dropout_p) if dropout_p > 0 else weights) @ value
+    return attend(query, key, value, attn_mask, is_causal, scale, dropout_p)[0]
+
+
+def attend(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | None = None,
+    is_causal: bool = False,
+    scale: float | None = None,
+    dropout_p: float = 0.0,
+) -> tuple[Tensor, Tensor]:
+    """The means and the weights, of 16-bit floats in float32, and rounded once.
+
+    Rounded scores would be an error in the exponent of e^x, which grows with them.
+    """
+    kind, cast = query.dtype, trace.state.cast
+    if cast is not None:  # an autocast: the type that it gives a product
+        kind = cast(MatMul, (query,))[0].dtype
+    wide = dtypes.compute_type(kind)
+    if wide != kind:
+        query, key, value = (x.to(wide) for x in (query, key, value))
+        with trace.no_casts():
+            y, weights = attend(query, key, value, mask, is_causal, scale, dropout_p)
+        return y.to(kind), weights.to(kind)
+    weights = attention_weights(query, key, mask, is_causal, scale)
+    if dropout_p > 0:
+        weights = dropout(weights, dropout_p)
+    return weights @ value, weights
 
 
 def attention_weights(

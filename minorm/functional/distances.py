@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
 
-from minorm import trace
+from minorm import dtypes, trace
 from minorm.documented import documented
 from minorm.functional.argument_texts import VECTORS
 from minorm.functional.arguments import floats
 from minorm.joining import maximum
-from minorm.ops.elementwise import Root
 from minorm.tensor import Tensor
 
 
@@ -84,7 +82,8 @@ def cdist(
     floats("cdist", (), x1=x1, x2=x2)
     if x1.ndim < 2 or x2.ndim < 2 or x1.shape[-1] != x2.shape[-1]:
         raise ValueError(f"cdist: x1 has shape {x1.shape}, x2 {x2.shape}; expected (*, P, M) and (*, R, M)")
-    return vector_norm(x1.unsqueeze(-2) - x2.unsqueeze(-3), p, -1)
+    wide = dtypes.compute_type(x1.dtype)  # of 16 bits the differences would lose digits before they are summed
+    return vector_norm(x1.to(wide).unsqueeze(-2) - x2.to(wide).unsqueeze(-3), p, -1).to(x1.dtype)
 
 
 @documented(VECTORS, input="(N, M), floats")
@@ -102,23 +101,16 @@ def pdist(input: Tensor, p: float = 2.0) -> Tensor:
     if input.ndim != 2:
         raise ValueError(f"pdist: input has shape {input.shape}; expected (N, M)")
     first, second = np.triu_indices(len(input), 1)
-    return vector_norm(input[first] - input[second], p, -1)
+    x = input.to(dtypes.compute_type(input.dtype))
+    return vector_norm(x[first] - x[second], p, -1).to(input.dtype)
 
 
 def vector_norm(x: Any, p: float, dim: int, keepdim: bool = False) -> Any:
     """(sum |x|^p)^(1/p) along an axis; its gradient is 0 where the norm is."""
-    if p == 2:
-        return Root.apply((x * x).sum(dim, keepdim))
-    size = x.abs()
-    if p == 1:
-        return size.sum(dim, keepdim)
-    if math.isinf(p):
-        return size.amax(dim, keepdim) if p > 0 else size.amin(dim, keepdim)
     if p == 0:
+        size = x.abs()
         return (size * 0 + (size.detach() != 0).to(x.dtype)).sum(dim, keepdim)
-    total = (size**p).sum(dim, keepdim)
-    nothing = (total == 0).detach()
-    return ((total + nothing.to(x.dtype)) ** (1 / p)) * (1 - nothing.to(x.dtype))
+    return x.norm(p, dim, keepdim)
 
 
 def _floored(norm: Tensor, eps: float) -> Tensor:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from minorm import trace
+from minorm import dtypes, trace
 from minorm.documented import documented
 from minorm.functional.activation import softplus
 from minorm.functional.argument_texts import CLASSES, LOSS, TRIPLET
@@ -90,8 +90,9 @@ def cosine_embedding_loss(
     if target.ndim + 1 != max(input1.ndim, input2.ndim):
         raise ValueError(f"cosine_embedding_loss: target has shape {target.shape}, inputs {input1.shape}; expected one "
                          "target for each vector")  # fmt: skip
-    squares = [(x * x).sum(-1) + 1e-12 for x in (input1, input2)]
-    cosine = (input1 * input2).sum(-1) / (squares[0] * squares[1]).sqrt()
+    x, y = (vectors.to(dtypes.compute_type(vectors.dtype)) for vectors in (input1, input2))
+    squares = [(vectors * vectors).sum(-1) + 1e-12 for vectors in (x, y)]
+    cosine = ((x * y).sum(-1) / (squares[0] * squares[1]).sqrt()).to(input1.dtype)
     loss = where(target == 1, 1 - cosine, 0.0) + where(target == -1, _positive(cosine - margin), 0.0)
     return reduced(loss, reduction)
 

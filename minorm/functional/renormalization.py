@@ -79,14 +79,14 @@ def batch_renorm(
         return batch_norm(x, running_mean, running_var, weight, bias, False, momentum, eps, **options)
     rule = equation("batch_renorm", eps)
     axes, param, _ = batch_axes(x, weight, bias, running_mean, running_var)
-    if math.prod(x.shape[axis] for axis in axes) == 1:
+    running = running_stats(
+        "batch_renorm", running_mean, running_var, momentum, unbiased_running_var, num_batches_tracked
+    )
+    if math.prod(x.shape[axis] for axis in axes) == 1 and not (running is not None and running.is_part):
         raise ValueError(
             f"batch_renorm: one value per channel has no variance to normalize with in training; x.shape is {x.shape}; "
             "expected more than one value per channel: a larger batch, or training=False"
         )
-    running = running_stats(
-        "batch_renorm", running_mean, running_var, momentum, unbiased_running_var, num_batches_tracked
-    )
     y = Renormalize.apply(
         x, weight, bias, axes=axes, param=param, equation=rule, old=(running_mean.array, running_var.array),
         rmax=float(rmax), dmax=float(dmax), running=running, compute_dtype=computed, backend=backend,

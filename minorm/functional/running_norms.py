@@ -65,9 +65,9 @@ def batch_norm(
 
     training=False normalizes with the running statistics; gradients flow to them too. Each tensor may be of any float
     type. y has x's shape and type. ValueError for one value per channel in training (there is no variance), for C = 0,
-    and for shapes that do not fit. An empty batch gives an empty y and changes nothing. With a mask, a channel with
-    one element becomes bias there, one with none keeps its running values; NotImplementedError for a mask on several
-    ranks.
+    and for shapes that do not fit. Inside `nn.accumulate_stats` x is a part, and one value per channel becomes bias. An
+    empty batch gives an empty y and changes nothing. With a mask, a channel with one element becomes bias there, one
+    with none keeps its running values; NotImplementedError for a mask on several ranks.
 
     Example:
         >>> x = mn.tensor([[1.0], [3.0]])
@@ -99,14 +99,14 @@ def batch_norm(
             compute_dtype=computed, backend=backend, activation=activation,
         )  # fmt: skip
     across = process_group is not None and _is_across(process_group)
-    if count == 1 and not across and mask is None:
+    running = running_stats(
+        "batch_norm", running_mean, running_var, momentum, unbiased_running_var, num_batches_tracked
+    )
+    if count == 1 and not across and mask is None and not (running is not None and running.is_part):
         raise ValueError(
             f"batch_norm: one value per channel has no variance to normalize with in training; x.shape is {x.shape}; "
             "expected more than one value per channel: a larger batch, or training=False"
         )
-    running = running_stats(
-        "batch_norm", running_mean, running_var, momentum, unbiased_running_var, num_batches_tracked
-    )
     if across:
         check_unmasked("batch_norm", mask, process_group)
         y = NormalizeAcross.apply(

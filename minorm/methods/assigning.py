@@ -224,11 +224,19 @@ class Assigning(InPlace, Generic[TensorT]):
     def random_(self, from_: int = 0, to: int | None = None, *, generator: Any = None) -> Self:
         """Fill with integers from from_ to to - 1; random_(n) draws from 0 to n - 1.
 
+        random_() draws from 0 to the largest number of an integer type, and of a float type from the whole numbers that
+        it can all hold. ValueError for numbers that x's type cannot hold.
+
         Example:
             >>> mn.zeros(2).random_(7, 8)
             tensor([7., 7.])
         """
-        low, high = (0, from_) if to is None and from_ else (from_, 2**24 if to is None else to)
+        low, high = (0, from_) if to is None and from_ else (from_, _whole_numbers(self.dtype) if to is None else to)
+        least, most = _limits(self.dtype)
+        if not (least <= low and high - 1 <= most):
+            raise ValueError(
+                f"random_: from_={low}, to={high}, x is {self.dtype}; expected from_ >= {least} and to <= {most} + 1"
+            )
         return self._draw("random_", random.source(generator).integers(low, high, self.shape))
 
     def _draw(self, operation: str, numbers: Any) -> Self:
@@ -236,3 +244,20 @@ class Assigning(InPlace, Generic[TensorT]):
 
     def _filled(self, operation: str, numbers: Any) -> Self:
         return self._put(operation, ..., self.from_array(numbers.astype(self.dtype)))
+
+
+def _whole_numbers(kind: Any) -> int:
+    """How many whole numbers from 0 on a type holds without a gap, as far as int64 counts."""
+    if not dtypes.is_float(kind):
+        return min(_limits(kind)[1] + 1, 2**63)
+    return 2 ** {2: 11 if kind == dtypes.float16 else 8, 4: 24, 8: 53}[kind.itemsize]
+
+
+def _limits(kind: Any) -> tuple[int, int]:
+    """The least and the largest whole number that a type holds."""
+    if kind == dtypes.bool:
+        return 0, 1
+    if dtypes.is_float(kind):
+        most = int(float(dtypes.largest(kind)))
+        return -most, most
+    return int(dtypes.iinfo(kind).min), int(dtypes.iinfo(kind).max)

@@ -80,7 +80,7 @@ class Folding(Reductions[TensorT], Generic[TensorT]):
     def norm(self, p: Any = "fro", dim: Any = None, keepdim: bool = False, dtype: Any = None) -> TensorT:
         """(sum |x|^p)^(1/p) over `dim`, of all elements for None; its gradient is 0 where it is 0.
 
-        TypeError for integers.
+        16-bit floats are summed in float32. TypeError for integers.
 
         Example:
             >>> mn.tensor([[3.0, 4.0], [0.0, 1.0]]).norm(dim=1)
@@ -91,6 +91,8 @@ class Folding(Reductions[TensorT], Generic[TensorT]):
         x: Any = self if dtype is None else self.to(dtype)  # type: ignore[attr-defined]
         if not dtypes.is_float(x.dtype):
             raise TypeError(f"norm: x is {x.dtype}; expected a float type; use x.float()")
+        if x.dtype in dtypes.HALVES:
+            return x.float().norm(p, dim, keepdim).to(x.dtype)
         axes = reduced_axes("norm", dim, x)
         if p in ("fro", None, 2):
             return elementwise.Root.apply((x * x).sum(axes, keepdim)) if x.ndim else x.abs()
@@ -103,7 +105,13 @@ class Folding(Reductions[TensorT], Generic[TensorT]):
         if p == 1:
             return x.abs().sum(axes, keepdim)
         # Where all are 0 the slope of the root is infinite and that of the powers 0: 1 stands for such a sum meanwhile.
-        total = x.abs().pow(p).sum(axes, keepdim)
+        size = x.abs()
+        if 0 < p < 1:  # the slope of 0^p is infinite, and the element's direction unknown: it gets no gradient
+            zero = size == 0
+            size = size.masked_fill(zero, 1.0)
+            total = size.pow(p).masked_fill(zero, 0.0).sum(axes, keepdim)
+        else:
+            total = size.pow(p).sum(axes, keepdim)
         nothing = total == 0
         return total.masked_fill(nothing, 1.0).pow(1 / p).masked_fill(nothing, 0.0)
 

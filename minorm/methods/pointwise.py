@@ -71,7 +71,7 @@ class Pointwise(Comparing[TensorT], Kinds[TensorT], Reductions[TensorT], Generic
     def div(self, other: Any, *, rounding_mode: str | None = None) -> TensorT:
         """x / other; rounding_mode "floor" rounds it down, "trunc" towards 0.
 
-        ValueError for another mode.
+        ValueError for another mode, ZeroDivisionError for an integer 0 that a rounded quotient is divided by.
 
         Example:
             >>> mn.tensor([-7, 7]).div(2, rounding_mode="trunc")
@@ -84,7 +84,14 @@ class Pointwise(Comparing[TensorT], Kinds[TensorT], Reductions[TensorT], Generic
         if rounding_mode == "floor":
             return self // other
         a, b = operands("div", self, other)
-        return (a / b).trunc() if dtypes.is_float(a.dtype) else stepwise.Quotient.apply(a, b)
+        if not dtypes.is_float(a.dtype):
+            stepwise.expect_divisor("div", b.array)
+            return stepwise.Quotient.apply(a, b)
+        quotient = (a / b).trunc()
+        if not quotient.requires_grad:
+            return quotient
+        zero = b == 0  # the gradients are 0, and that of a / 0 would make them NaN
+        return elementwise.Where.apply(zero, quotient.detach(), (a / b.masked_fill(zero, 1)).trunc())
 
     def remainder(self, other: Any) -> TensorT:
         """x - floor(x / other) * other, of the sign of other."""

@@ -9,8 +9,7 @@ import numpy as np
 from minorm import dtypes
 from minorm.documented import documented
 from minorm.functional.argument_texts import PLACE
-from minorm.functional.attention import attention_weights, joined_masks, scaled_dot_product_attention
-from minorm.functional.dropout import dropout
+from minorm.functional.attention import attend, joined_masks, scaled_dot_product_attention
 from minorm.functional.linear import linear
 from minorm.functional.padding import pad
 from minorm.joining import cat
@@ -170,9 +169,7 @@ class MultiheadAttention(Module):
         p = self.dropout if self.training and not self.frozen else 0.0
         weights = None
         if need:
-            weights = attention_weights(q, k, added)
-            weights = dropout(weights, p) if p else weights
-            heads = weights @ v
+            heads, weights = attend(q, k, v, added, dropout_p=p)
         else:
             heads = scaled_dot_product_attention(q, k, v, added, p)
         return self.out_proj(heads.transpose(1, 2).reshape(batch, length, self.embed_dim)), weights

@@ -9,12 +9,15 @@ uses them, and lets other threads run in between: one that wrote to the caller's
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
 
+from minorm import dtypes
 from minorm.autograd import Function
 from minorm.kernels.select import as_array, backend, is_array
+from minorm.mistakes import outside
 from minorm.ops.elementwise import sum_to
 
 
@@ -28,6 +31,56 @@ def viewing(index: Any) -> tuple[Any, ...]:
     """The same basic index with `...` in it: NumPy then gives an array without axes where it would give a number."""
     parts = index if isinstance(index, tuple) else (index,)
     return parts if any(part is Ellipsis for part in parts) else (*parts, ...)
+
+
+def as_masks(index: Any) -> Any:
+    """The index with masks of bools in place of arrays of uint8: those are masks in PyTorch too."""
+    if isinstance(index, tuple):
+        return tuple([as_masks(part) for part in index])
+    if not is_array(index) or index.dtype != dtypes.uint8:
+        return index
+    warnings.warn(
+        "index: an index of uint8 is a mask, as in PyTorch; expected bools: mask.bool(), or index.long() for positions",
+        stacklevel=outside(),
+    )
+    return index != 0
+
+
+def in_two_steps(index: Any) -> tuple[Any, Any] | None:
+    """(basic, rest) with x[index] = x[basic][rest], where integers stand apart from arrays; else None.
+
+    PyTorch takes the integers first. NumPy takes them for arrays: x[0, :, i] has i's axis first there, and last here.
+    """
+    if not isinstance(index, tuple):
+        return None
+    single, several = [_is_single(part) for part in index], [_is_several(part) for part in index]
+    places = [place for place in range(len(index)) if single[place] or several[place]]
+    if not any(single) or not any(several) or places[-1] - places[0] + 1 == len(places):
+        return None
+    basic: list[Any] = []
+    rest: list[Any] = []
+    for place, part in enumerate(index):
+        if single[place]:
+            basic.append(int(part))
+        elif several[place]:
+            array = as_array(part)
+            basic += [slice(None)] * (array.ndim if array.dtype == dtypes.bool else 1)
+            rest.append(part)
+        else:
+            basic.append(part)
+            rest.append(Ellipsis if part is Ellipsis else slice(None))
+    return tuple(basic), tuple(rest)
+
+
+def _is_single(part: Any) -> bool:
+    """An integer, as a number or as an array without axes?"""
+    if is_array(part):
+        return part.ndim == 0 and part.dtype.kind in "iu"
+    return isinstance(part, (int, np.integer)) and not isinstance(part, bool)
+
+
+def _is_several(part: Any) -> bool:
+    return isinstance(part, (list, bool, np.bool_)) or (is_array(part) and not _is_single(part))
 
 
 class GetItem(Function):

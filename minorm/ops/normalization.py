@@ -113,6 +113,8 @@ class Normalize(Function):
             (self.needs[0], self.needs[1] or self.needs[2]),
             **options,
         )
+        if self.needs[0] and self.equation.is_constant(layout.nest.columns):
+            dx[...] = dx * 0 + 0  # NaN stays
         gradients = (
             layout.result(dx, x) if self.needs[0] else None,
             layout.parameter_gradient(ds, self.scale) if self.needs[1] else None,

@@ -135,8 +135,8 @@ def shape_of(operation: str, sizes: tuple[Any, ...]) -> tuple[int, ...]:
 
 
 def reduced_axes(operation: str, dim: Any, x: Any) -> tuple[int, ...]:
-    """The axes that `dim` names: all of them for None and for (); none of a 0-d tensor, where 0 and -1 name nothing."""
-    if dim is None or dim == ():
+    """The axes that `dim` names: all for None, () and []; none of a 0-d tensor, where 0 and -1 name nothing."""
+    if dim is None or (isinstance(dim, (tuple, list)) and not dim):
         return tuple(range(x.ndim))
     if x.ndim == 0 and dim in (0, -1, (0,), (-1,)):
         return ()

@@ -29,11 +29,12 @@ def maximum_of(x: Any, axes: tuple[int, ...], nothing: float) -> Any:
 
 
 class Sum(Function):
-    """The sum over `axes`."""
+    """The sum over `axes`; int64 of bools and integers, as a difference of sums may be below 0."""
 
     def forward(self, x: Any, *, axes: tuple[int, ...], keepdims: bool) -> Any:
         self.shape, self.axes = x.shape, axes
-        return backend(x).sums.sum_axes(x, axes, keepdims)
+        total = backend(x).sums.sum_axes(x, axes, keepdims)
+        return total if dtypes.is_float(x.dtype) else total.astype(np.int64, copy=False)
 
     def backward(self, dy: Any) -> Any:
         return spread(dy, self.shape, self.axes)

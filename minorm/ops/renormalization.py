@@ -81,6 +81,8 @@ class Renormalize(Function):
             layout.nest, layout.data(same_order(dy, x)), layout.data(x), self.stats, self.s, self.equation,
             (self.needs[0], self.needs[1] or self.needs[2]), **self.dtype,
         )  # fmt: skip
+        if self.needs[0] and self.equation.is_constant(layout.nest.columns):
+            dx[...] = dx * 0 + 0  # NaN stays
         if self.needs[1] or self.needs[2]:
             ds, db = (layout.parameter_gradient(p, self.r) for p in (ds, db))
         return (

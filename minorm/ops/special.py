@@ -10,6 +10,7 @@ from minorm import dtypes
 from minorm.autograd import Function
 from minorm.kernels.select import backend
 from minorm.ops.elementwise import gradient_of, sum_to
+from minorm.ops.stepwise import expect_divisor
 
 
 class Erf(Function):
@@ -29,6 +30,7 @@ class Remainder(Function):
     """a - q * b with q = a / b rounded down (then it has b's sign), or towards 0 with `truncated` (a's sign)."""
 
     def forward(self, a: Any, b: Any, *, truncated: bool) -> Any:
+        expect_divisor("fmod" if truncated else "remainder", b)
         self.a, self.b, self.truncated = a, b, truncated
         return (np.fmod if truncated else np.remainder)(a, b)
 
@@ -37,5 +39,11 @@ class Remainder(Function):
         da = sum_to(dy, a.shape) if self.needs[0] else None
         if not self.needs[1]:
             return da, None
-        whole = np.trunc if self.truncated else np.floor
-        return da, gradient_of(b.shape, lambda g, a, b: -g * whole(a / b), dy, a, b)
+        whole = _quotient_to_zero if self.truncated else np.floor_divide
+        return da, gradient_of(b.shape, lambda g, a, b: -g * whole(a, b), dy, a, b)
+
+
+def _quotient_to_zero(a: Any, b: Any) -> Any:
+    """a / b rounded towards 0, without the last digit in which a / b itself may round up to a whole number."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(b == 0, np.trunc(a / b), np.rint((a - np.fmod(a, b)) / b)).astype(a.dtype, copy=False)

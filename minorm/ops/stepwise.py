@@ -20,12 +20,22 @@ class Stepwise(Function):
         return getattr(np, step)(x)
 
 
+def expect_divisor(operation: str, b: Any) -> None:
+    """ZeroDivisionError where an integer of b is 0: no integer stands for infinity. A GPU is not waited for."""
+    if type(b) is np.ndarray and b.dtype not in dtypes.FLOATS and not b.all():
+        raise ZeroDivisionError(
+            f"{operation}: b is 0 at {int((b == 0).sum()):,} of its {b.size:,} places, and its type is {b.dtype}; "
+            "expected integers other than 0, or floats, such as x.float()"
+        )
+
+
 class FloorDivide(Function):
     """a / b rounded down."""
 
     differentiable = False
 
     def forward(self, a: Any, b: Any) -> Any:
+        expect_divisor("floor_divide", b)
         return np.floor_divide(a, b)
 
 

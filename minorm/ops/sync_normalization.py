@@ -59,7 +59,7 @@ class NormalizeAcross(Function):
         block = xp.stack([layout.statistics(row) for row in block])  # ranks may have their data in other orders
         m, k, d, var = group.all_reduce(block, merge, "the statistics of batch_norm")
         self.count = count = int(m.reshape(-1)[0])
-        if count == 1:
+        if count == 1 and not (running is not None and running.is_part):
             raise ValueError(
                 f"batch_norm: one value per channel on all {group.size} ranks together has no variance to normalize "
                 f"with in training; x.shape is {x.shape} on this one; expected more than one value per channel: a "
@@ -90,7 +90,7 @@ class NormalizeAcross(Function):
             sums = namespace(x).stack([layout.statistics(row) for row in sums])
             sums = self.group.all_reduce(sums, label="the sums of batch_norm's backward")
             dx = np.zeros_like(x)
-            if not empty:  # the kernel divides by this rank's m
+            if not empty and not self.equation.is_constant(self.count):  # the kernel divides by this rank's m
                 sum_g, sum_gx = (layout.flat(row) * (nest.columns / self.count) for row in sums)
                 sum_gx = sum_gx * self.equation.slope(self.stats.var)
                 dx = layout.result(self.norm.grad_input(nest, dy, data, self.stats, s, sum_g, sum_gx, **self.dtype), x)

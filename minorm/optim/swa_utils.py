@@ -21,6 +21,7 @@ from minorm.autograd import no_grad
 from minorm.documented import documented
 from minorm.nn.module import Module
 from minorm.nn.norm.base import RunningNorm
+from minorm.nn.utils.statistics import norms_of
 from minorm.optim.argument_texts import SCHEDULE
 from minorm.optim.optimizer import Optimizer
 from minorm.optim.schedule import LRScheduler
@@ -35,7 +36,7 @@ Average = Callable[[Tensor, Tensor, Any], Tensor]
     device="where the copy is; None is where the model is",
     avg_fn="f(average, weights, n), the average of n + 1; None is the plain mean",
     multi_avg_fn="the same for lists of Tensors, which it changes in place; not together with avg_fn",
-    use_buffers="True averages the buffers too, False takes over the latest",
+    use_buffers="True averages the buffers too, but for those of frozen layers; False takes over the latest",
 )
 class AveragedModel(Module):
     """A copy of a model, `module`, whose weights are an average of those that `update_parameters` was shown.
@@ -78,7 +79,8 @@ class AveragedModel(Module):
     @documented({}, model="whose weights are taken in, the first time as they are")
     def update_parameters(self, model: Module) -> None:
         """average = avg_fn(average, weights, n): take the model's weights into the average."""
-        averages, latest = (self._averaged(m) for m in (self.module, model))
+        fixed = {name for name, part in model.named_modules() if part.frozen}
+        averages, latest = (self._averaged(m, fixed) for m in (self.module, model))
         count = int(self.n_averaged.item())
         with no_grad():
             if count == 0:
@@ -88,13 +90,17 @@ class AveragedModel(Module):
             else:
                 mean = self.avg_fn or (lambda average, value, n: average + (value - average) / (n + 1))
                 _copy(averages, [mean(a, b.to(a.device), count) for a, b in zip(averages, latest, strict=True)])
-            if not self.use_buffers:
-                _copy([b.detach() for b in self.module.buffers()], [b.detach() for b in model.buffers()])
+            _copy(*(self._taken_over(m, fixed) for m in (self.module, model)))
         self.n_averaged.fill_(count + 1)
 
-    def _averaged(self, model: Module) -> list[Tensor]:
+    def _averaged(self, model: Module, fixed: set[str]) -> list[Tensor]:
+        """The parameters, and the buffers that are averaged: not those of frozen layers, which rounding would move."""
         tensors = [p.detach() for p in model.parameters()]
-        return tensors + [b.detach() for b in model.buffers()] if self.use_buffers else tensors
+        return tensors + [b for owner, b in _buffers(model) if owner not in fixed] if self.use_buffers else tensors
+
+    def _taken_over(self, model: Module, fixed: set[str]) -> list[Tensor]:
+        """The buffers that are not averaged."""
+        return [b for owner, b in _buffers(model) if owner in fixed or not self.use_buffers]
 
 
 @documented({}, decay="the share of the old average that is kept, 0 to 1")
@@ -165,7 +171,7 @@ def get_swa_multi_avg_fn() -> Callable[[list[Tensor], list[Tensor], Any], None]:
 def update_bn(loader: Iterable[Any], model: Module, device: Any = None) -> None:
     """running = mean over all batches: measure a model's running statistics anew, each batch counted alike.
 
-    Averaged weights give other activations than those that the statistics were taken from.
+    Averaged weights give other activations than those that the statistics were taken from. Frozen layers keep theirs.
 
     Example:
         >>> model = nn.BatchNorm1d(1)
@@ -173,7 +179,7 @@ def update_bn(loader: Iterable[Any], model: Module, device: Any = None) -> None:
         >>> model.running_mean
         tensor([4.])
     """
-    norms = [m for m in model.modules() if isinstance(m, RunningNorm) and m.running_mean is not None]
+    norms = [norm for norm in norms_of(model) if isinstance(norm, RunningNorm)]
     if not norms:
         return
     momenta, modes = [norm.momentum for norm in norms], [(m, m.training) for m in model.modules()]
@@ -200,6 +206,8 @@ def update_bn(loader: Iterable[Any], model: Module, device: Any = None) -> None:
 )
 class SWALR(LRScheduler):
     """From the rate it finds to swa_lr within anneal_epochs, by a cosine or a line, and swa_lr from then on.
+
+        lr = (1 - a) * start + a * swa_lr,   a from 0 to 1 within anneal_epochs
 
     ValueError for another strategy.
 
@@ -231,11 +239,20 @@ class SWALR(LRScheduler):
         self.swa_lrs, self.anneal_epochs, self.anneal_strategy = rates, anneal_epochs, anneal_strategy
         super().__init__(optimizer, last_epoch)
 
-    def _set(self) -> None:
-        part = min(1.0, self.last_epoch / max(1, self.anneal_epochs)) if self.anneal_epochs else 1.0
+    _takes_over = True
+
+    def _rates(self, t: int, initial: list[float]) -> list[float]:
+        part = min(1.0, t / max(1, self.anneal_epochs)) if self.anneal_epochs else 1.0
         alpha = part if self.anneal_strategy == "linear" else (1 - math.cos(math.pi * part)) / 2
-        for group, initial, rate in zip(self.optimizer.param_groups, self.base_lrs, self.swa_lrs, strict=True):
-            group["lr"] = rate * alpha + initial * (1 - alpha)
+        return [rate * alpha + first * (1 - alpha) for first, rate in zip(initial, self.swa_lrs, strict=True)]
+
+    def _next(self, t: int, rates: list[float]) -> list[float]:
+        return list(self.swa_lrs) if t >= self.anneal_epochs else super()._next(t, rates)
+
+
+def _buffers(model: Module) -> list[tuple[str, Tensor]]:
+    """Each buffer, after the path of the module that it belongs to."""
+    return [(name.rpartition(".")[0], buffer.detach()) for name, buffer in model.named_buffers()]
 
 
 def _check_decay(decay: float) -> None:

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from minorm import dtypes
 from minorm.autograd import no_grad
 from minorm.distributed import DistributedDataParallel
 from minorm.documented import documented
@@ -18,12 +17,13 @@ from minorm.mistakes import kind_of
 from minorm.nn import Module, accumulate_stats
 from minorm.nn.utils import clip_grad_norm_
 from minorm.tensor import Tensor
+from minorm.training.divisor import divisor, samples
 from minorm.training.score import Score
 
 LOOP = {
     "model": "a Module, on any device",
     "loader": "batches (inputs, targets), as a DataLoader gives them",
-    "loss_function": "gives a number for (outputs, targets)",
+    "loss_function": "gives a number for (outputs, targets): a mean, or with reduction='sum' a sum",
 }
 
 
@@ -32,7 +32,7 @@ LOOP = {
     optimizer="of the model's parameters",
     scheduler="of the learning rate, which moves on after every batch; None leaves the rate",
     after_step="called after every step with the score so far: to show progress, to record; None calls nothing",
-    accumulate="batches a step: its gradient is that of the mean over all their samples, and running statistics move "
+    accumulate="batches a step: its gradient is that of the loss of them all, and running statistics move "
     "once. The last step of an epoch may have fewer",
     clip_grad="the largest norm that all gradients together may have, 0 for no limit",
 )
@@ -50,8 +50,15 @@ def train_epoch(
     """One pass over the training data: zero_grad, loss, backward, step for every batch; returns its Score.
 
     The model may be on a GPU; batches are brought there. Of a DistributedDataParallel all ranks call this together,
-    each with its part of every batch, and get the score of all. NonFiniteLoss as soon as a loss is NaN or infinite,
-    before it reaches the parameters; it says whether the inputs, the targets or the parameters hold the NaN.
+    each with its part of every batch, and get the score of all.
+
+    The loss and the gradient of several parts are those of the whole. Each part counts by what its mean was divided by:
+    its targets without those that are `ignore_index`, by their class weights; with a function that is none of minorm's
+    losses, its samples. A step in which no target counts is left out.
+
+    NonFiniteLoss as soon as a loss is NaN or infinite,
+    before it reaches the parameters; it says whether the inputs, the targets or the parameters hold the NaN. Also where
+    no target of all batches counts.
 
     Example:
         >>> model = nn.Linear(1, 1, bias=False)
@@ -65,15 +72,16 @@ def train_epoch(
     score = Score(1 if parallel is None else parallel.group.size)
     given = _batches("train_epoch", model, loader)
     if parallel is None:  # a batch may be empty where broken images were left out
-        given = (batch for batch in given if _count(batch[1]))
+        given = (batch for batch in given if samples(batch[1]))
     for batches in _groups(given, accumulate):
         if parallel is None:
-            _backward(model, loss_function, optimizer, batches, score)
+            counts = _backward(model, loss_function, optimizer, batches, score)
         else:
-            _backward_together(parallel, loss_function, optimizer, batches, score)
-        if clip_grad:
+            counts = _backward_together(parallel, loss_function, optimizer, batches, score)
+        if counts and clip_grad:
             clip_grad_norm_(model.parameters(), clip_grad)
-        optimizer.step()
+        if counts:
+            optimizer.step()
         if scheduler is not None:
             scheduler.step()
         if after_step is not None:
@@ -81,6 +89,7 @@ def train_epoch(
     if parallel is not None:
         parallel.average_buffers()
         score.pool(parallel.group)
+    _expect_targets(score, loss_function)
     return score
 
 
@@ -88,6 +97,7 @@ def train_epoch(
 def evaluate(model: Module, loader: Iterable[Any], loss_function: Callable[[Tensor, Tensor], Tensor]) -> Score:
     """The Score of a pass in evaluation mode: loss and accuracy; the model is left in the mode it was in.
 
+    The loss is that of all data at once, however they are cut into batches, see `train_epoch`.
     The accuracy is the share of targets that are the largest logit's class, each pixel's where targets are masks, those
     that are the loss's `ignore_index` left out; None where targets are no classes. Of a DistributedDataParallel all
     ranks call this together, each with its part, and get the score of all.
@@ -111,6 +121,7 @@ def evaluate(model: Module, loader: Iterable[Any], loss_function: Callable[[Tens
         model.train(before)
     if isinstance(model, DistributedDataParallel):
         score.pool(model.group)
+    _expect_targets(score, loss_function)
     return score
 
 
@@ -138,9 +149,10 @@ def _groups(batches: Iterator[Any], size: int) -> Iterator[list[Any]]:
         yield group
 
 
-def _backward(model: Module, loss_function: Any, optimizer: Any, batches: list[Any], score: Score) -> None:
-    """The gradients of the mean loss over the samples of these batches."""
-    total = sum(_count(targets) for _, targets in batches)
+def _backward(model: Module, loss_function: Any, optimizer: Any, batches: list[Any], score: Score) -> bool:
+    """The gradients of the loss of these batches as a whole; False where none of their targets counts."""
+    divisors = [divisor(loss_function, targets) for _, targets in batches]
+    shares = _shares(np.array([1.0 if part is None else part for part in divisors]), divisors[0] is None)
     together = accumulate_stats(model) if len(batches) > 1 else nullcontext()
     with together:
         for number, (inputs, targets) in enumerate(batches):
@@ -149,12 +161,15 @@ def _backward(model: Module, loss_function: Any, optimizer: Any, batches: list[A
             _add(score, model, loss_function, inputs, outputs, targets, loss)
             if number == 0:
                 optimizer.zero_grad()
-            share = _count(targets) / total
-            (loss if share == 1 else loss * share).backward()
+            share = float(shares[number])
+            if share:
+                (loss if share == 1 else loss * share).backward()
+    return bool(shares.any())
 
 
-def _count(targets: Tensor) -> int:
-    return targets.shape[0] if targets.ndim else 1
+def _shares(divisors: Any, summed: bool) -> Any:
+    """What each part's loss weighs in the loss of the whole; zeros where nothing counts."""
+    return np.ones(len(divisors)) if summed else divisors / (divisors.sum() or 1.0)
 
 
 def _add(
@@ -162,22 +177,37 @@ def _add(
 ) -> None:
     """Count a batch; where its loss is no number, say why."""
     ignore_index = getattr(loss_function, "ignore_index", None)
+    part = divisor(loss_function, targets)
     try:
-        score.add(loss, outputs, targets, ignore_index)
+        score.add(loss, outputs, targets, ignore_index, divisor=part, summed=part is None)
     except NonFiniteLoss as error:
         raise NonFiniteLoss(f"{error}; {reason(model, inputs, targets, ignore_index)}") from None
 
 
+def _expect_targets(score: Score, loss_function: Any) -> None:
+    """Raise NonFiniteLoss where there were images, but no target that counts."""
+    if score.nothing_counts:
+        why = f"every target of this batch is ignore_index={getattr(loss_function, 'ignore_index', -100)}"
+        if getattr(loss_function, "weight", None) is not None:
+            why += ", or of a class whose weight is 0"
+        raise NonFiniteLoss(
+            f"the loss is nan after {score.images:,} images of this epoch; {why}: the mean of no loss is nan; "
+            "expected a target that counts",
+            rank=0,
+        )
+
+
 def _backward_together(
     model: DistributedDataParallel, loss_function: Any, optimizer: Any, batches: list[Any], score: Score
-) -> None:
+) -> bool:
     """The same where each rank has a part of every batch. Gradients travel once, with the last batch."""
+    divisors = [divisor(loss_function, targets) for _, targets in batches]
     shares = np.ones(1)
     if len(batches) > 1:
-        counts = np.array([_count(targets) for _, targets in batches], np.float64)
-        counts = model.group.all_reduce(counts, label="the images of a step")
-        shares = counts / max(1.0, counts.sum())
+        mine = np.array([1.0 if part is None else part for part in divisors])
+        shares = _shares(model.group.all_reduce(mine, label="the targets of a step"), divisors[0] is None)
     together = accumulate_stats(model) if len(batches) > 1 else nullcontext()
+    counts = False
     with together:
         for number, (inputs, targets) in enumerate(batches):
             outputs = model(inputs)
@@ -185,23 +215,32 @@ def _backward_together(
             if number == 0:
                 optimizer.zero_grad()
             with model.no_sync() if number < len(batches) - 1 else nullcontext():
-                loss = _whole_loss(model, loss_function, loss, inputs, targets, float(shares[number]))
+                share = float(shares[number])
+                loss = _whole_loss(model, loss_function, loss, inputs, targets, divisors[number], share)
+            counts = counts or model.counted > 0
             _add(score, model, loss_function, inputs, outputs, targets, loss)
+    return counts
 
 
 def _whole_loss(
-    model: DistributedDataParallel, loss_function: Any, loss: Tensor, inputs: Tensor, targets: Tensor, share: float
+    model: DistributedDataParallel,
+    loss_function: Any,
+    loss: Tensor,
+    inputs: Tensor,
+    targets: Tensor,
+    part: float | None,
+    share: float,
 ) -> Tensor:
     """The whole batch's loss, and `share` times its gradients; where a rank's is no number, say on all ranks why."""
-    ignore_index = getattr(loss_function, "ignore_index", None)
-    count = _count(targets)
-    if ignore_index is not None and not dtypes.is_float(targets.dtype):
-        count = int((targets != ignore_index).sum().item())  # what the mean divides by
+    ranks = model.group.size
     try:
+        if part is None:  # a sum: the mean of as many times it as there are ranks
+            return model.backward(loss * ranks, 1)
         if not 0 < share < 1:
-            return model.backward(loss, count)
-        return model.backward(loss * share, count) / share
+            return model.backward(loss, part)
+        return model.backward(loss * share, part) / share
     except NonFiniteLoss as error:
+        ignore_index = getattr(loss_function, "ignore_index", None)
         mine = reason(model, inputs, targets, ignore_index) if error.rank == model.group.rank else ""
         said = model.group.all_gather_text(mine, "why a loss is no number")
         raise NonFiniteLoss("; ".join([str(error), *filter(None, said)]), error.rank) from None

@@ -1,4 +1,4 @@
-"""Score: the mean loss over the samples seen so far, and, where targets are classes, the share that is right."""
+"""Score: the mean loss of all that was seen so far, and, where targets are classes, the share that is right."""
 
 from __future__ import annotations
 
@@ -36,17 +36,36 @@ class Score:
         self.last_loss = math.nan  # of the newest batch alone
         self.seconds = 0.0  # from the start to the newest batch
         self._sum_of_losses = 0.0
+        self._summed = False
+        self._divisor = 0.0  # what the losses are the mean of: samples, or the weights of all targets
         self._start = time.perf_counter()
 
-    def add(self, loss: Tensor, logits: Any, labels: Tensor, ignore_index: int | None = None) -> None:
-        """Count one batch, given its mean loss. Raises NonFiniteLoss where that is NaN or infinite."""
-        self.last_loss = loss.item()
-        if not math.isfinite(self.last_loss):
-            raise NonFiniteLoss(f"the loss is {self.last_loss} after {self.images:,} images of this epoch")
-        self.seconds = time.perf_counter() - self._start
+    def add(
+        self,
+        loss: Tensor,
+        logits: Any,
+        labels: Tensor,
+        ignore_index: int | None = None,
+        *,
+        divisor: float | None = None,
+        summed: bool = False,
+    ) -> None:
+        """Count one batch. Raises NonFiniteLoss where its loss is NaN or infinite.
+
+        divisor  what the loss is the mean of; None is the number of samples, and with 0 the loss is not looked at
+        summed   True where it is no mean: the losses of all batches add up
+        """
         count = labels.shape[0] if labels.ndim else 1
+        self._summed = summed
+        share = 0.0 if summed else count if divisor is None else divisor
+        if share or summed:
+            self.last_loss = loss.item()
+            if not math.isfinite(self.last_loss):
+                raise NonFiniteLoss(f"the loss is {self.last_loss} after {self.images:,} images of this epoch")
+            self._sum_of_losses += self.last_loss * share if share else self.last_loss / self.parts
+        self.seconds = time.perf_counter() - self._start
         self.images += count
-        self._sum_of_losses += self.last_loss * count
+        self._divisor += share
         if _are_classes(logits, labels):
             self._count(logits.detach().argmax(1), labels, logits.shape[1], ignore_index)
 
@@ -60,14 +79,20 @@ class Score:
 
     def pool(self, group: Any) -> None:
         """Add up what the ranks of a distributed run have counted, in one message."""
-        mine = np.array([self.images, self.correct, self.counted, self._sum_of_losses])
-        images, correct, counted, self._sum_of_losses = group.all_reduce(mine, label="the score").tolist()
+        mine = np.array([self.images, self.correct, self.counted, self._sum_of_losses, self._divisor, self._summed])
+        images, correct, counted, *rest = group.all_reduce(mine, label="the score").tolist()
+        self._sum_of_losses, self._divisor, self._summed = rest[0], rest[1], bool(rest[2])
         self.images, self.correct, self.counted, self.parts = int(images), int(correct), int(counted), 1
 
     @property
     def loss(self) -> float:
-        """The mean over the images."""
-        return self._sum_of_losses / max(1, self.images)
+        """The mean over all targets that count; for a loss that is a sum, the sum."""
+        return self._sum_of_losses / (1 if self._summed else self._divisor or max(1, self.images))
+
+    @property
+    def nothing_counts(self) -> bool:
+        """Were there images, but no target that counts?"""
+        return bool(self.images) and not self._divisor and not self._summed
 
     @property
     def accuracy(self) -> float | None:

@@ -143,6 +143,8 @@ def test_more_ranks_than_a_process_carries_are_refused_at_once(count: int) -> No
         simulate(count, program)
     with pytest.raises(ValueError, match=f"run: ranks={count}; expected at most 1,024"):
         run(program, count)
+
+
 @pytest.mark.parametrize("refused", [RuntimeError("can't start new thread"), KeyboardInterrupt("pressed")])
 @pytest.mark.parametrize("place", [0, 1, 3])
 def test_ranks_that_cannot_all_be_started(refused: BaseException, place: int, monkeypatch) -> None:

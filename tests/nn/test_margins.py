@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 import minorm as mn
@@ -41,3 +42,13 @@ def test_triplet_of_any_distance(reduction: str, swap: bool, own: bool) -> None:
         results.append(loss(*arguments))
         given.append(arguments)
     compare(*results, (given[0], given[1]), "TripletMarginWithDistanceLoss")
+
+
+def test_cosine_embedding_of_float16_does_not_overflow() -> None:
+    rng = np.random.default_rng(0)
+    x, y = (mn.tensor(rng.standard_normal((4, 300)) * 300).half() for _ in range(2))
+    a, b = x.double().numpy(), y.double().numpy()
+    expected = 1 - (a * b).sum(1) / np.sqrt((a * a).sum(1) * (b * b).sum(1))
+    found = mn.functional.cosine_embedding_loss(x, y, mn.ones(4), reduction="none")
+    assert found.dtype == mn.float16
+    np.testing.assert_allclose(found.double().numpy(), expected, atol=2**-10)

@@ -236,3 +236,25 @@ def test_observe_sees_the_counts(rng):
         values = x[i, j][mask[i, j]]
         assert np.isclose(mean[i, j], values.mean() if len(values) else 0)
         assert np.isclose(var[i, j], values.var() if len(values) else 0)
+
+
+@pytest.mark.parametrize("kind", ["float16", "bfloat16", "float32", "float64"])
+@pytest.mark.parametrize("name", ["layer_norm", "layer_norm with a scale", "group_norm", "add_layer_norm relu"])
+def test_one_element_is_its_own_mean(kind: str, name: str) -> None:
+    """y is the bias, whatever x is: the gradient of x is 0, to the last bit."""
+    rng = np.random.default_rng(0)
+    dtype = getattr(mn, kind)
+    x = mn.tensor(rng.standard_normal((64, 2)) * 100, dtype=dtype, requires_grad=True)
+    w, b = (mn.tensor(rng.standard_normal(2), dtype=dtype, requires_grad=True) for _ in range(2))
+    dy = mn.tensor(rng.standard_normal((64, 2)) * 30, dtype=dtype)
+    if name == "group_norm":
+        y, expected = mn.functional.group_norm(x, 2, w, b), b.expand(64, 2)
+    else:
+        scale, bias = (w[:1], b[:1]) if name != "layer_norm" else (None, None)
+        options = {"activation": "relu"} if name.endswith("relu") else {}
+        y = mn.functional.layer_norm(x.reshape(128, 1), 1, scale, bias, **options).reshape(64, 2)
+        expected = mn.zeros(64, 2, dtype=dtype) if bias is None else bias.expand(64, 2)
+        expected = expected.relu() if options else expected
+    np.testing.assert_array_equal(y.detach().numpy(), expected.detach().numpy())
+    (y * dy).sum().backward()
+    np.testing.assert_array_equal(x.grad.numpy(), 0)

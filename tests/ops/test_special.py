@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -47,3 +48,14 @@ def test_remainder(rng, truncated):
     y = Remainder.apply(mn.Tensor(a), mn.Tensor(b), truncated=truncated)
     np.testing.assert_allclose(y.array, a - whole * b, atol=1e-12)
     gradcheck(lambda a, b: Remainder.apply(a, b, truncated=truncated), a, b)
+
+
+@pytest.mark.parametrize("truncated", [False, True])
+def test_remainders_gradient_where_the_quotient_rounds_up(truncated):
+    """1 / 0.1 rounds to 10, but 0.1 goes into 1 only 9 times. Against exact fractions."""
+    a, b = np.array([1.0, -1.0, 3.0, 0.6, -0.7, 7.0, 5.5]), np.array([0.1, 0.1, 0.1, 0.2, 0.1, 3.5, -2.0])
+    quotients = [Fraction(x) / Fraction(y) for x, y in zip(a, b, strict=True)]
+    x, y = mn.tensor(a, requires_grad=True), mn.tensor(b, requires_grad=True)
+    Remainder.apply(x, y, truncated=truncated).sum().backward()
+    np.testing.assert_array_equal(x.grad.numpy(), 1.0)
+    np.testing.assert_array_equal(y.grad.numpy(), [-(math.trunc if truncated else math.floor)(q) for q in quotients])

@@ -33,3 +33,14 @@ def test_quotients_are_rounded_towards_zero(dtype):
 
 def test_division_by_zero_is_no_error():
     assert Quotient.apply(mn.tensor([3]), mn.tensor([0])).tolist() == [0]
+
+
+def test_a_truncated_quotient_has_gradients_of_0():
+    """As PyTorch's, also where b is 0."""
+    a, b = mn.tensor([1.0, -7.0, 5.0, 0.0], requires_grad=True), mn.tensor([0.0, 2.0, -0.0, 0.0], requires_grad=True)
+    with np.errstate(all="ignore"):
+        y = a.div(b, rounding_mode="trunc")
+        np.testing.assert_array_equal(y.detach().numpy(), [np.inf, -3.0, -np.inf, np.nan])
+        y.sum().backward()
+    np.testing.assert_array_equal(a.grad.numpy(), 0.0)
+    np.testing.assert_array_equal(b.grad.numpy(), 0.0)

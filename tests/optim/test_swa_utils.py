@@ -69,3 +69,38 @@ def test_rate(strategy: str) -> None:
         mine.step()
         other.step()
         np.testing.assert_allclose(mine.get_last_lr(), other.get_last_lr(), rtol=1e-9)
+
+
+@pytest.mark.parametrize("freeze", ["freeze()", "freeze_norm", "layer above"])
+def test_update_bn_keeps_frozen_statistics(freeze: str, rng: np.random.Generator) -> None:
+    model = nn.Sequential(nn.BatchNorm1d(2), nn.Sequential(nn.BatchNorm1d(2)), nn.InstanceNorm1d(3))
+    frozen = model[1][0]
+    frozen.running_mean.fill_(9.0)
+    frozen.running_var.fill_(4.0)
+    {"freeze()": frozen.freeze, "freeze_norm": lambda: nn.utils.freeze_norm(model[1]), "layer above": model[1].freeze}[
+        freeze
+    ]()
+    x = rng.standard_normal((8, 2)).astype(np.float32)
+    swa_utils.update_bn([mn.tensor(x), mn.tensor(x)], model[:2])
+    assert (frozen.running_mean.tolist(), frozen.running_var.tolist()) == ([9.0, 9.0], [4.0, 4.0])
+    assert frozen.num_batches_tracked.item() == 0
+    np.testing.assert_allclose(model[0].running_mean.numpy(), x.mean(0), rtol=1e-5)
+    assert (frozen.momentum, frozen.frozen) == (0.9, True)
+
+
+@pytest.mark.parametrize("use_buffers", [True, False])
+def test_an_average_keeps_frozen_statistics(use_buffers: bool) -> None:
+    """decay * s + (1 - decay) * s is not s: rounding would move it at every step."""
+    model = nn.Sequential(nn.BatchNorm1d(1), nn.BatchNorm1d(1))
+    for layer in model:
+        layer.running_mean.fill_(0.1)
+    model[1].freeze()
+    averaged = swa_utils.AveragedModel(model, multi_avg_fn=swa_utils.get_ema_multi_avg_fn(0.9), use_buffers=use_buffers)
+    for step in range(50):
+        model[0].running_mean.fill_(float(step))
+        averaged.update_parameters(model)
+    assert averaged.module[1].running_mean.item() == model[1].running_mean.item()
+    expected = 0.0
+    for step in range(50):
+        expected = expected * 0.9 + step * 0.1 if step else 0.0
+    assert averaged.module[0].running_mean.item() == pytest.approx(expected if use_buffers else 49.0, rel=1e-5)

@@ -66,6 +66,7 @@ class Entry:
 
     def __init__(self, tensors: list[Tensor | None], running: RunningStats, per_sample: bool) -> None:
         self.mean, self.var, self.batches = tensors
+        self.running = running
         self.momentum, self.unbiased = running.momentum, running.unbiased
         self.moments = Moments(per_sample)
 
@@ -118,6 +119,24 @@ class Collected:
         entry.moments.add(mean, var, count, samples, rest)
         return True
 
+    def owns(self, array: Array) -> bool:
+        """Is this running mean one of the model's?"""
+        if self._tensor(array) is None:
+            self.buffers = list(self.model.buffers())
+        return self._tensor(array) is not None
+
+    def expect_variance(self, operation: str) -> None:
+        """ValueError where all parts of a layer's input together are one value per channel."""
+        for entry in self.entries.values():
+            found = entry.moments
+            alone = not found.per_sample and isinstance(found.count, int) and found.count == 1
+            if alone and not entry.running.is_part:
+                name = next(name for name, buffer in self.model.named_buffers() if buffer is entry.mean)
+                raise ValueError(
+                    f"{operation}: all batches together have one value per channel for {name}, which has no variance; "
+                    "expected more than one value per channel: more samples, or evaluation mode"
+                )
+
     def _tensor(self, array: Array) -> Tensor | None:
         return next((tensor for tensor in self.buffers if tensor.array is array), None)
 
@@ -135,6 +154,9 @@ def accumulate_stats(model: Module) -> Iterator[None]:
     contribute nothing. An error inside leaves everything as it was. A block inside a block hands its step to the outer
     one. Each thread, so each rank of a distributed run, has its own blocks.
 
+    A micro-batch may have one value per channel, a single sample (1, C) say: it becomes bias. ValueError where all
+    micro-batches together have no more.
+
     Outputs and gradients are those of the micro-batches: each is normalized by its own statistics, and deeper layers
     see inputs that were. `SyncBatchNorm` on several ranks of one process normalizes by the whole batch, see
     docs/distributed.md. TypeError for what is no Module.
@@ -150,7 +172,8 @@ def accumulate_stats(model: Module) -> Iterator[None]:
     if not isinstance(model, Module):
         raise TypeError(f"accumulate_stats: model is a {type(model).__name__}; expected an nn.Module")
     found = Collected(model)
-    with redirected(found):
+    with redirected(found, found.owns):
         yield
+    found.expect_variance("accumulate_stats")
     for entry in found.entries.values():
         entry.step()

@@ -16,7 +16,6 @@ from minorm.functional.response import normalize
 from minorm.nn.container import ModuleDict
 from minorm.nn.module import Module
 from minorm.nn.parameter import Parameter
-from minorm.ops.elementwise import Root
 from minorm.random import generator
 from minorm.tensor import Tensor
 
@@ -36,7 +35,7 @@ class _WeightNorm(Parametrization):
 
     def _size(self, v: Tensor) -> Tensor:
         axes = tuple(i for i in range(v.ndim) if self.dim is None or i != self.dim % v.ndim)
-        return Root.apply((v * v).sum(axes, keepdim=self.dim is not None))
+        return v.norm(2, axes, keepdim=self.dim is not None) if axes else v.abs()
 
     def forward(self) -> Tensor:
         """The weight."""

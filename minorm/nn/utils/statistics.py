@@ -126,12 +126,13 @@ def _collected(model: Module, norms: list[Any], loader: Iterable[Any], num_iters
         norm.training = True
     found, batches = Collected(model), 0
     device = next((t.device for t in (*model.parameters(), *model.buffers())), "cpu")
-    with no_grad(), redirected(found):
+    with no_grad(), redirected(found, found.owns):
         for x in _inputs(islice(loader, num_iters)):
             model(x.to(device))
             batches += 1
     if not batches:
         raise ValueError("precise_bn: loader gives no batch; expected at least one")
+    found.expect_variance("precise_bn")
     return found
 
 

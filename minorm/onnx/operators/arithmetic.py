@@ -234,7 +234,7 @@ def clipped(x: Tensor, low: float | None, high: float | None) -> Tensor:
     _check_bounds(x.dtype, low, high)
     if low == 0 and high == 6 and dtypes.is_float(x.dtype):
         return F.relu6(x)
-    return x if low is None and high is None else x.clip(low, high)
+    return x if low is None and high is None else ops.Clip.apply(x, low=low, high=high)
 
 
 def _check_bounds(dtype: Any, low: float | None, high: float | None) -> None:

@@ -55,7 +55,7 @@ def same(a: dict[str, Any], b: dict[str, Any], tolerance: float = 0) -> None:
 )
 def test_micro_batches_count_as_one(make: Any, dtype: Any, sizes: list[int], offset: float, seed: int) -> None:
     if len(make(dtype).running_mean.shape) > 1:
-        sizes = [n + 1 for n in sizes]
+        sizes = [*sizes, 1]  # one value per position at least once, and more in the whole
     x = np.random.default_rng(seed).standard_normal((sum(sizes), 3, 2, 2))
     x = (x + offset + np.arange(sum(sizes)).reshape(-1, 1, 1, 1) % 3).astype(dtype)
     whole, parts = make(dtype), make(dtype)
@@ -71,6 +71,49 @@ def test_micro_batches_count_as_one(make: Any, dtype: Any, sizes: list[int], off
         same(state(parts), before)
     same(state(parts), state(whole), 1e-6 if dtype == np.float32 else 1e-12)
     assert parts.num_batches_tracked.item() == whole.num_batches_tracked.item()
+
+
+@pytest.mark.parametrize("name", ["BatchNorm1d", "SyncBatchNorm", "BatchRenorm1d"])
+def test_parts_of_one_sample(name: str) -> None:
+    """(1, C): the part has no variance and becomes bias, the whole has one. Against float64 NumPy."""
+    x = np.random.default_rng(0).standard_normal((4, 3))
+    layer = getattr(nn, name)(3, dtype=mn.float64, momentum=0.75)
+    layer.bias.data = mn.tensor([1.0, 2.0, 3.0], dtype=mn.float64)
+    with nn.accumulate_stats(layer):
+        for part in (x[:1], x[1:2], x[2:]):
+            given = mn.tensor(part, requires_grad=True)
+            y = layer(given)
+            y.sum().backward()
+            if len(part) == 1 and name != "BatchRenorm1d":
+                np.testing.assert_array_equal(y.detach().numpy(), [[1.0, 2.0, 3.0]])
+                np.testing.assert_array_equal(given.grad.numpy(), 0.0)
+            assert np.isfinite(given.grad.numpy()).all()
+    np.testing.assert_allclose(layer.running_mean.numpy(), x.mean(0) * 0.25, rtol=1e-12)
+    np.testing.assert_allclose(layer.running_var.numpy(), 0.75 + x.var(0) * 0.25, rtol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["BatchNorm1d", "SyncBatchNorm", "BatchRenorm1d"])
+def test_one_sample_is_no_whole(name: str) -> None:
+    model = nn.Sequential(nn.Linear(3, 3), getattr(nn, name)(3))
+    before = state(model)
+    with pytest.raises(ValueError, match=r"accumulate_stats: .*one value per channel for 1\.running_mean"), \
+            nn.accumulate_stats(model):  # fmt: skip
+        model(mn.ones(1, 3))
+    same(state(model), before)
+    with nn.accumulate_stats(model):
+        for _ in range(2):
+            with nn.accumulate_stats(model):  # the outer block has two samples
+                model(mn.randn(1, 3))
+    other = getattr(nn, name)(3)
+    for layer in (other, nn.BatchNorm1d(3, track_running_stats=False)):  # none of the block's
+        with pytest.raises(ValueError, match="one value per channel"), nn.accumulate_stats(model):
+            layer(mn.ones(1, 3))
+    with pytest.raises(ValueError, match=r"precise_bn: .*one value per channel for 1\.running_mean"):
+        nn.utils.precise_bn(model, [mn.ones(1, 3)])
+    x = np.random.default_rng(0).standard_normal((3, 3)).astype(np.float32)
+    alone = getattr(nn, name)(3)
+    nn.utils.precise_bn(alone, [mn.tensor(x[:2]), mn.tensor(x[2:])])
+    np.testing.assert_allclose(alone.running_var.numpy(), x.astype(np.float64).var(0), rtol=1e-5)
 
 
 def test_the_formula_far_from_zero() -> None:

@@ -147,3 +147,23 @@ def test_bad_input_of_weight_standardization() -> None:
         wrap(nn.Linear(3, 4), eps=-1)
     with pytest.raises(ValueError, match="Linear has no parameter 'weight'"):
         wrap(wrap(nn.Linear(3, 4)))
+
+
+def test_weight_norm_of_a_vector_is_that_of_each_element() -> None:
+    """With dim=0 no other axis is left to sum over. PyTorch's values."""
+    found = []
+    for library, wrap in ((mn, parametrizations.weight_norm), (torch, torch.nn.utils.parametrizations.weight_norm)):
+        module = library.nn.Module()
+        module.w = library.nn.Parameter(library.tensor([1.0, -2.0, 3.0]))
+        wrap(module, "w", dim=0)
+        module.w.sum().backward()
+        found.append([[p.tolist(), p.grad.tolist()] for p in module.parameters()])
+    np.testing.assert_allclose(found[0], found[1], atol=1e-6)
+
+
+def test_weight_norm_of_float16_is_summed_in_float32() -> None:
+    module = nn.Linear(400, 2, bias=False)
+    module.weight.data = mn.full((2, 400), 20.0)
+    wrapped = parametrizations.weight_norm(module.half())
+    assert wrapped.parametrizations.weight.original0.tolist() == [[400.0], [400.0]]  # 400 * 20^2 is beyond float16
+    np.testing.assert_allclose(wrapped.weight.float().detach().numpy(), 20.0, rtol=2**-10)

@@ -1,0 +1,65 @@
+"""What a mean loss was divided by: the mean of a whole is the sum of its parts' losses times their divisors, over all.
+
+Batches, the parts of a step and the parts of several ranks count by it. That is the number of targets, without those
+that are `ignore_index`; with class weights it is the sum of their weights.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+import minorm.functional as F
+from minorm import dtypes, nn
+from minorm.tensor import Tensor
+
+
+def divisor(loss_function: Any, targets: Tensor) -> float | None:
+    """What the loss of these targets is divided by, 0 where no target counts; None for a sum, whose parts add up.
+
+    It is known of minorm's losses, as layers and with their arguments in a `functools.partial`, and of others that have
+    their attributes `reduction` and `ignore_index`. Any other function is taken for a mean over the samples.
+    """
+    options = _Options(loss_function)
+    reduction = options.get("reduction", None)
+    if reduction == "sum":
+        return None
+    if not dtypes.is_float(targets.dtype):
+        by_class = options.by_class
+        ignore_index = options.get("ignore_index", -100 if by_class else None)
+        if ignore_index is not None:
+            return _weight_of_labels(targets, options.get("weight", None) if by_class else None, ignore_index)
+    return targets.numel() if reduction == "mean" else samples(targets)
+
+
+def samples(targets: Tensor) -> int:
+    """How many samples these are the targets of."""
+    return targets.shape[0] if targets.ndim else 1
+
+
+class _Options:
+    """The arguments of a loss by name: a layer's attributes, or the keywords of a partial."""
+
+    def __init__(self, loss_function: Any) -> None:
+        self.bound = isinstance(loss_function, partial)
+        self.source = loss_function.keywords if self.bound else loss_function
+        function = loss_function.func if self.bound else loss_function
+        self.by_class = isinstance(function, (nn.CrossEntropyLoss, nn.NLLLoss)) or function in (
+            F.cross_entropy,
+            F.nll_loss,
+        )
+
+    def get(self, name: str, default: Any) -> Any:
+        return self.source.get(name, default) if self.bound else getattr(self.source, name, default)
+
+
+def _weight_of_labels(labels: Tensor, weight: Tensor | None, ignore_index: int) -> float:
+    """The sum of the labels' class weights, or their number. Labels that are no class are for the loss to name."""
+    kept = labels != ignore_index
+    if weight is None or not weight.numel():
+        return int(kept.sum().item())
+    counted = labels.detach().cpu().numpy()[kept.cpu().numpy()].astype(np.int64)
+    factors = weight.detach().cpu().numpy().ravel().astype(np.float64)
+    return float(np.take(factors, counted, mode="clip").sum())
