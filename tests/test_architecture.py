@@ -40,6 +40,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "random": NOTHING,
     "running": NOTHING,
     "opening": NOTHING,
+    "limits": NOTHING,
+    "archive": NOTHING,
     "atomic": {"opening"},
     "grad_mode": NOTHING,
     "hooks": NOTHING,
@@ -107,10 +109,20 @@ MAY_IMPORT: dict[str, set[str]] = {
         "kernels",
     },  # kernels: nn/utils/gradients.py clips them
     "optim": {"devices", "capture", "tensor", "kernels", "nn", "autograd"},  # nn, autograd: swa_utils averages a Module
-    "data": {"devices", "tensor", "cuda", "functional", "random", "opening"},  # functional: transforms of images
+    "data": {
+        "devices",
+        "tensor",
+        "cuda",
+        "functional",
+        "random",
+        "opening",
+        "limits",
+        "archive",
+    },  # functional: transforms of images
     "utils": {"data"},
-    "tensorfile": {"atomic", "opening"},
-    "ptfile": NOTHING,
+    "tensorfile": {"atomic", "opening", "limits", "archive"},
+    "unpickling": NOTHING,
+    "ptfile": {"limits", "archive", "unpickling"},
     "checkpoint": {"devices", "tensor", "tensorfile", "ptfile", "atomic", "opening", "random", "kernels"},
     "config": {"devices", "driver", "installed", "kernels", "minorm_ext"},
     "onnx": {
