@@ -248,9 +248,9 @@ WORDS: dict[bytes, Callable[[_Machine], Any]] = {
     b"\x80": lambda m: m.take(1),  # PROTO
     b"\x95": lambda m: m.take(8),  # FRAME
     b".": _Machine.stop,
-    b"N": lambda m: m.push(None, PLACE),
-    b"\x88": lambda m: m.push(True, PLACE),
-    b"\x89": lambda m: m.push(False, PLACE),
+    b"N": lambda m: m.push(None),
+    b"\x88": lambda m: m.push(True),
+    b"\x89": lambda m: m.push(False),
     b"J": lambda m: m.push(m.number("<i")),
     b"K": lambda m: m.push(m.number("<B"), PLACE),
     b"M": lambda m: m.push(m.number("<H")),
@@ -261,7 +261,7 @@ WORDS: dict[bytes, Callable[[_Machine], Any]] = {
     b"\x8d": lambda m: m.text("<Q"),
     b"}": lambda m: m.push({}, DICT),
     b"]": lambda m: m.push([], LIST),
-    b")": lambda m: m.push((), PLACE),
+    b")": lambda m: m.push(()),
     b"(": _Machine.mark,
     b"q": lambda m: m.remember(m.number("<B")),
     b"r": lambda m: m.remember(m.number("<I")),
