@@ -27,6 +27,6 @@ def spare(length: int) -> int:
     return FACTOR * length + SPARE
 
 
-def too_large(what: str, decoded: int, most: int, how: str = "max_bytes") -> str:
+def too_large(what: str, decoded: int, most: int) -> str:
     """The words of an error: what was asked for, the limit, and how to raise it."""
-    return f"{what} {decoded:,} bytes; the limit is {most:,}; {how}={decoded} allows them"
+    return f"{what} {decoded:,} bytes, more than max_bytes={most}; max_bytes={decoded} allows it"

@@ -137,7 +137,7 @@ def _check(archive: Archive, folder: str, by_storage: dict[Storage, list[Tensor]
         stored += entry.size
         sizes[storage] = sum(max(1, prod(view.shape)) * width for view in views)
     if (decoded := max(stored, sum(sizes.values()))) > max_bytes:
-        raise ValueError(limits.too_large("its tensors take", decoded, max_bytes))
+        raise ValueError(limits.too_large("its tensors together take", decoded, max_bytes))
     if decoded > limits.spare(archive.length):  # a damaged file is found before memory is taken
         for storage in by_storage:
             _numbers(archive, folder, storage, keep=False)
