@@ -10,9 +10,10 @@ MIB = 1 << 20
 GIB = 1 << 30
 
 PT = 2 * GIB  # or the file's length, where that is more: a file of plain arrays is no bomb, however large
-NPZ = 2 * GIB  # the same
+NPZ = 2 * GIB  # or the file's length
 IDX = GIB
 IMAGE = 512 * MIB
+ONNX = 2 * GIB
 
 HEADER = 100_000_000  # of a safetensors file; the safetensors library refuses more
 
@@ -29,4 +30,9 @@ def spare(length: int) -> int:
 
 def too_large(what: str, decoded: int, most: int) -> str:
     """The words of an error: what was asked for, the limit, and how to raise it."""
-    return f"{what} {decoded:,} bytes, more than max_bytes={most}; max_bytes={decoded} allows it"
+    return f"{what} {decoded:,} bytes, more than max_bytes={most}; {raised(decoded)}"
+
+
+def raised(most: int) -> str:
+    """The words of an error: how to raise a limit."""
+    return f"pass max_bytes={most}, or --max-bytes {most} to a command"

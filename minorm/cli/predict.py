@@ -34,6 +34,7 @@ def add(commands: Any) -> None:
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help='[{"file", "label", "probability"}]')
     form.add_argument("--csv", action="store_true", help="the same with a header, for spreadsheets")
+    sources.add_limit(parser)
     sources.add_instead(parser)
     parser.set_defaults(run=run)
 
@@ -41,14 +42,14 @@ def add(commands: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print a line for each picture; 1 where one could not be read."""
     extras.need("PIL")
-    source = sources.open_model(args.model, args.instead)
+    source = sources.open_model(args.model, args.instead, args.max_bytes)
     found = source.preprocessing
     if found is None:
         raise ValueError(f"{source.path} does not say how images are scaled, nor is its input N x C x size x size with "
                          "1 or 3 channels; call the model in Python")  # fmt: skip
     print(f"minorm predict: weights of {source.path}", file=sys.stderr)
     broken: list[str] = []
-    rows = list(_rows(source.model, found, args.images, broken))
+    rows = list(_rows(source.model, found, args.images, broken, args.max_bytes))
     write = {"json": _json, "csv": _csv}.get("json" if args.json else "csv" if args.csv else "", _table)
     write(rows)
     for reason in broken:
@@ -56,13 +57,15 @@ def run(args: argparse.Namespace) -> int:
     return 1 if broken else 0
 
 
-def _rows(model: Any, found: Preprocessing, paths: Sequence[str], broken: list[str]) -> Iterator[dict[str, Any]]:
+def _rows(
+    model: Any, found: Preprocessing, paths: Sequence[str], broken: list[str], max_bytes: int | None
+) -> Iterator[dict[str, Any]]:
     scale, generator = Normalize(found.mean, found.std), np.random.default_rng(0)
     for start in range(0, len(paths), BATCH):
         names, images = [], []
         for path in paths[start : start + BATCH]:
             try:
-                images.append(read_image(path, found.size, found.channels))
+                images.append(read_image(path, found.size, found.channels, max_bytes))
             except (BrokenImage, OSError) as error:
                 broken.append(str(error))
                 continue

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import minorm as mn
-from minorm import checkpoint, data, opening
+from minorm import checkpoint, data, limits, opening
 from minorm.cli import extras
 from minorm.cli.errors import UsageError
 from minorm.data import DataLoader
@@ -70,10 +70,11 @@ def find(given: str) -> str:
     raise FileNotFoundError(f"{given} is a folder without {BEST} and {CHECKPOINT}; expected that of a run")
 
 
-def open_model(given: str, instead: str | None = None) -> Source:
+def open_model(given: str, instead: str | None = None, max_bytes: int | None = None) -> Source:
     """The model; ValueError where the file is none of the three, OSError where it cannot be read.
 
-    instead  FILE.py:FUNCTION to build from, where a checkpoint's own is not there any more
+    instead    FILE.py:FUNCTION to build from, where a checkpoint's own is not there any more
+    max_bytes  what an ONNX model may take
     """
     path = find(given)
     if _is_checkpoint(path):
@@ -83,7 +84,8 @@ def open_model(given: str, instead: str | None = None) -> Source:
 
     import minorm.onnx
 
-    model = minorm.onnx.load(path)  # first: it says in words what is wrong with a file
+    most = limits.ONNX if max_bytes is None else max_bytes
+    model = minorm.onnx.load(path, max_bytes=most)  # first: it says in words what is wrong with a file
     proto = onnx.load(path, load_external_data=False)
     found = described({entry.key: entry.value for entry in proto.metadata_props})
     return Source(path, "onnx", model, preprocessing=found or _of_its_input(proto))
@@ -177,7 +179,19 @@ def add_data(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--path", help="where they are: a folder of mnist, fashion, cifar10 or of one folder a class, or a .npz file"
     )
+    add_limit(parser)
     add_instead(parser)
+
+
+def add_limit(parser: argparse.ArgumentParser) -> None:
+    """Declare the option that raises the limits of the files that are read."""
+    parser.add_argument(
+        "--max-bytes",
+        type=int,
+        metavar="N",
+        help="what a file may take in memory when it is read: an ONNX model, an .npz file, a picture; each has a "
+        "default, which the error names",
+    )
 
 
 def add_instead(parser: argparse.ArgumentParser) -> None:
@@ -204,7 +218,7 @@ def both_loaders(source: Source, args: argparse.Namespace) -> tuple[DataLoader, 
     elif args.data is not None and args.data != settings.data:
         settings = replace(settings, data=args.data)
         found = found if args.data == "folder" else None  # the others come in a form of their own
-    train, test = load_data(settings, args.path, found)
+    train, test = load_data(settings, args.path, found, args.max_bytes)
     size = min(settings.batch_size, len(train))  # there is a batch, and one process reads all of it
     settings = replace(settings, batch_size=size, ranks=1)
     return loaders(settings, train, test, found or preprocessing(settings, train))

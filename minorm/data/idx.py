@@ -22,6 +22,7 @@ from typing import BinaryIO
 
 import numpy as np
 
+from minorm import limits
 from minorm.data.dataset import Array, ArrayDataset, FilePath
 from minorm.documented import documented
 from minorm.opening import exists, regular
@@ -31,8 +32,12 @@ GZIP_RATIO = 1032  # no deflate stream grows more than this
 PIECE = 1 << 20
 
 
-@documented({}, path="the file, with or without gzip", max_bytes="a header that asks for more is a ValueError")
-def read_idx(path: FilePath, max_bytes: int = 1 << 30) -> Array:
+@documented(
+    {},
+    path="the file, with or without gzip",
+    max_bytes="a header that asks for more is a ValueError; None allows 1 GiB",
+)
+def read_idx(path: FilePath, max_bytes: int | None = None) -> Array:
     """The array in an IDX file, plain or gzipped.
 
     ValueError if the file is not exactly what its header says.
@@ -45,15 +50,16 @@ def read_idx(path: FilePath, max_bytes: int = 1 << 30) -> Array:
         ...     mn.data.read_idx(file.name)
         array([7, 8, 9], dtype=uint8)
     """
+    most = limits.IDX if max_bytes is None else max_bytes
     try:
         with regular(path, "read_idx") as file:
             size = os.fstat(file.fileno()).st_size
             zipped = file.read(2) == b"\x1f\x8b"
             file.seek(0)
             if not zipped:
-                return _read(file, size, max_bytes)
+                return _read(file, size, most)
             with gzip.GzipFile(fileobj=file) as inner:
-                return _read(inner, size * GZIP_RATIO, max_bytes, exact=False)
+                return _read(inner, size * GZIP_RATIO, most, exact=False)
     except (ValueError, EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise ValueError(f"read_idx: {os.fsdecode(path)}: {error}") from None
 
@@ -70,8 +76,9 @@ def _read(file: BinaryIO | gzip.GzipFile, room: int, max_bytes: int, exact: bool
     shape = struct.unpack(f">{axes}I", lengths)
 
     header, data = 4 + 4 * axes, math.prod(shape) * dtype.itemsize
-    if math.prod(axis or 1 for axis in shape) * dtype.itemsize > max_bytes:
-        raise ValueError(f"the header says shape {shape} of {dtype.name}, more than max_bytes={max_bytes}")
+    if (asked := math.prod(axis or 1 for axis in shape) * dtype.itemsize) > max_bytes:
+        raise ValueError(f"the header says shape {shape} of {dtype.name}, more than max_bytes={max_bytes}; "
+                         f"{limits.raised(asked)}")  # fmt: skip
     if header + data > room or (exact and header + data < room):
         raise ValueError(f"the header says shape {shape} of {dtype.name}, {header + data} bytes in all; "
                          f"the file has {'' if exact else 'at most '}{room}")  # fmt: skip
@@ -93,8 +100,8 @@ def load_mnist(folder: FilePath) -> tuple[ArrayDataset, ArrayDataset]:
     The files have their usual names, `train-images-idx3-ubyte` or `train-images.idx3-ubyte`, with or without `.gz`,
     in the folder itself or where torchvision puts them. Labels are int64.
     """
-    places = [".", "raw", "MNIST/raw"]
-    return _load_part("load_mnist", folder, places, "train"), _load_part("load_mnist", folder, places, "t10k")
+    name, places = "load_mnist", [".", "raw", "MNIST/raw"]
+    return _load_part(name, folder, places, "train"), _load_part(name, folder, places, "t10k")
 
 
 @documented({}, folder="where the files are")

@@ -59,7 +59,9 @@ def described(archive: Archive, name: str) -> Stored:
         raise ValueError(f"{name} cannot be read: it has {len(shape)} axes, or one of no possible length")
     found = Stored(entry, dtype, shape, fortran, head.tell())
     if found.nbytes != (held := archive.entries[entry].size - found.start):
-        raise ValueError(f"{name} cannot be read: shape {shape} of {dtype} takes {found.nbytes} bytes; {held} are there")
+        raise ValueError(
+            f"{name} cannot be read: shape {shape} of {dtype} takes {found.nbytes} bytes; {held} are there"
+        )
     return found
 
 

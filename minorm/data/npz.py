@@ -38,6 +38,17 @@ def load_npz(path: FilePath, max_bytes: int | None = None) -> tuple[ArrayDataset
 
     Bytes and 16 bits come out between 0 and 1, floats as they are. ValueError, which names the file and the array,
     where one is missing, or has another shape or type than the module says, or a test label is in no training image.
+
+    Example:
+        >>> import tempfile
+        >>> import numpy as np
+        >>> images, labels = np.zeros((2, 8, 8), np.uint8), np.array([0, 1])
+        >>> with tempfile.NamedTemporaryFile(suffix=".npz") as file:
+        ...     np.savez(file, x_train=images, y_train=labels, x_test=images, y_test=labels)
+        ...     file.flush()
+        ...     train, test = mn.data.load_npz(file.name, max_bytes=1_000_000)
+        >>> train[1][0].shape
+        (1, 8, 8)
     """
     name = os.fsdecode(path)
     with regular(path, "load_npz") as file:

@@ -92,8 +92,9 @@ def archives(n: int) -> Iterator[tuple[str, bytes]]:
     yield "expanded a little", pt(one + tensor(storage("0", 4), (64 * n,), (0,)) + b"s", {"0": small})
     yield "a stride of 62 bits", pt(one + tensor(storage("0", 4), (1,), (2**62,)) + b"s", {"0": small})
     yield "an axis of 70 bits", pt(one + tensor(storage("0", 4), (0, 2**70), (1, 1)) + b"s", {"0": small})
-    yield "a rank of thousands", pt(
-        one + tensor(storage("0", 4), (2**62,) * (n // 30), (0,) * (n // 30)) + b"s", {"0": small}
+    yield (
+        "a rank of thousands",
+        pt(one + tensor(storage("0", 4), (2**62,) * (n // 30), (0,) * (n // 30)) + b"s", {"0": small}),
     )
     zeros = bytes(400 * n)
     yield "deflated", pt(one + tensor(storage("0", 100 * n), (100 * n,), (1,)) + b"s", {"0": zeros}, True)
@@ -173,12 +174,16 @@ def tensorfiles(n: int) -> Iterator[tuple[str, str, bytes]]:
         inner = json.dumps({"__metadata__": {"minorm.tree": tree.decode()}, **held}, ensure_ascii=False).encode()
         yield f"tree: {name}", "load_training", safetensors(inner, b"\0")
         yield f"nest: {name}", "load", safetensors(inner, b"\0")
-    names = ",".join(
-        f'"{i}":{{"dtype":"U8","shape":[],"data_offsets":[{i},{i + 1}]}}' for i in range(n // 55)
-    )
+    names = ",".join(f'"{i}":{{"dtype":"U8","shape":[],"data_offsets":[{i},{i + 1}]}}' for i in range(n // 55))
     yield "scalars", "load", safetensors(f"{{{names}}}".encode(), bytes(n // 55))
-    yield "a shape of many axes", "load", safetensors(
-        b'{"a":{"dtype":"F32","shape":[' + b",".join([b"9223372036854775807"] * (n // 20)) + b'],"data_offsets":[0,0]}}'
+    yield (
+        "a shape of many axes",
+        "load",
+        safetensors(
+            b'{"a":{"dtype":"F32","shape":['
+            + b",".join([b"9223372036854775807"] * (n // 20))
+            + b'],"data_offsets":[0,0]}}'
+        ),
     )
 
 
@@ -299,7 +304,9 @@ def pictures(n: int) -> Iterator[tuple[str, bytes]]:
             middle = len(raw) // 2
             yield f"{label}, damaged", raw[:middle] + bytes(min(20, middle)) + raw[middle + 20 :]
             if kind == "JPEG" and name == "small":
-                segment = b"\xff\xe1" + struct.pack(">H", 65535) + (b"Exif\0\0" + exif(5000))[:65533].ljust(65533, b"\0")
+                segment = (
+                    b"\xff\xe1" + struct.pack(">H", 65535) + (b"Exif\0\0" + exif(5000))[:65533].ljust(65533, b"\0")
+                )
                 yield f"{label}, exif", raw[:2] + segment * max(1, n // 65537) + raw[2:]
                 yield f"{label}, many scans", raw[:-2] + raw[raw.rfind(b"\xff\xda") : -2] * (n // 100) + raw[-2:]
     canvas = b"VP8X" + struct.pack("<IB3x", 10, 0) + b"\xff\xff\x00" * 2
