@@ -158,6 +158,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "models",
         "atomic",
         "opening",
+        "limits",
         "finite",
         "distributed",
     },

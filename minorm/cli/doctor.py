@@ -54,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("--fix and --out FILE go together: what to do, and where the corrected model goes")
     if args.plot and not args.plot.lower().endswith(FORMS):
         raise UsageError(f"--plot {args.plot}: expected a name that ends in .png, .svg or .pdf")
-    source = sources.open_model(args.model, args.instead, args.max_bytes)
+    source = sources.open_model(args.model, args.instead, max_bytes=args.max_bytes)
     for path in filter(None, (args.plot, args.out)):  # an error now, and not after the work
         if os.path.exists(path) and os.path.samefile(path, source.path):
             raise UsageError(f"{path} is the model itself; expected another file")

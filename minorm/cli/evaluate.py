@@ -28,7 +28,7 @@ def add(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the scores."""
-    source = sources.open_model(args.model, args.instead, args.max_bytes)
+    source = sources.open_model(args.model, args.instead, max_bytes=args.max_bytes)
     loader = sources.both_loaders(source, args)[1]
     score = evaluate(source.model, loader, nn.CrossEntropyLoss())
     for line in words.skipped([loader.dataset]):

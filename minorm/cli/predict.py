@@ -42,7 +42,7 @@ def add(commands: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print a line for each picture; 1 where one could not be read."""
     extras.need("PIL")
-    source = sources.open_model(args.model, args.instead, args.max_bytes)
+    source = sources.open_model(args.model, args.instead, max_bytes=args.max_bytes)
     found = source.preprocessing
     if found is None:
         raise ValueError(f"{source.path} does not say how images are scaled, nor is its input N x C x size x size with "

@@ -70,7 +70,7 @@ def find(given: str) -> str:
     raise FileNotFoundError(f"{given} is a folder without {BEST} and {CHECKPOINT}; expected that of a run")
 
 
-def open_model(given: str, instead: str | None = None, max_bytes: int | None = None) -> Source:
+def open_model(given: str, instead: str | None = None, *, max_bytes: int | None = None) -> Source:
     """The model; ValueError where the file is none of the three, OSError where it cannot be read.
 
     instead    FILE.py:FUNCTION to build from, where a checkpoint's own is not there any more
@@ -110,7 +110,7 @@ def described(metadata: Mapping[str, str]) -> Preprocessing | None:
         fits = all(isinstance(name, str) for name in found.classes) and found.channels in (1, 3)
         fits = fits and len(found.mean) == len(found.std) == found.channels
         return found if fits and isinstance(found.size, int) and 0 < found.size <= LARGEST else None
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError, RecursionError):
         return None
 
 

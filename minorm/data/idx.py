@@ -17,7 +17,7 @@ import math
 import os
 import struct
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import BinaryIO
 
 import numpy as np
@@ -82,15 +82,28 @@ def _read(file: BinaryIO | gzip.GzipFile, room: int, max_bytes: int, exact: bool
     if header + data > room or (exact and header + data < room):
         raise ValueError(f"the header says shape {shape} of {dtype.name}, {header + data} bytes in all; "
                          f"the file has {'' if exact else 'at most '}{room}")  # fmt: skip
+    said = f"the header says shape {shape} of {dtype.name}, {data} bytes"
+    if data > limits.spare(room if exact else room // GZIP_RATIO):  # a damaged file is found before memory is taken
+        for _ in _pieces(file, data, said):
+            pass
+        file.seek(header)
     content = bytearray()
-    while len(content) < data:
-        piece = file.read(min(PIECE, data - len(content)))
-        if not piece:
-            raise ValueError(f"the header says shape {shape} of {dtype.name}, {data} bytes; {len(content)} are there")
+    for piece in _pieces(file, data, said):
         content += piece
-    if file.read(1):  # at the end of a gzipped file this also compares its checksum
-        raise ValueError(f"the header says shape {shape} of {dtype.name}, {data} bytes; there are more")
     return np.frombuffer(content, dtype).reshape(shape).astype(dtype.newbyteorder("="), copy=False)
+
+
+def _pieces(file: BinaryIO | gzip.GzipFile, count: int, said: str) -> Iterator[bytes]:
+    """The next `count` bytes, which are the last."""
+    left = count
+    while left:
+        piece = file.read(min(PIECE, left))
+        if not piece:
+            raise ValueError(f"{said}; {count - left} are there")
+        left -= len(piece)
+        yield piece
+    if file.read(1):  # at the end of a gzipped file this also compares its checksum
+        raise ValueError(f"{said}; there are more")
 
 
 @documented({}, folder="where the files are")

@@ -8,7 +8,7 @@ check it, headers first, and once more to make the arrays: one that is refused h
 from __future__ import annotations
 
 import os
-from math import isfinite
+from math import isfinite, prod
 from typing import Any
 
 import numpy as np
@@ -56,7 +56,7 @@ def load_npz(path: FilePath, max_bytes: int | None = None) -> tuple[ArrayDataset
             archive = _archive(file)
             found = {key: npy.described(archive, key) for key in NAMES}
             most = max(limits.NPZ, archive.length) if max_bytes is None else max_bytes
-            if (decoded := sum(stored.nbytes for stored in found.values())) > most:
+            if (decoded := sum(map(_made, found.values()))) > most:
                 raise ValueError(limits.too_large("its arrays together take", decoded, most))
         except ValueError as error:
             raise ValueError(f"load_npz: {name}: {error}; expected an .npz file with {', '.join(NAMES)}") from error
@@ -71,6 +71,11 @@ def load_npz(path: FilePath, max_bytes: int | None = None) -> tuple[ArrayDataset
         for part in ("train", "test")
     )
     return train, test
+
+
+def _made(stored: Stored) -> int:
+    """What the array takes when it is read, and what is made of it: float64 becomes float32, labels int64."""
+    return prod(stored.shape) * max(stored.dtype.itemsize, 4 if stored.dtype.kind == "f" else 8 if len(stored.shape) < 3 else 1)
 
 
 def _archive(file: Any) -> Archive:

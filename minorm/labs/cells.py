@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import Any
 
 MARK = re.compile(r"^# %%(?P<markdown> \[markdown\])?(?: tags=(?P<tags>\[.*\]))?(?P<rest>.*)$")
-MAGIC = re.compile(r"^(\s*)(?:[%!]|\?{1,2}\w|[\w.]+\?{1,2}\s*$)")
-ASSIGNED = re.compile(r"^(\s*[\w, ]+=\s*)[%!]")
+MAGIC = re.compile(r"^(\s*+)(?:[%!]|\?{1,2}\w|[\w.]+\?{1,2}\s*$)")
+ASSIGNED = re.compile(r"^(\s*+[\w, ]++=\s*+)[%!]")  # without backtracking: a line may be a million spaces
 HEADER = """\
 # ---
 # jupyter:
@@ -69,7 +69,7 @@ def read_percent(text: str) -> list[Cell]:
             continue
         finish()
         markdown, body, first = mark["markdown"] is not None, [], number + 1
-        tags = tuple(json.loads(mark["tags"])) if mark["tags"] else ()
+        tags = _tags(mark["tags"], number) if mark["tags"] else ()
     finish()
     return cells
 
@@ -116,6 +116,13 @@ def _without_magic(line: str) -> str:
     if found := ASSIGNED.match(line):
         return f"{found[1]}None  # {line.strip()}"
     return line
+
+
+def _tags(text: str, line: int) -> tuple[str, ...]:
+    try:
+        return tuple(map(str, json.loads(text)))
+    except (ValueError, RecursionError):
+        raise ValueError(f"line {line}: tags={text[:60]} is not a list of texts") from None
 
 
 def _after_header(lines: list[str]) -> int:

@@ -274,11 +274,12 @@ def pictures(n: int) -> Iterator[tuple[str, bytes]]:
     from PIL import Image
 
     side = max(8, int((100 * n / 3) ** 0.5))
+    large, rows = (6000, 3000) if n >= 50_000 else (600, 300)
     yield "black", png(side, side)
     yield "huge and empty", png(1 << 30, 1 << 30, raw=b"")
     yield "large and empty", png(10_000, 10_000, raw=b"")
     yield "large and cut off", png(10_000, 10_000, raw=bytes(10_000))
-    yield "large, a wrong filter at the end", png(8000, 3000, raw=bytes(8000 * 3 * 2999 + 2999) + b"\7" + bytes(24000))
+    yield "large, a wrong filter at the end", png(8000, rows, raw=bytes(24_001 * (rows - 1)) + b"\7" + bytes(24_000))
     yield "one column", png(1, 1 << 24, colour=0, raw=b"")
     yield "black of 16 bits", png(side, side, depth=16, colour=6)
     yield "see-through", png(side, side, colour=6)
@@ -294,7 +295,7 @@ def pictures(n: int) -> Iterator[tuple[str, bytes]]:
     yield "exif", png(9, 9, extra=chunk(b"eXIf", exif(n)))
     yield "frames", png(side, side, extra=chunk(b"acTL", struct.pack(">II", 2**31 - 1, 0)))
     for kind, options in (("JPEG", {}), ("JPEG", {"progressive": True}), ("WEBP", {}), ("WEBP", {"lossless": True})):
-        for name, size in (("small", (64, 64)), ("flat", (side, side)), ("large", (6000, 6000))):
+        for name, size in (("small", (64, 64)), ("flat", (side, side)), ("large", (large, large))):
             file = io.BytesIO()
             Image.new("RGB", size, "grey").save(file, kind, **options)
             raw = file.getvalue()
