@@ -74,8 +74,9 @@ def load_npz(path: FilePath, max_bytes: int | None = None) -> tuple[ArrayDataset
 
 
 def _made(stored: Stored) -> int:
-    """What the array takes when it is read, and what is made of it: float64 becomes float32, labels int64."""
-    return prod(stored.shape) * max(stored.dtype.itemsize, 4 if stored.dtype.kind == "f" else 8 if len(stored.shape) < 3 else 1)
+    """What the array takes, or what is made of it where that is more: labels become int64, float16 becomes float32."""
+    least = {"f": 4}.get(stored.dtype.kind, 1) if len(stored.shape) > 2 else 8
+    return prod(stored.shape) * max(stored.dtype.itemsize, least)
 
 
 def _archive(file: Any) -> Archive:
