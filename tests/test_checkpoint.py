@@ -302,3 +302,20 @@ def test_map_location_in_all_of_pytorchs_forms(place: Any, tmp_path: Path) -> No
     assert found["epoch"] == 3
     with pytest.raises(ValueError, match="load: map_location is 'tpu'; expected 'cpu', 'cuda' or"):
         mn.load(tmp_path / "run.pth", map_location="tpu")
+
+
+@pytest.mark.parametrize(
+    ("tree", "message"),
+    [
+        ('{"a": [{"$tensor": "x"}, {"$tensor": "x"}]}', "stands elsewhere in it"),
+        ('{"a": {"$scalar": "x"}}', r"calls entry 'x' of shape \(2,\) a number"),
+        ('{"a": {"$items": [[2305843009213693951, 1]]}}', "means nothing"),
+        ('{"a": ' + "[" * 5000 + "]" * 5000 + "}", "nested more than 50 deep"),
+        ("[]", "not an object of parts"),
+    ],
+)
+def test_what_a_tree_may_not_hold(tmp_path: Path, tree: str, message: str) -> None:
+    tensorfile.write({"x": np.zeros(2)}, tmp_path / "f", {TREE: tree})
+    for reader in (mn.load, load_training):
+        with pytest.raises(ValueError, match=message):
+            reader(tmp_path / "f")

@@ -63,14 +63,14 @@ def look(contents: bytes) -> Picture:
 
 def _png(contents: bytes) -> Picture:
     width, height, depth, colour = struct.unpack_from(">IIBB", contents, 16)
-    kept, orientation, at, view = [contents[:8]], 0, 8, memoryview(contents)
+    kept, orientation, at = [contents[:8]], 0, 8
     while at + 8 <= len(contents):
         length, kind = struct.unpack_from(">I4s", contents, at)
         end = at + 12 + length
         if kind == b"tRNS":
             kept.append(_transparent(contents[at + 8 : end - 4], depth, colour))
         elif kind in _NEEDED:
-            kept.append(view[at:end])
+            kept.append(contents[at:end])
         elif not orientation and kind == b"eXIf":
             orientation = oriented(contents[at + 8 : end - 4])
         elif not orientation and kind in (b"tEXt", b"zTXt") and contents.startswith(RAW_EXIF, at + 8):

@@ -41,6 +41,9 @@ class Cell:
     line: int = 1
 
 
+_NO_TAGS: tuple[str, ...] = ()
+
+
 def read(text: str, name: str) -> list[Cell]:
     """The cells of a file called `name`: a notebook where it ends in .ipynb, else Python. ValueError: it is broken."""
     return _read_notebook(text, name) if name.endswith(".ipynb") else read_percent(text)
@@ -51,7 +54,7 @@ def read_percent(text: str) -> list[Cell]:
     cells: list[Cell] = []
     lines = text.splitlines()
     start = _after_header(lines)
-    markdown, tags = False, ()
+    markdown, tags = False, _NO_TAGS
     body: list[str] = []
     first = start + 1
 
