@@ -35,9 +35,9 @@ PIECE = 1 << 20
 @documented(
     {},
     path="the file, with or without gzip",
-    max_bytes="a header that asks for more is a ValueError; None allows 1 GiB",
+    max_bytes="a header that asks for more is a ValueError; 1 GiB unless you say otherwise",
 )
-def read_idx(path: FilePath, max_bytes: int | None = None) -> Array:
+def read_idx(path: FilePath, max_bytes: int = limits.IDX) -> Array:
     """The array in an IDX file, plain or gzipped.
 
     ValueError if the file is not exactly what its header says.
@@ -50,16 +50,15 @@ def read_idx(path: FilePath, max_bytes: int | None = None) -> Array:
         ...     mn.data.read_idx(file.name)
         array([7, 8, 9], dtype=uint8)
     """
-    most = limits.IDX if max_bytes is None else max_bytes
     try:
         with regular(path, "read_idx") as file:
             size = os.fstat(file.fileno()).st_size
             zipped = file.read(2) == b"\x1f\x8b"
             file.seek(0)
             if not zipped:
-                return _read(file, size, most)
+                return _read(file, size, max_bytes)
             with gzip.GzipFile(fileobj=file) as inner:
-                return _read(inner, size * GZIP_RATIO, most, exact=False)
+                return _read(inner, size * GZIP_RATIO, max_bytes, exact=False)
     except (ValueError, EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise ValueError(f"read_idx: {os.fsdecode(path)}: {error}") from None
 
