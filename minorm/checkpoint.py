@@ -76,9 +76,17 @@ def save(state_dict: Mapping[str, Any], path: FilePath, metadata: Mapping[str, s
     map_location='the device where the Tensors shall be, "cpu" or "cuda"; None is the CPU. Functions and dicts are '
     "taken, without effect: they say where Tensors go that were on a GPU, and no file here knows of one",
     weights_only="taken, without effect: code in a file never runs",
+    max_bytes="what the tensors of a .pt file may take together; None allows 2 GiB, or the file's length where that is "
+    "more. A safetensors file never takes more than its length",
 )
 @checked
-def load(path: FilePath, map_location: Any = None, *, weights_only: bool = True) -> Any:  # noqa: ARG001
+def load(
+    path: FilePath,
+    map_location: Any = None,
+    *,
+    weights_only: bool = True,  # noqa: ARG001
+    max_bytes: int | None = None,
+) -> Any:
     """The Tensors of a safetensors file by name, on the CPU and detached; `module.load_state_dict` takes them.
 
     What `save` was given nested comes back nested. A .pt file of PyTorch's is read too, without running what is in it,
@@ -98,14 +106,13 @@ def load(path: FilePath, map_location: Any = None, *, weights_only: bool = True)
         raise ValueError(f"load: map_location is {map_location!r}; expected 'cpu', 'cuda' or 'cuda:0'")
     with opening.regular(path, "load") as file:
         if ptfile.is_one(file):
-            return _placed(ptfile.read(file, path), map_location)
+            return ptfile.read(file, path, max_bytes, lambda array: _placed(array, map_location))
     arrays, metadata = tensorfile.read(path)
     if TREE not in metadata:
         return _placed(arrays, map_location)
     try:
-        packed = json.loads(metadata[TREE])
-        tree = {name: _unpack(value, arrays, MAX_DEPTH + 1) for name, value in packed.items()}
-    except (ValueError, RecursionError, AttributeError) as error:
+        tree = _tree(metadata.pop(TREE), arrays)
+    except ValueError as error:
         raise ValueError(f"load: {path}: {error}") from None
     return tree if map_location is None else _placed(tree, map_location)
 
@@ -163,13 +170,10 @@ def load_training(path: FilePath, /, **parts: Any) -> dict[str, Any]:
     try:
         if TREE not in metadata:
             raise ValueError("the file holds arrays only; it was not written by save_training, use load")
-        packed = json.loads(metadata[TREE])
-        if not isinstance(packed, dict):
-            raise ValueError("the training state is not an object of parts")
-        tree = {name: _unpack(value, arrays, MAX_DEPTH + 1) for name, value in packed.items()}
+        tree = _tree(metadata.pop(TREE), arrays)
         if missing := parts.keys() - tree.keys():
             raise ValueError(f"there is no part {', '.join(sorted(missing))}; the file has {', '.join(tree)}")
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise ValueError(f"load_training: {path}: {error}") from None
     _load_all(parts, tree)
     return {name: value for name, value in tree.items() if name not in parts}
@@ -242,32 +246,57 @@ def _pack(value: Any, name: str, arrays: dict[str, Array], depth: int) -> Any:
                     "or dicts, lists, tuples, numbers, texts, arrays and Tensors")  # fmt: skip
 
 
-def _unpack(value: Any, arrays: Mapping[str, Array], depth: int) -> Any:
-    """What `_pack` was given."""
+def _tree(text: str, arrays: dict[str, Array]) -> dict[str, Any]:
+    """The parts by name, out of the JSON text; every array of `arrays` goes to one place in it at most."""
+    try:
+        packed = json.loads(text)
+    except RecursionError:
+        raise ValueError(f"the training state is nested more than {MAX_DEPTH} deep") from None
+    if not isinstance(packed, dict):
+        raise ValueError("the training state is not an object of parts")
+    left = dict(arrays)
+    for name, value in packed.items():
+        packed[name] = _unpack(value, left, MAX_DEPTH + 1)
+    return packed
+
+
+def _unpack(value: Any, arrays: dict[str, Array], depth: int) -> Any:
+    """What `_pack` was given. Lists and dicts are changed in place: a second tree would take their memory again."""
     if depth == 0:
         raise ValueError(f"the training state is nested more than {MAX_DEPTH} deep")
     if isinstance(value, list):
-        return [_unpack(item, arrays, depth - 1) for item in value]
+        for i, item in enumerate(value):
+            value[i] = _unpack(item, arrays, depth - 1)
+        return value
     if not isinstance(value, dict):
         return value
     tag = next(iter(value), "")
     if len(value) != 1 or not tag.startswith("$"):
-        return {key: _unpack(item, arrays, depth - 1) for key, item in value.items()}
+        for key, item in value.items():
+            value[key] = _unpack(item, arrays, depth - 1)
+        return value
     content = value[tag]
     if tag in ("$tensor", "$array", "$scalar") and isinstance(content, str) and content in arrays:
-        array = arrays[content]
+        array = arrays.pop(content)
+        if tag == "$scalar" and array.ndim:
+            raise ValueError(f"the training state calls entry {content[:60]!r} of shape {array.shape} a number")
         return Tensor(array) if tag == "$tensor" else array if tag == "$array" else array[()]
     if tag == "$tuple" and isinstance(content, list):
-        return tuple(_unpack(item, arrays, depth - 1) for item in content)
+        return tuple(_unpack(content, arrays, depth - 1))
     if tag == "$float" and content in ("nan", "inf", "-inf"):
         return float(content)
     if tag == "$items" and isinstance(content, list) and all(map(_is_pair, content)):
         keys = [_unpack(key, arrays, 2) for key, _ in content]
-        if all(key is None or isinstance(key, (str, int, float)) for key in keys):
+        if all(map(_is_key, keys)):
             return {key: _unpack(item, arrays, depth - 1) for key, (_, item) in zip(keys, content, strict=True)}
     raise ValueError(f"the training state holds {tensorfile.short({tag: content})}, which means nothing, "
-                     "or names an entry that is not in the file")  # fmt: skip
+                     "or names an entry that is not in the file, or that stands elsewhere in it")  # fmt: skip
 
 
 def _is_pair(value: Any) -> bool:
     return isinstance(value, list) and len(value) == 2
+
+
+def _is_key(value: Any) -> bool:
+    """Whether a dict may have this key. Integers beyond 61 bits have the hash of a smaller one: many take hours."""
+    return value is None or isinstance(value, (str, float)) or (isinstance(value, int) and abs(value) < (1 << 61) - 1)

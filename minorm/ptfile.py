@@ -1,9 +1,8 @@
 """PyTorch's .pt files, read without running what is in them.
 
 Such a file is a zip: `data.pkl`, a pickle that says what there is, and `data/0`, `data/1` ..., the tensors' bytes.
-A pickle is a program for a stack machine. The machine here knows the few words that a state_dict needs: dicts, lists,
-tuples, texts, numbers, and three functions of PyTorch's, which it answers itself. Every other name is refused, so
-nothing that the file names is ever called.
+The pickle is run first (unpickling.py), with descriptions in place of tensors. When all of them fit into the file and
+together below the limit, they are made.
 """
 
 from __future__ import annotations
@@ -14,27 +13,14 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from minorm import dtypes
+from minorm import limits, unpickling
+from minorm.archive import Archive
+from minorm.unpickling import STORAGES, Storage, Tensor
 
-STORAGES = {
-    "DoubleStorage": dtypes.float64, "FloatStorage": dtypes.float32, "HalfStorage": dtypes.float16,
-    "BFloat16Storage": dtypes.bfloat16, "LongStorage": dtypes.int64, "IntStorage": dtypes.int32,
-    "ShortStorage": dtypes.int16, "CharStorage": dtypes.int8, "ByteStorage": dtypes.uint8,
-    "BoolStorage": dtypes.bool,
-}  # fmt: skip
-REBUILD, PARAMETER, ORDERED = "torch._utils _rebuild_tensor_v2", "torch._utils _rebuild_parameter", (
-    "collections OrderedDict"
-)  # fmt: skip
-MOST_WORDS = 10_000_000
-CONSTANTS = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False}
-VALUES = {"BININT", "BININT1", "BININT2", "LONG1", "BINFLOAT", "BINUNICODE", "SHORT_BINUNICODE", "BINUNICODE8"}
-NEW: dict[str, Callable[[], Any]] = {"EMPTY_DICT": dict, "EMPTY_LIST": list, "EMPTY_TUPLE": tuple}
-
-
-class Name(str):
-    """A name that the pickle asks for, "module name"."""
-
-    __slots__ = ()
+Array = np.ndarray[Any, np.dtype[Any]]
+PICKLE = "data.pkl"
+MAX_DEPTH = 100
+MAX_PARTS = 1_000_000  # or as many as the pickle has bytes
 
 
 def is_one(file: BinaryIO) -> bool:
@@ -43,150 +29,162 @@ def is_one(file: BinaryIO) -> bool:
     file.seek(0)
     if not zipped:
         return False
-    import zipfile  # it is slow to import, and few programs read such a file
-
     try:
-        with zipfile.ZipFile(file) as archive:
-            return any(name.endswith("/data.pkl") for name in archive.namelist())
-    except Exception:  # noqa: BLE001  a broken archive, which tensorfile names
+        return any(name.endswith(f"/{PICKLE}") for name in Archive(file).entries)
+    except ValueError:  # a broken archive, which tensorfile names
         return False
+    finally:
+        file.seek(0)
 
 
-def read(file: BinaryIO, path: Any) -> Any:
-    """What was saved: its tensors are arrays, its dicts, lists, tuples, texts and numbers themselves.
+def read(file: BinaryIO, path: Any, max_bytes: int | None, made: Callable[[Array], Any]) -> Any:
+    """What was saved: `made` of each array, and dicts, lists, tuples, texts and numbers themselves.
+
+    max_bytes  what the tensors may take together; None is limits.PT, or the file's length where that is more
 
     ValueError for a file that is damaged, big-endian, or holds anything else: a whole model, an object of a class.
     """
-    import zipfile
-
     try:
-        with zipfile.ZipFile(file) as archive:
-            names = archive.namelist()
-            place = next(name for name in names if name.endswith("/data.pkl"))
-            folder = place.removesuffix("data.pkl")
-            order = folder + "byteorder"
-            if order in names and archive.read(order) != b"little":
-                raise ValueError("its tensors are big-endian; expected little-endian ones")
-            return _run(archive.read(place), lambda key: archive.read(f"{folder}data/{key}"))
-    except (zipfile.BadZipFile, KeyError, IndexError, EOFError, TypeError, AttributeError) as error:
-        raise ValueError(f"load: {path}: the file is damaged ({error})") from error
+        archive = Archive(file)
+        place = next((name for name in archive.entries if name.endswith(f"/{PICKLE}")), None)
+        if place is None:
+            raise ValueError(f"there is no {PICKLE} in it")
+        folder = place.removesuffix(PICKLE)
+        order = f"{folder}byteorder"
+        if order in archive.entries and (archive.entries[order].size > 6 or archive.read(order) != b"little"):
+            raise ValueError("its tensors are big-endian; expected little-endian ones")
+        value, length = _run(archive, place)
+        tensors = _tensors(value, max(MAX_PARTS, length))
+        by_storage: dict[Storage, list[Tensor]] = {}
+        for tensor in tensors:
+            by_storage.setdefault(tensor.storage, []).append(tensor)
+        _check(archive, folder, by_storage, max(limits.PT, archive.length) if max_bytes is None else max_bytes)
+        arrays: dict[int, Any] = {}
+        for storage, views in by_storage.items():
+            numbers = _numbers(archive, folder, storage)
+            arrays |= {id(tensor): _view(numbers, tensor) for tensor in views}
     except ValueError as error:
         raise ValueError(f"load: {path}: {error}") from None
+    return _replaced(value, {key: made(array) for key, array in arrays.items()})
 
 
-def _run(pickle: bytes, bytes_of: Callable[[str], bytes]) -> Any:
-    """The machine: a stack, marks on it, and a memory."""
-    import pickletools
-
-    stack: list[Any] = []
-    marks: list[int] = []
-    memory: dict[Any, Any] = {}
-    storages: dict[str, Any] = {}
-
-    def marked() -> list[Any]:
-        start = marks.pop()
-        items = stack[start:]
-        del stack[start:]
-        return items
-
-    for count, (word, argument, _) in enumerate(pickletools.genops(pickle)):
-        name = word.name
-        if count > MOST_WORDS:
-            raise ValueError(f"its pickle has more than {MOST_WORDS} words")
-        if name in ("PROTO", "FRAME"):
-            continue
-        if name == "STOP":
-            return _plain(stack[-1])
-        if name in CONSTANTS:
-            stack.append(CONSTANTS[name])
-        elif name in VALUES:
-            stack.append(argument)
-        elif name in NEW:
-            stack.append(NEW[name]())
-        elif name == "MARK":
-            marks.append(len(stack))
-        elif name in ("BINPUT", "LONG_BINPUT"):
-            memory[argument] = stack[-1]
-        elif name == "MEMOIZE":
-            memory[len(memory)] = stack[-1]
-        elif name in ("BINGET", "LONG_BINGET"):
-            stack.append(memory[argument])
-        elif name in ("TUPLE1", "TUPLE2", "TUPLE3"):
-            size = int(name[-1])
-            stack[-size:] = [tuple(stack[-size:])]
-        elif name == "TUPLE":
-            stack.append(tuple(marked()))
-        elif name in ("APPEND", "APPENDS"):
-            items = [stack.pop()] if name == "APPEND" else marked()
-            stack[-1].extend(items)
-        elif name in ("SETITEM", "SETITEMS"):
-            items = [stack.pop(-2), stack.pop()] if name == "SETITEM" else marked()
-            stack[-1].update(zip(items[::2], items[1::2], strict=True))
-        elif name == "BUILD":
-            if not isinstance(stack.pop(-1), dict) or not isinstance(stack[-1], dict):
-                raise ValueError("it holds an object of a class; expected a state_dict: dicts, lists, numbers, tensors")
-        elif name == "GLOBAL":
-            stack.append(_known(str(argument)))
-        elif name == "STACK_GLOBAL":
-            second, first = stack.pop(), stack.pop()
-            stack.append(_known(f"{first} {second}"))
-        elif name == "BINPERSID":
-            stack.append(_storage(stack.pop(), bytes_of, storages))
-        elif name == "REDUCE":
-            arguments = stack.pop()
-            stack.append(_answer(stack.pop(), arguments))
-        else:
-            raise ValueError(f"its pickle has the word {name}; expected a state_dict: dicts, lists, numbers, tensors")
-    raise ValueError("its pickle does not end")
+def _run(archive: Archive, place: str) -> tuple[Any, int]:
+    """What the pickle makes, and how many bytes it has."""
+    size = archive.entries[place].size
+    room = limits.spare(archive.length) - size
+    if room < 0:
+        raise ValueError(f"its {PICKLE} unpacks to {size:,} bytes, far more than a state_dict of this file has")
+    return unpickling.run(archive.read(place), room), size
 
 
-def _known(name: str) -> Name:
-    module, _, kind = name.partition(" ")
-    if name in (REBUILD, PARAMETER, ORDERED) or (module == "torch" and kind in STORAGES):
-        return Name(name)
-    raise ValueError(f"it asks for {name.replace(' ', '.')}, which is not called; expected a state_dict: "
-                     "torch.save(model.state_dict(), path)")  # fmt: skip
+def _tensors(value: Any, most: int) -> list[Tensor]:
+    """The tensors in it, each once; ValueError for what no state_dict holds.
+
+    The pickle's memory lets a list hold another twice, and that one another: a few bytes, and a program that visits
+    every part never ends. So parts are counted as often as they are reached, but looked at once.
+    """
+    found: list[Tensor] = []
+    seen: dict[int, tuple[int, int]] = {}  # parts below it, and how deep they are nested; (0, 0) while it is visited
+
+    def visit(value: Any, depth: int) -> tuple[int, int]:
+        kind = type(value)
+        if kind is Tensor:
+            if id(value) not in seen:
+                seen[id(value)] = (1, 1)
+                found.append(value)
+            return 1, 1
+        if kind not in (dict, list, tuple):
+            if kind in (unpickling.Name, Storage):
+                raise ValueError(f"it holds {value if kind is unpickling.Name else 'a storage without a tensor'}; "
+                                 "expected a state_dict")  # fmt: skip
+            return 1, 1
+        if not value:
+            return 1, 1
+        if id(value) not in seen:
+            if depth > MAX_DEPTH:
+                raise ValueError(f"it is nested more than {MAX_DEPTH} deep")
+            seen[id(value)] = (0, 0)
+            parts, height = 1, 0
+            for item in value.values() if kind is dict else value:
+                more, below = visit(item, depth + 1)
+                parts, height = parts + more, max(height, below)
+            seen[id(value)] = (parts, height + 1)
+        parts, height = seen[id(value)]
+        if not parts:
+            raise ValueError("a list or dict in it holds itself")
+        if depth + height > MAX_DEPTH + 1:
+            raise ValueError(f"it is nested more than {MAX_DEPTH} deep")
+        if parts > most:
+            raise ValueError(f"its lists hold one another so often that they have {parts:,} parts; "
+                             f"expected at most {most:,}")  # fmt: skip
+        return parts, height
+
+    visit(value, 1)
+    return found
 
 
-def _storage(given: Any, bytes_of: Callable[[str], bytes], storages: dict[str, Any]) -> Any:
-    """The numbers of a storage, in one axis."""
-    tag, kind, key, _, count = given
-    dtype = np.dtype(STORAGES[kind.partition(" ")[2]])
-    if tag != "storage" or not isinstance(kind, Name):
-        raise ValueError(f"it refers to {tag!r}; expected a storage")
-    if key not in storages:
-        storages[key] = np.frombuffer(bytearray(bytes_of(str(key))), dtype)
-    if len(storages[key]) < count:
-        raise ValueError(f"storage {key} has {len(storages[key])} numbers; expected {count}")
-    return storages[key]
+def _check(archive: Archive, folder: str, by_storage: dict[Storage, list[Tensor]], max_bytes: int) -> None:
+    """ValueError unless every storage is in the file, whole, and the tensors stay below the limit."""
+    sizes, stored = {}, 0
+    for storage, views in by_storage.items():
+        width, name = np.dtype(STORAGES[storage.kind]).itemsize, f"{folder}data/{storage.key}"
+        entry = archive.entries.get(name)
+        if entry is None:
+            raise ValueError(f"storage {storage.key[:60]!r} is missing: the file is damaged")
+        if entry.size < storage.count * width:
+            raise ValueError(f"storage {storage.key[:60]!r} has {entry.size // width} numbers; "
+                             f"expected {storage.count}")  # fmt: skip
+        stored += entry.size
+        sizes[storage] = sum(max(1, prod(view.shape)) * width for view in views)
+    if (decoded := max(stored, sum(sizes.values()))) > max_bytes:
+        raise ValueError(limits.too_large("its tensors together take", decoded, max_bytes))
+    if decoded > limits.spare(archive.length):  # a damaged file is found before memory is taken
+        for storage in by_storage:
+            _numbers(archive, folder, storage, keep=False)
 
 
-def _answer(function: Any, arguments: tuple[Any, ...]) -> Any:
-    """What a function of PyTorch's that is known here would return."""
-    if not isinstance(function, Name):
-        raise ValueError("it calls what is no function")
-    if function == ORDERED:
-        return dict(*arguments)
-    if function == PARAMETER:
-        return arguments[0]
-    if function != REBUILD:
-        raise ValueError(f"it calls {function}")
-    storage, offset, shape, strides = arguments[:4]
-    last = (
-        offset + sum((n - 1) * step for n, step in zip(shape, strides, strict=True)) if 0 not in shape else offset - 1
-    )
-    if min((offset, *shape, *strides)) < 0 or last >= len(storage):
-        raise ValueError(f"a tensor of shape {shape} does not fit into its {len(storage)} numbers")
-    if prod(shape) > len(storage) and prod(n for n, step in zip(shape, strides, strict=True) if step) > len(storage):
-        raise ValueError(f"a tensor of shape {shape} repeats its {len(storage)} numbers")
-    steps = [step * storage.itemsize for step in strides]
-    return np.lib.stride_tricks.as_strided(storage[offset:], shape, steps).copy()
+def _numbers(archive: Archive, folder: str, storage: Storage, keep: bool = True) -> Array:
+    """The numbers of a storage, in one axis; not to `keep` them tries whether they can be read."""
+    dtype, name = np.dtype(STORAGES[storage.kind]), f"{folder}data/{storage.key}"
+    room = storage.count * dtype.itemsize
+    numbers = np.empty(room if keep else 0, np.uint8)
+    at = 0
+    for piece in archive.pieces(name):
+        part = np.frombuffer(piece, np.uint8)[: max(0, room - at)]
+        if storage.kind == "BoolStorage" and part.max(initial=0) > 1:
+            raise ValueError(f"storage {storage.key[:60]!r} holds bools with bytes other than 0 and 1")
+        if keep:
+            numbers[at : at + len(part)] = part
+        at += len(piece)
+    return numbers.view(dtype)
 
 
-def _plain(value: Any) -> Any:
-    """The value, if nothing of the machine is left in it."""
-    if isinstance(value, Name):
-        raise ValueError(f"it holds {value}; expected a state_dict")
-    for part in value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else ():
-        _plain(part)
-    return value
+def _view(numbers: Array, tensor: Tensor) -> Array:
+    """The tensor's own copy of its numbers."""
+    steps = [  # that of an axis of length 1 may be anything
+        step * numbers.itemsize if length > 1 else 0 for length, step in zip(tensor.shape, tensor.strides, strict=True)
+    ]
+    found = np.lib.stride_tricks.as_strided(numbers[tensor.offset :], tensor.shape, steps)
+    return found.copy()
+
+
+def _replaced(value: Any, arrays: dict[int, Any]) -> Any:
+    """The value with arrays for descriptions; lists and dicts are changed in place, and what was shared stays so."""
+    done: dict[int, Any] = {}
+
+    def replace(value: Any) -> Any:
+        kind = type(value)
+        if kind is Tensor:
+            return arrays[id(value)]
+        if kind not in (dict, list, tuple) or not value:
+            return value
+        if id(value) not in done:
+            if kind is tuple:
+                done[id(value)] = tuple(map(replace, value))
+            else:
+                done[id(value)] = value
+                for key, item in value.items() if kind is dict else enumerate(value):
+                    value[key] = replace(item)
+        return done[id(value)]
+
+    return replace(value)

@@ -24,14 +24,15 @@ from typing import Any
 
 import numpy as np
 
-from minorm import dtypes
+from minorm import dtypes, limits
+from minorm.archive import Archive
 from minorm.atomic import replacing
 from minorm.masking import printable
 from minorm.opening import FilePath, regular
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-MAX_HEADER = 100_000_000  # the safetensors library refuses more
+MAX_HEADER = limits.HEADER
 MAX_AXES = 64  # NumPy's limit
 METADATA = "__metadata__"
 
@@ -139,13 +140,10 @@ def _other_format(file: BufferedReader) -> str:
     if start[8:9] == b"{":  # a safetensors file that is broken: its length may begin like a pickle
         return ""
     if start.startswith(b"PK\x03\x04"):
-        import zipfile  # only this message needs it, and `import minorm` should be quick
-
         try:
-            with zipfile.ZipFile(file) as archive:
-                names = archive.namelist()
-        except Exception:  # noqa: BLE001  a broken archive; what it is stays said
-            names = []
+            names = list(Archive(file).entries)
+        except ValueError as error:
+            return f"this is a zip archive; expected a safetensors file ({error})"
         if any(name.endswith("/data.pkl") or name == "data.pkl" for name in names):
             return f"this is a file of PyTorch (a zip archive with data.pkl in it); {_FROM_PYTORCH}"
         if names and all(name.endswith(".npy") for name in names):

@@ -41,6 +41,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "random": NOTHING,
     "running": {"minorm_ext"},
     "opening": NOTHING,
+    "limits": NOTHING,
+    "archive": NOTHING,
     "atomic": {"opening"},
     "grad_mode": {"minorm_ext"},
     "hooks": NOTHING,
@@ -108,10 +110,20 @@ MAY_IMPORT: dict[str, set[str]] = {
         "kernels",
     },  # kernels: nn/utils/gradients.py clips them
     "optim": {"devices", "capture", "tensor", "kernels", "nn", "autograd"},  # nn, autograd: swa_utils averages a Module
-    "data": {"devices", "tensor", "cuda", "functional", "random", "opening"},  # functional: transforms of images
+    "data": {
+        "devices",
+        "tensor",
+        "cuda",
+        "functional",
+        "random",
+        "opening",
+        "limits",
+        "archive",
+    },  # functional: transforms of images
     "utils": {"data"},
-    "tensorfile": {"atomic", "opening"},
-    "ptfile": NOTHING,
+    "tensorfile": {"atomic", "opening", "limits", "archive"},
+    "unpickling": NOTHING,
+    "ptfile": {"limits", "archive", "unpickling"},
     "checkpoint": {"devices", "tensor", "tensorfile", "ptfile", "atomic", "opening", "random", "kernels"},
     "config": {"devices", "driver", "installed", "kernels", "minorm_ext"},
     "onnx": {
@@ -147,6 +159,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "models",
         "atomic",
         "opening",
+        "limits",
         "finite",
         "distributed",
     },

@@ -396,3 +396,20 @@ def test_ctrl_c_at_any_line_of_load_training(tmp_path: Path) -> None:
     files = "checkpoint.py", "optim", "states.py", "amp", "data/loader.py", "nn/state.py"
     for parts in at_every_line(lambda parts: load_training(tmp_path / "f", **parts), *files, make=lambda: run_of(0)):
         assert facts(parts) in (old, new)
+
+
+@pytest.mark.parametrize(
+    ("tree", "message"),
+    [
+        ('{"a": [{"$tensor": "x"}, {"$tensor": "x"}]}', "stands elsewhere in it"),
+        ('{"a": {"$scalar": "x"}}', r"calls entry 'x' of shape \(2,\) a number"),
+        ('{"a": {"$items": [[2305843009213693951, 1]]}}', "means nothing"),
+        ('{"a": ' + "[" * 5000 + "]" * 5000 + "}", "nested more than 50 deep"),
+        ("[]", "not an object of parts"),
+    ],
+)
+def test_what_a_tree_may_not_hold(tmp_path: Path, tree: str, message: str) -> None:
+    tensorfile.write({"x": np.zeros(2)}, tmp_path / "f", {TREE: tree})
+    for reader in (mn.load, load_training):
+        with pytest.raises(ValueError, match=message):
+            reader(tmp_path / "f")

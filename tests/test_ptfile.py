@@ -13,6 +13,7 @@ import pytest
 
 import minorm as mn
 from minorm import nn
+from tests.adversary import bombs
 
 
 def test_a_state_dict_of_pytorch(tmp_path: Path) -> None:
@@ -87,3 +88,64 @@ def test_a_nest_is_saved_and_comes_back(tmp_path: Path) -> None:
     assert (found["epoch"], found["best"], found["log"]) == (3, 0.9, [1.0, None, ("a", True)])
     np.testing.assert_array_equal(found["net"]["weight"].array, net.weight.array)
     nn.Linear(2, 3).load_state_dict(found["net"])
+
+
+def test_pytorch_of_every_form(tmp_path: Path) -> None:
+    """What torch.load gives for the same file: views, an expanded tensor, an optimizer, old and new zips."""
+    torch = pytest.importorskip("torch")
+    net = torch.nn.Linear(3, 2)
+    optimizer = torch.optim.Adam(net.parameters(), amsgrad=True)
+    net(torch.ones(1, 3)).sum().backward()
+    optimizer.step()
+    base = torch.arange(12.0)
+    given = {
+        "optimizer": optimizer.state_dict(), "expanded": torch.ones(1).expand(5, 7), "view": base[3:9:2],
+        "rows": base.reshape(3, 4)[1], "turned": base.reshape(3, 4).T, "tied": [base, base], "none": torch.zeros(2, 0),
+    }  # fmt: skip
+    torch.save(given, tmp_path / "a.pt")
+    theirs = torch.load(tmp_path / "a.pt", weights_only=True)
+    for protocol in (2, 3, 4, 5):
+        torch.save(given, tmp_path / "a.pt", pickle_protocol=protocol)
+        found = mn.load(tmp_path / "a.pt")
+        for key in ("expanded", "view", "rows", "turned", "none"):
+            np.testing.assert_array_equal(found[key].array, theirs[key].numpy())
+        assert found["tied"][0] is found["tied"][1]
+        mine, other = found["optimizer"], theirs["optimizer"]
+        assert mine["param_groups"] == other["param_groups"]
+        for number, state in other["state"].items():
+            for key, value in state.items():
+                np.testing.assert_array_equal(mine["state"][number][key].array, value.numpy())
+
+
+def test_a_limit_is_named_and_raised(tmp_path: Path) -> None:
+    tensor = bombs.tensor(bombs.storage("0", 1), (1000, 1000), (0, 0))
+    (tmp_path / "x.pt").write_bytes(bombs.pt(tensor, {"0": np.float32(7).tobytes()}))
+    assert mn.load(tmp_path / "x.pt", max_bytes=4_000_000).shape == (1000, 1000)
+    with pytest.raises(ValueError, match=r"take 4,000,000 bytes, more than max_bytes=3999999; pass max_bytes=4000000"):
+        mn.load(tmp_path / "x.pt", max_bytes=3_999_999)
+    tensor = bombs.tensor(bombs.storage("0", 1), (10**9,), (0,))
+    (tmp_path / "x.pt").write_bytes(bombs.pt(tensor, {"0": np.float32(7).tobytes()}))
+    with pytest.raises(ValueError, match="take 4,000,000,000 bytes, more than max_bytes=2147483648"):
+        mn.load(tmp_path / "x.pt")
+
+
+@pytest.mark.parametrize(
+    ("program", "storages", "message"),
+    [
+        (b"}q\x00K\x01h\x00s", {}, "holds itself"),
+        (b")" + b"\x85" * 150, {}, "150 deep|more than 100 deep"),
+        (b")\x85q\x00" + b"h\x00h\x00\x86q\x00" * 40, {}, "hold one another so often"),
+        (b"BOOL", {"0": b"\0\1\2\xff"}, "bools with bytes other than 0 and 1"),
+        (b"BOOL", {}, "storage '0' is missing"),
+        (b"BOOL", {"0": b"\0\1\1"}, "storage '0' has 3 numbers; expected 4"),
+        (b"STORAGE", {"0": bytes(4)}, "a storage without a tensor"),
+    ],
+)
+def test_what_does_not_fit_together_is_a_sentence(
+    tmp_path: Path, program: bytes, storages: dict[str, bytes], message: str
+) -> None:
+    held = bombs.storage("0", 4, "BoolStorage")
+    program = {b"BOOL": bombs.tensor(held, (4,), (1,)), b"STORAGE": held}.get(program, program)
+    (tmp_path / "x.pt").write_bytes(bombs.pt(program, storages))
+    with pytest.raises(ValueError, match=message):
+        mn.load(tmp_path / "x.pt")

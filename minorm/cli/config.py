@@ -18,7 +18,7 @@ def read(path: str, parser: argparse.ArgumentParser) -> dict[str, Any]:
     with opening.regular(path, "config") as file:
         try:
             given = tomllib.load(file)
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
             raise UsageError(f"{path} is no TOML file: {error}") from error
     known = {
         option.removeprefix("--"): action

@@ -49,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
                          "1 or 3 channels; call the model in Python")  # fmt: skip
     output.note(f"minorm predict: weights of {source.path}")
     broken: list[str] = []
-    rows = list(_rows(source.model, found, args.images, broken))
+    rows = list(_rows(source.model, found, args.images, broken, args.max_bytes))
     if args.json:
         output.show_json(rows)
     elif args.csv:
@@ -61,13 +61,15 @@ def run(args: argparse.Namespace) -> int:
     return 1 if broken else 0
 
 
-def _rows(model: Any, found: Preprocessing, paths: Sequence[str], broken: list[str]) -> Iterator[dict[str, Any]]:
+def _rows(
+    model: Any, found: Preprocessing, paths: Sequence[str], broken: list[str], max_bytes: int | None
+) -> Iterator[dict[str, Any]]:
     scale, generator = Normalize(found.mean, found.std), np.random.default_rng(0)
     for start in range(0, len(paths), BATCH):
         names, images = [], []
         for path in paths[start : start + BATCH]:
             try:
-                images.append(read_image(path, found.size, found.channels))
+                images.append(read_image(path, found.size, found.channels, max_bytes))
             except (BrokenImage, OSError) as error:
                 broken.append(str(error))
                 continue

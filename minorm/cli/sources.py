@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import minorm as mn
-from minorm import checkpoint, data, opening
+from minorm import checkpoint, data, limits, opening
 from minorm.cli import extras, trust
 from minorm.cli.errors import UsageError
 from minorm.cli.trust import Trust
@@ -85,8 +85,8 @@ def open_model(given: str, allowed: Trust = trust.NOTHING, *, max_bytes: int | N
 
     import minorm.onnx
 
-    limits = {} if max_bytes is None else {"max_bytes": max_bytes}
-    model = minorm.onnx.load(path, **limits)  # first: it says in words what is wrong with a file
+    most = limits.ONNX if max_bytes is None else max_bytes
+    model = minorm.onnx.load(path, max_bytes=most)  # first: it says in words what is wrong with a file
     proto = onnx.load(path, load_external_data=False)
     found = described({entry.key: entry.value for entry in proto.metadata_props})
     return Source(path, "onnx", model, preprocessing=found or _of_its_input(proto))
@@ -111,7 +111,7 @@ def described(metadata: Mapping[str, str]) -> Preprocessing | None:
         fits = all(isinstance(name, str) for name in found.classes) and found.channels in (1, 3)
         fits = fits and len(found.mean) == len(found.std) == found.channels
         return found if fits and isinstance(found.size, int) and 0 < found.size <= LARGEST else None
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError, RecursionError):
         return None
 
 
@@ -236,7 +236,7 @@ def both_loaders(source: Source, args: argparse.Namespace) -> tuple[DataLoader, 
     elif args.data is not None and args.data != settings.data:
         settings = replace(settings, data=args.data)
         found = found if args.data == "folder" else None  # the others come in a form of their own
-    train, test = load_data(settings, args.path, found)
+    train, test = load_data(settings, args.path, found, args.max_bytes)
     size = min(settings.batch_size, len(train))  # there is a batch, and one process reads all of it
     settings = replace(settings, batch_size=size, ranks=1)
     return loaders(settings, train, test, found or preprocessing(settings, train))

@@ -13,7 +13,7 @@ from typing import Any
 import minorm as mn
 from minorm import distributed
 from minorm.checkpoint import load_training
-from minorm.cli import config, output, run_report, trust, words
+from minorm.cli import config, output, run_report, sources, trust, words
 from minorm.cli.errors import EXPECTED, UsageError
 from minorm.cli.events import events
 from minorm.cli.telling import Teller, teller
@@ -46,6 +46,7 @@ def add(commands: Any) -> None:
     option = functools.partial(parser.add_argument, default=None)
     option("--data", choices=list(MODEL_FOR), help=f"images to train on (default {defaults.data})")
     option("--path", help="folder of the images; for numpy a .npz file with x_train, y_train, x_test, y_test")
+    sources.add_limit(parser)
     option("--image-size", type=int, metavar="N", help="the shorter side of a folder's images is scaled to it and the "
            f"centre cut (default {defaults.image_size})")  # fmt: skip
     option("--model", metavar="NAME|FILE.py:FUNCTION", help="digits, lenet, resnet20 or norms, or a function called as "
@@ -123,7 +124,7 @@ def run(parser: argparse.ArgumentParser, args: argparse.Namespace) -> int:
     ranks = settings.ranks if args.resume or args.ranks is not None else processes
     check_threads(f"ranks is {ranks}", ranks, processes)
     settings = replace(settings, ranks=ranks)
-    load = functools.cache(lambda: load_data(settings, args.path))  # once a process
+    load = functools.cache(lambda: load_data(settings, args.path, max_bytes=args.max_bytes))  # once a process
     if args.batch_size is None and not args.resume and settings.data in OWN:
         settings = replace(settings, batch_size=_fitting(len(load()[0]), settings.batch_size))
     distributed.run(

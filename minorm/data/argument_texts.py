@@ -16,6 +16,7 @@ PICTURES = {
     "skip_broken": (
         "True leaves files out that hold no picture, and remembers them in `broken`; False raises BrokenImage"
     ),
+    "max_bytes": "what the pixels of a picture may take when it is decoded, 4 bytes each; None allows 512 MiB",
 }
 
 TRANSFORM = {

@@ -55,13 +55,14 @@ class ImageFolder(Shown):
         channels: int = 3,
         classes: Sequence[str] | None = None,
         skip_broken: bool = False,
+        max_bytes: int | None = None,
     ) -> None:
         if not isinstance(image_size, (int, np.integer)) or isinstance(image_size, bool) or image_size < 1:
             raise ValueError(f"ImageFolder: image_size is {image_size!r}; expected an int of at least 1")
         if channels not in (1, 3):
             raise ValueError(f"ImageFolder: channels is {channels!r}; expected 3 for RGB or 1 for grey")
         self.root, self.image_size, self.channels = os.fsdecode(root), int(image_size), channels
-        self.skip_broken = skip_broken
+        self.skip_broken, self.max_bytes = skip_broken, max_bytes
         found = _scan(self.root)
         self.classes = list(found) if classes is None else list(classes)
         self.files, self.labels = _listed(self.root, found, self.classes)
@@ -76,7 +77,7 @@ class ImageFolder(Shown):
 
     def pixels(self, index: int) -> Array:
         """The picture as bytes."""
-        return read_image(self.path(index), self.image_size, self.channels)
+        return read_image(self.path(index), self.image_size, self.channels, self.max_bytes)
 
     def path(self, index: int) -> str:
         """Where the picture lies."""
@@ -120,6 +121,7 @@ def load_folder(
     seed: int = 0,
     skip_broken: bool = False,
     classes: Sequence[str] | None = None,
+    max_bytes: int | None = None,
 ) -> tuple[Subset, Subset]:
     """(train, val) of a folder of pictures: its folders train/ and val/ where it has both, or a fifth drawn by `seed`.
 
@@ -141,10 +143,10 @@ def load_folder(
     given = os.fsdecode(root)
     parts = [os.path.join(given, part) for part in (TRAIN, VAL)]
     if all(map(os.path.isdir, parts)):
-        train = _of_two_classes(ImageFolder(parts[0], image_size, channels, classes, skip_broken))
-        val = ImageFolder(parts[1], image_size, channels, train.classes, skip_broken)
+        train = _of_two_classes(ImageFolder(parts[0], image_size, channels, classes, skip_broken, max_bytes))
+        val = ImageFolder(parts[1], image_size, channels, train.classes, skip_broken, max_bytes)
         return Subset(train, np.arange(len(train))), Subset(val, np.arange(len(val)))
-    whole = _of_two_classes(ImageFolder(given, image_size, channels, classes, skip_broken))
+    whole = _of_two_classes(ImageFolder(given, image_size, channels, classes, skip_broken, max_bytes))
     train_part, val_part = whole.split(0.2, seed)
     if not len(val_part):
         raise ValueError(f"load_folder: {given!r} has one image a class; expected at least two in one of them, "

@@ -17,11 +17,12 @@ import math
 import os
 import struct
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import BinaryIO
 
 import numpy as np
 
+from minorm import limits
 from minorm.data.dataset import Array, ArrayDataset, FilePath
 from minorm.documented import documented
 from minorm.opening import exists, regular
@@ -31,8 +32,12 @@ GZIP_RATIO = 1032  # no deflate stream grows more than this
 PIECE = 1 << 20
 
 
-@documented({}, path="the file, with or without gzip", max_bytes="a header that asks for more is a ValueError")
-def read_idx(path: FilePath, max_bytes: int = 1 << 30) -> Array:
+@documented(
+    {},
+    path="the file, with or without gzip",
+    max_bytes="a header that asks for more is a ValueError; 1 GiB unless you say otherwise",
+)
+def read_idx(path: FilePath, max_bytes: int = limits.IDX) -> Array:
     """The array in an IDX file, plain or gzipped.
 
     ValueError if the file is not exactly what its header says.
@@ -70,20 +75,34 @@ def _read(file: BinaryIO | gzip.GzipFile, room: int, max_bytes: int, exact: bool
     shape = struct.unpack(f">{axes}I", lengths)
 
     header, data = 4 + 4 * axes, math.prod(shape) * dtype.itemsize
-    if math.prod(axis or 1 for axis in shape) * dtype.itemsize > max_bytes:
-        raise ValueError(f"the header says shape {shape} of {dtype.name}, more than max_bytes={max_bytes}")
+    if (asked := math.prod(axis or 1 for axis in shape) * dtype.itemsize) > max_bytes:
+        raise ValueError(f"the header says shape {shape} of {dtype.name}, more than max_bytes={max_bytes}; "
+                         f"{limits.raised(asked)}")  # fmt: skip
     if header + data > room or (exact and header + data < room):
         raise ValueError(f"the header says shape {shape} of {dtype.name}, {header + data} bytes in all; "
                          f"the file has {'' if exact else 'at most '}{room}")  # fmt: skip
+    said = f"the header says shape {shape} of {dtype.name}, {data} bytes"
+    if data > limits.spare(room if exact else room // GZIP_RATIO):  # a damaged file is found before memory is taken
+        for _ in _pieces(file, data, said):
+            pass
+        file.seek(header)
     content = bytearray()
-    while len(content) < data:
-        piece = file.read(min(PIECE, data - len(content)))
-        if not piece:
-            raise ValueError(f"the header says shape {shape} of {dtype.name}, {data} bytes; {len(content)} are there")
+    for piece in _pieces(file, data, said):
         content += piece
-    if file.read(1):  # at the end of a gzipped file this also compares its checksum
-        raise ValueError(f"the header says shape {shape} of {dtype.name}, {data} bytes; there are more")
     return np.frombuffer(content, dtype).reshape(shape).astype(dtype.newbyteorder("="), copy=False)
+
+
+def _pieces(file: BinaryIO | gzip.GzipFile, count: int, said: str) -> Iterator[bytes]:
+    """The next `count` bytes, which are the last."""
+    left = count
+    while left:
+        piece = file.read(min(PIECE, left))
+        if not piece:
+            raise ValueError(f"{said}; {count - left} are there")
+        left -= len(piece)
+        yield piece
+    if file.read(1):  # at the end of a gzipped file this also compares its checksum
+        raise ValueError(f"{said}; there are more")
 
 
 @documented({}, folder="where the files are")
@@ -93,8 +112,8 @@ def load_mnist(folder: FilePath) -> tuple[ArrayDataset, ArrayDataset]:
     The files have their usual names, `train-images-idx3-ubyte` or `train-images.idx3-ubyte`, with or without `.gz`,
     in the folder itself or where torchvision puts them. Labels are int64.
     """
-    places = [".", "raw", "MNIST/raw"]
-    return _load_part("load_mnist", folder, places, "train"), _load_part("load_mnist", folder, places, "t10k")
+    name, places = "load_mnist", [".", "raw", "MNIST/raw"]
+    return _load_part(name, folder, places, "train"), _load_part(name, folder, places, "t10k")
 
 
 @documented({}, folder="where the files are")

@@ -1,98 +1,162 @@
 """x_train, y_train, x_test and y_test in one .npz file: a data set of one's own that fits in memory.
 
 Images are N x H x W, N x H x W x C or N x C x H x W, with 1 or 3 channels; bytes, 16 bits or floats. Labels are
-integers from 0 on. Objects in the file, which could run any program, are never read.
+integers from 0 on. Objects in the file, which could run any program, are never read. The file is gone through once to
+check it, headers first, and once more to make the arrays: one that is refused has taken no memory for them.
 """
 
 from __future__ import annotations
 
 import os
-import zipfile
-import zlib
+from math import isfinite, prod
 from typing import Any
 
 import numpy as np
 
+from minorm import limits
+from minorm.archive import Archive
+from minorm.data import npy
 from minorm.data.dataset import Array, ArrayDataset, FilePath
+from minorm.data.npy import Stored
 from minorm.documented import documented
 from minorm.opening import regular
 
 NAMES = ("x_train", "y_train", "x_test", "y_test")
 CHANNELS = (1, 3)
 SCALES = {"uint8": 255.0, "uint16": 65535.0}  # the others are floats, and stay as they are
+MOST_CLASSES = 100_000
+LARGEST = float(np.finfo(np.float32).max)
 
 
-@documented({}, path="the .npz file, with x_train, y_train, x_test and y_test")
-def load_npz(path: FilePath) -> tuple[ArrayDataset, ArrayDataset]:
+@documented(
+    {},
+    path="the .npz file, with x_train, y_train, x_test and y_test",
+    max_bytes="what the four arrays may take in memory; None allows 2 GiB, or the file's length where that is more",
+)
+def load_npz(path: FilePath, max_bytes: int | None = None) -> tuple[ArrayDataset, ArrayDataset]:
     """(train, test) of one's own arrays; samples are (image, label), float32 C x H x W and int64.
 
     Bytes and 16 bits come out between 0 and 1, floats as they are. ValueError, which names the file and the array,
     where one is missing, or has another shape or type than the module says, or a test label is in no training image.
+
+    Example:
+        >>> import tempfile
+        >>> import numpy as np
+        >>> images, labels = np.zeros((2, 8, 8), np.uint8), np.array([0, 1])
+        >>> with tempfile.NamedTemporaryFile(suffix=".npz") as file:
+        ...     np.savez(file, x_train=images, y_train=labels, x_test=images, y_test=labels)
+        ...     file.flush()
+        ...     train, test = mn.data.load_npz(file.name, max_bytes=1_000_000)
+        >>> train[1][0].shape
+        (1, 8, 8)
     """
     name = os.fsdecode(path)
     with regular(path, "load_npz") as file:
         try:
-            archive = np.load(file, allow_pickle=False)
-            if not isinstance(archive, np.lib.npyio.NpzFile):
-                raise ValueError("it holds one array")
-            if missing := [key for key in NAMES if key not in archive.files]:
-                has = ", ".join(archive.files[:20]) or "nothing"
-                raise ValueError(f"there is no {', '.join(missing)}; it has {has}")
-            arrays = {key: _read(archive, key) for key in NAMES}
-        except (ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+            archive = _archive(file)
+            found = {key: npy.described(archive, key) for key in NAMES}
+            most = max(limits.NPZ, archive.length) if max_bytes is None else max_bytes
+            if (decoded := sum(map(_made, found.values()))) > most:
+                raise ValueError(limits.too_large("its arrays together take", decoded, most))
+        except ValueError as error:
             raise ValueError(f"load_npz: {name}: {error}; expected an .npz file with {', '.join(NAMES)}") from error
-    train, test = (_images(name, f"x_{part}", arrays[f"x_{part}"]) for part in ("train", "test"))
-    if train.shape[1:] != test.shape[1:]:
-        raise ValueError(f"load_npz: {name}: the images of x_train are {_shape(train)} and those of x_test "
+        try:
+            _check_shapes(found)
+            _check_numbers({key: (stored, *npy.extremes(archive, stored)) for key, stored in found.items()})
+            arrays = {key: npy.read(archive, stored) for key, stored in found.items()}
+        except ValueError as error:
+            raise ValueError(f"load_npz: {name}: {error}") from error
+    train, test = (
+        _dataset(_images(arrays.pop(f"x_{part}")), arrays.pop(f"y_{part}").reshape(-1).astype(np.int64))
+        for part in ("train", "test")
+    )
+    return train, test
+
+
+def _made(stored: Stored) -> int:
+    """What the array takes, or what is made of it where that is more: labels become int64, float16 becomes float32."""
+    least = {"f": 4}.get(stored.dtype.kind, 1) if len(stored.shape) > 2 else 8
+    return prod(stored.shape) * max(stored.dtype.itemsize, least)
+
+
+def _archive(file: Any) -> Archive:
+    """The file's entries, with the four arrays among them."""
+    start = file.read(len(npy.MAGIC))
+    if start == npy.MAGIC:
+        raise ValueError("it holds one array")
+    archive = Archive(file)
+    names = npy.names(archive)
+    if missing := [key for key in NAMES if key not in names]:
+        raise ValueError(f"there is no {', '.join(missing)}; it has {', '.join(names[:20]) or 'nothing'}")
+    return archive
+
+
+def _check_shapes(found: dict[str, Stored]) -> None:
+    for part in ("train", "test"):
+        _check_images(f"x_{part}", found[f"x_{part}"])
+        _check_labels(part, found[f"y_{part}"], found[f"x_{part}"].shape[0])
+    train, test = (_layout(found[f"x_{part}"].shape) for part in ("train", "test"))
+    if train[1:] != test[1:]:
+        raise ValueError(f"the images of x_train are {_shape(train)} and those of x_test "
                          f"{_shape(test)}; expected the same channels and size in both")  # fmt: skip
-    labels = [_labels(name, part, arrays[f"y_{part}"], len(x)) for part, x in (("train", train), ("test", test))]
-    if labels[0].max() < 1:
-        raise ValueError(f"load_npz: {name}: y_train holds the label 0 alone; expected at least two classes")
-    if labels[1].max() > labels[0].max():
-        raise ValueError(f"load_npz: {name}: y_test has the label {labels[1].max()}; expected at most "
-                         f"{labels[0].max()}, the largest of y_train")  # fmt: skip
-    return tuple(_dataset(x, y) for x, y in zip((train, test), labels, strict=True))  # type: ignore[return-value]
 
 
-def _read(archive: Any, key: str) -> Array:
-    try:
-        return archive[key]
-    except (ValueError, EOFError, zipfile.BadZipFile, zlib.error, OSError) as error:
-        raise ValueError(f"{key} cannot be read: {error}") from error
-
-
-def _images(name: str, key: str, x: Array) -> Array:
+def _layout(shape: tuple[int, ...]) -> tuple[int, ...]:
     """As N x C x H x W."""
+    if len(shape) == 3:
+        return (shape[0], 1, *shape[1:])
+    return shape if len(shape) != 4 or shape[1] in CHANNELS else (shape[0], shape[3], shape[1], shape[2])
+
+
+def _check_images(key: str, x: Stored) -> None:
+    shaped = _layout(x.shape)
+    if len(shaped) != 4 or 0 in shaped or shaped[1] not in CHANNELS:
+        raise ValueError(f"{key} has shape {x.shape}; expected N x H x W, N x H x W x C or "
+                         "N x C x H x W with 1 or 3 channels, and at least one image")  # fmt: skip
+    if x.dtype.name not in SCALES and x.dtype.kind != "f":
+        raise ValueError(f"{key} is {x.dtype}; expected uint8, uint16 or floats")
+    if shaped[2] != shaped[3]:
+        raise ValueError(f"the images of {key} are {shaped[2]} x {shaped[3]}; expected squares")
+
+
+def _check_labels(part: str, y: Stored, count: int, least: str = "") -> None:
+    if y.shape not in ((count,), (count, 1)) or y.dtype.kind not in "iu" or least:
+        raise ValueError(f"y_{part} is {y.dtype} of shape {y.shape}{least}; expected {count} "
+                         f"integers of at least 0, one for each image of x_{part}")  # fmt: skip
+
+
+def _check_numbers(found: dict[str, tuple[Stored, float, float]]) -> None:
+    """With the least and the greatest number of each array."""
+    for part in ("train", "test"):
+        x, low, high = found[f"x_{part}"]
+        if not (isfinite(low) and isfinite(high)):
+            raise ValueError(f"x_{part} holds NaN or infinite numbers; expected finite ones")
+        if x.dtype.kind == "f" and max(-low, high) > LARGEST:
+            raise ValueError(f"x_{part} holds numbers from {low:g} to {high:g}; expected what float32 can hold")
+        y, low, high = found[f"y_{part}"]
+        if low < 0:
+            _check_labels(part, y, x.shape[0], f" with {low} in it")
+        if high >= MOST_CLASSES:
+            raise ValueError(f"y_{part} has the label {high}; expected less than {MOST_CLASSES}: classes count from 0")
+    train, test = found["y_train"][2], found["y_test"][2]
+    if train < 1:
+        raise ValueError("y_train holds the label 0 alone; expected at least two classes")
+    if test > train:
+        raise ValueError(f"y_test has the label {test}; expected at most {train}, the largest of y_train")
+
+
+def _images(x: Array) -> Array:
+    """N x C x H x W, as floats of 32 bits or as the integers that they are."""
     if x.ndim == 3:
         shaped = x[:, None]
     else:
-        shaped = x if x.ndim != 4 or x.shape[1] in CHANNELS else np.moveaxis(x, -1, 1)
-    if shaped.ndim != 4 or not x.size or shaped.shape[1] not in CHANNELS:
-        raise ValueError(f"load_npz: {name}: {key} has shape {x.shape}; expected N x H x W, N x H x W x C or "
-                         "N x C x H x W with 1 or 3 channels, and at least one image")  # fmt: skip
-    if x.dtype.name not in SCALES and x.dtype.kind != "f":
-        raise ValueError(f"load_npz: {name}: {key} is {x.dtype}; expected uint8, uint16 or floats")
-    if shaped.shape[2] != shaped.shape[3]:
-        raise ValueError(f"load_npz: {name}: the images of {key} are {shaped.shape[2]} x {shaped.shape[3]}; "
-                         "expected squares")  # fmt: skip
-    if x.dtype.kind == "f" and not np.isfinite(x).all():
-        raise ValueError(f"load_npz: {name}: {key} holds NaN or infinite numbers; expected finite ones")
-    return np.ascontiguousarray(shaped, dtype=np.float32 if x.dtype.kind == "f" else x.dtype)
-
-
-def _labels(name: str, part: str, y: Array, count: int) -> Array:
-    flat = y.reshape(-1) if y.ndim == 2 and y.shape[1] == 1 else y
-    if flat.shape != (count,) or flat.dtype.kind not in "iu" or flat.min() < 0:
-        negative = flat.dtype.kind in "iu" and flat.size and flat.min() < 0
-        least = f" with {flat.min()} in it" if negative else ""
-        raise ValueError(f"load_npz: {name}: y_{part} is {y.dtype} of shape {y.shape}{least}; expected {count} "
-                         f"integers of at least 0, one for each image of x_{part}")  # fmt: skip
-    return flat.astype(np.int64)
+        shaped = x if x.shape[1] in CHANNELS else np.moveaxis(x, -1, 1)
+    return np.ascontiguousarray(shaped, dtype=np.float32 if x.dtype.kind == "f" else x.dtype.newbyteorder("="))
 
 
 def _dataset(x: Array, y: Array) -> ArrayDataset:
     return ArrayDataset(x, y, scale=SCALES.get(x.dtype.name))
 
 
-def _shape(x: Array) -> str:
-    return " x ".join(map(str, x.shape[1:]))
+def _shape(layout: tuple[int, ...]) -> str:
+    return " x ".join(map(str, layout[1:]))

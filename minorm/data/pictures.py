@@ -13,16 +13,19 @@ from typing import Any
 
 import numpy as np
 
-from minorm import opening
+from minorm import limits, opening
+from minorm.data import picture_files
 from minorm.data.dataset import Array, FilePath
+from minorm.data.picture_files import Picture
 from minorm.documented import documented
 
-FORMATS = ("PNG", "JPEG", "WEBP")
 ENDINGS = (".png", ".jpg", ".jpeg", ".webp")
 PAPER = (255, 255, 255)  # what shines through where a picture is transparent
 GAP = 2.0  # a picture is decoded at no less than this times the size, so that scaling still has something to average
-ORIENTATION = 0x0112  # the EXIF tag
-EXIF = {"exif", "Raw profile type exif"}  # where Pillow puts it
+SIXTEEN = ("I", "I;16", "I;16B", "I;16L")  # Pillow's modes of 16 bits of grey
+GREYS = ("1", "L", *SIXTEEN)
+STRIP = 1 << 20  # pixels that are converted at a time
+FACTOR, SPARE = 40, 56_000_000  # bytes for a byte of the file, and beside, before the file is known to be whole
 
 
 class BrokenImage(ValueError):
@@ -34,12 +37,14 @@ class BrokenImage(ValueError):
     path="a PNG, JPEG or WebP",
     size="height and width: the shorter side is scaled to it, the centre cut",
     channels="3 for RGB, 1 for grey",
+    max_bytes="what the decoded pixels may take, 4 bytes each; None allows 512 MiB",
 )
-def read_image(path: FilePath, size: int, channels: int = 3) -> Array:
+def read_image(path: FilePath, size: int, channels: int = 3, max_bytes: int | None = None) -> Array:
     """The picture as uint8, channels x size x size.
 
     EXIF's rotation is obeyed, what is transparent becomes white, 16 bits become 8, CMYK becomes RGB. BrokenImage (a
-    ValueError) where the file is truncated or no PNG, JPEG or WebP; OSError where it cannot be read.
+    ValueError) where the file is truncated, has more pixels than `max_bytes` allows, or is no PNG, JPEG or WebP;
+    OSError where it cannot be read.
 
     Example:
         >>> import tempfile
@@ -55,25 +60,67 @@ def read_image(path: FilePath, size: int, channels: int = 3) -> Array:
         raise ImportError("read_image: needs Pillow; install with: pip install pillow") from error
     contents = opening.contents(path, "read_image")
     try:
-        return _square(contents, size, channels)
+        picture = picture_files.look(contents)
+        scale = _scale(picture, size)
+        _check(picture, scale, len(contents), max_bytes)
+        return _square(picture, size, channels)
     except MemoryError:
         raise
     except Exception as error:  # Pillow raises whatever a decoder meets: OSError, SyntaxError, struct.error
         raise BrokenImage(f"read_image: {str(path)!r} {_reason(contents, error)}") from error
 
 
-def _square(contents: bytes, size: int, channels: int) -> Array:
+def _scale(picture: Picture, size: int) -> int:
+    """The 2, 4 or 8 by which a JPEG may be smaller when it is decoded, as Pillow's draft mode chooses it."""
+    if picture.kind != "JPEG":
+        return 1
+    least = min(picture.width, picture.height) // max(1, round(size * GAP))
+    return next((scale for scale in (8, 4, 2) if least >= scale), 1)
+
+
+def _check(picture: Picture, scale: int, length: int, max_bytes: int | None) -> None:
+    """ValueError where the picture takes too much, or much more than its file's length and is damaged."""
+    most = limits.IMAGE if max_bytes is None else max_bytes
+    if (decoded := picture.decoded(scale)) > most:
+        raise ValueError(limits.too_large(f"{picture.width} x {picture.height} pixels take", decoded, most))
+    if (taken := picture.taken(scale)) <= FACTOR * length + SPARE:
+        return
+    if picture.kind == "PNG":
+        picture_files.check_rows(picture)
+    elif picture.kind == "JPEG" and not picture.working:
+        with _opened(picture) as image:
+            image.draft(None, (1, 1))
+            image.load()
+    elif max_bytes is None:
+        raise ValueError(f"it takes {taken:,} bytes to find out whether it is whole, "
+                         f"far more than its {length:,}; {limits.raised(most)}")  # fmt: skip
+
+
+def _opened(picture: Picture) -> Any:
+    """Pillow's image, of which nothing is decoded yet.
+
+    Image.open would refuse sizes that the caller may have allowed, and looks into what follows a JPEG.
+    """
+    from PIL import JpegImagePlugin, PngImagePlugin, WebPImagePlugin
+
+    classes = {
+        "PNG": PngImagePlugin.PngImageFile, "JPEG": JpegImagePlugin.JpegImageFile,
+        "WEBP": WebPImagePlugin.WebPImageFile,
+    }  # fmt: skip
+    return classes[picture.kind](io.BytesIO(picture.contents))
+
+
+def _square(picture: Picture, size: int, channels: int) -> Array:
     from PIL import Image
 
-    with Image.open(io.BytesIO(contents), formats=FORMATS) as image:
+    with _opened(picture) as image:
         image.draft(None, (round(size * GAP),) * 2)  # JPEG decodes at 1/2, 1/4 or 1/8 as well
-        image.load()  # a PNG may have its EXIF after the pixels
-        orientation = image.getexif().get(ORIENTATION, 1) if EXIF & image.info.keys() else 1
+        image.load()
         upright = _cut(_flat(image, "L" if channels == 1 else "RGB"), size)
-        turn = _TURNS.get(orientation)
-        if turn is not None:  # a centred square is turned as well after the cut as before
-            upright = upright.transpose(Image.Transpose(turn))
-        pixels = np.asarray(upright)
+    turn = _TURNS.get(picture.orientation)
+    if turn is not None:  # a centred square is turned as well after the cut as before
+        upright = upright.transpose(Image.Transpose(turn))
+    pixels = np.asarray(upright if channels == 1 else upright.convert("RGB"))
     return pixels[None].copy() if channels == 1 else np.ascontiguousarray(pixels.transpose(2, 0, 1))
 
 
@@ -82,13 +129,28 @@ _TURNS = {2: 0, 3: 3, 4: 1, 5: 5, 6: 4, 7: 6, 8: 2}
 
 
 def _flat(image: Any, mode: str) -> Any:
-    """The image in this mode, on white paper where it is transparent."""
+    """The image in this mode, on white paper where it is transparent; one of greys alone may stay grey."""
+    if image.mode in GREYS and not image.has_transparency_data:
+        mode = "L"
     if image.mode == mode and not image.has_transparency_data:
         return image
     from PIL import Image
 
-    if image.mode in ("I", "I;16", "I;16B", "I;16L"):  # 16 bits of grey
+    flat = Image.new(mode, image.size)
+    width, height = image.size
+    rows = max(1, STRIP // width)
+    for top in range(0, height, rows):  # a whole copy for each step would take several times the image
+        strip = image.crop((0, top, width, min(top + rows, height)))
+        flat.paste(_flat_strip(strip, mode), (0, top))
+    return flat
+
+
+def _flat_strip(image: Any, mode: str) -> Any:
+    from PIL import Image
+
+    if image.mode in SIXTEEN:
         levels = np.asarray(image).astype(np.int64).clip(0, 65535)
+        levels[levels == image.info.get("transparency", -1)] = 65535  # white, as the paper
         image = Image.fromarray(((levels + 128) // 257).astype(np.uint8))
     if image.has_transparency_data:
         paper = Image.new("RGBA", image.size, (*PAPER, 255))
@@ -110,11 +172,9 @@ def _cut(image: Any, size: int) -> Any:
 
 
 def _reason(contents: bytes, error: Exception) -> str:
-    from PIL import UnidentifiedImageError
-
     if not contents:
         return "is empty; expected a PNG, JPEG or WebP file"
-    if isinstance(error, UnidentifiedImageError):
+    if isinstance(error, picture_files.OtherFormatError):
         return "is no picture that can be read; expected a PNG, JPEG or WebP file"
     said = str(error).rstrip(".") or type(error).__name__
     return f"cannot be decoded: {said}"

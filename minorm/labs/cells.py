@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import Any
 
 MARK = re.compile(r"^# %%(?P<markdown> \[markdown\])?(?: tags=(?P<tags>\[.*\]))?(?P<rest>.*)$")
-MAGIC = re.compile(r"^(\s*)(?:[%!]|\?{1,2}\w|[\w.]+\?{1,2}\s*$)")
-ASSIGNED = re.compile(r"^(\s*[\w, ]+=\s*)[%!]")
+MAGIC = re.compile(r"^(\s*+)(?:[%!]|\?{1,2}\w|[\w.]+\?{1,2}\s*$)")
+ASSIGNED = re.compile(r"^(\s*+[\w, ]++=\s*+)[%!]")  # without backtracking: a line may be a million spaces
 HEADER = """\
 # ---
 # jupyter:
@@ -41,6 +41,9 @@ class Cell:
     line: int = 1
 
 
+_NO_TAGS: tuple[str, ...] = ()
+
+
 def read(text: str, name: str) -> list[Cell]:
     """The cells of a file called `name`: a notebook where it ends in .ipynb, else Python. ValueError: it is broken."""
     return _read_notebook(text, name) if name.endswith(".ipynb") else read_percent(text)
@@ -51,7 +54,7 @@ def read_percent(text: str) -> list[Cell]:
     cells: list[Cell] = []
     lines = text.splitlines()
     start = _after_header(lines)
-    markdown, tags = False, ()
+    markdown, tags = False, _NO_TAGS
     body: list[str] = []
     first = start + 1
 
@@ -69,7 +72,7 @@ def read_percent(text: str) -> list[Cell]:
             continue
         finish()
         markdown, body, first = mark["markdown"] is not None, [], number + 1
-        tags = tuple(json.loads(mark["tags"])) if mark["tags"] else ()
+        tags = _tags(mark["tags"], number) if mark["tags"] else ()
     finish()
     return cells
 
@@ -116,6 +119,13 @@ def _without_magic(line: str) -> str:
     if found := ASSIGNED.match(line):
         return f"{found[1]}None  # {line.strip()}"
     return line
+
+
+def _tags(text: str, line: int) -> tuple[str, ...]:
+    try:
+        return tuple(map(str, json.loads(text)))
+    except (ValueError, RecursionError):
+        raise ValueError(f"line {line}: tags={text[:60]} is not a list of texts") from None
 
 
 def _after_header(lines: list[str]) -> int:

@@ -9,7 +9,7 @@ import reprlib
 from collections.abc import Sequence
 from typing import Any
 
-from minorm import opening
+from minorm import limits, opening
 from minorm.documented import documented
 
 Row = dict[str, Any]  # numbers by name; an accuracy is None where targets are no classes
@@ -36,7 +36,10 @@ def read_log(path: str) -> list[Row]:
     """
     name = os.path.join(path, LOG) if os.path.isdir(path) else path
     with opening.regular(name, "read_log") as file:
-        text = file.read().decode(errors="replace")
+        raw = file.read(limits.LOG + 1)
+    if len(raw) > limits.LOG:
+        raise ValueError(f"read_log: {name} has more than {limits.LOG} bytes; expected a row for each epoch")
+    text = raw.decode(errors="replace")
     reader = csv.DictReader(io.StringIO(text))
     try:
         columns = reader.fieldnames

@@ -45,11 +45,14 @@ class Preprocessing:
     channels: int
 
 
-def load_data(settings: Settings, path: Any, found: Preprocessing | None = None) -> tuple[Any, Any]:
+def load_data(
+    settings: Settings, path: Any, found: Preprocessing | None = None, max_bytes: int | None = None
+) -> tuple[Any, Any]:
     """(train, test) datasets; the digits need no path, and are split 80/20 by the seed, as a folder is.
 
-    found  what a model that is there already takes: a folder's pictures are read in its size and channels, and labelled
-           by the names of its classes
+    found      what a model that is there already takes: a folder's pictures are read in its size and channels, and
+               labelled by the names of its classes
+    max_bytes  what a file may take in memory when it is read; None leaves it to the reader (limits.py)
     """
     name = settings.data
     if name == "digits":
@@ -59,14 +62,14 @@ def load_data(settings: Settings, path: Any, found: Preprocessing | None = None)
         raise ValueError(f"{name} is read from a {kind} and nothing is downloaded; say where it is: --path {place}")
     form = (settings.image_size, 3) if found is None else (found.size, found.channels)
     classes = found.classes if found is not None and found.classes else None
-    readers: dict[str, Callable[[Any], tuple[Any, Any]]] = {
-        "mnist": data.load_mnist,
-        "fashion": data.load_fashion_mnist,
-        "cifar10": data.load_cifar10,
-        "numpy": data.load_npz,
-        "folder": lambda root: data.load_folder(root, *form, seed=settings.seed, skip_broken=True, classes=classes),
+    readers: dict[str, Callable[[], tuple[Any, Any]]] = {
+        "mnist": lambda: data.load_mnist(path),
+        "fashion": lambda: data.load_fashion_mnist(path),
+        "cifar10": lambda: data.load_cifar10(path),
+        "numpy": lambda: data.load_npz(path, max_bytes),
+        "folder": lambda: data.load_folder(path, *form, settings.seed, True, classes, max_bytes),
     }
-    return readers[name](path)
+    return readers[name]()
 
 
 def preprocessing(settings: Settings, train: Any) -> Preprocessing:

@@ -96,3 +96,32 @@ def test_what_is_no_such_file_is_said(tmp_path: Path) -> None:
         Path(path).write_bytes(whole[:end])
         with pytest.raises(ValueError, match=r"set\.npz"):
             load_npz(path)
+
+
+def test_a_limit_counts_what_the_arrays_become(tmp_path: Path) -> None:
+    whole = arrays()
+    path = saved(tmp_path, **whole)
+    count = whole["x_train"].nbytes + whole["x_test"].nbytes + 8 * 8  # a label is an int64
+    assert len(load_npz(path, max_bytes=count)[0]) == 6
+    with pytest.raises(ValueError, match=rf"together take {count} bytes, more than max_bytes={count - 1}; pass max_"):
+        load_npz(path, max_bytes=count - 1)
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"y_train": np.array([0, 1, 2, 0, 1, 10**6])}, "y_train has the label 1000000; expected less than 100000"),
+        ({"x_train": np.full((6, 8, 8), 1e300)}, "x_train holds numbers from 1e.300 to 1e.300; expected what float32"),
+        ({"x_train": np.zeros((6, 8, 8), np.complex64)}, "x_train cannot be read: it holds complex64"),
+    ],
+)
+def test_numbers_that_no_data_set_has(tmp_path: Path, changed: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        load_npz(saved(tmp_path, **arrays(**changed)))
+
+
+def test_every_order_of_bytes_and_axes(tmp_path: Path) -> None:
+    whole = arrays()
+    turned = {"x_train": np.asfortranarray(whole["x_train"]).astype(">u2"), "x_test": whole["x_test"].astype(">u2")}
+    images, _ = load_npz(saved(tmp_path, **{**whole, **turned}))[0][:]
+    assert np.allclose(images[:, 0], whole["x_train"] / 65535, atol=1e-7)

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from minorm.data import BrokenImage, read_image
+from tests.adversary.bombs import chunk, png
 
 Image = pytest.importorskip("PIL.Image")
 
@@ -162,3 +163,65 @@ def test_a_picture_of_billions_of_pixels_is_refused_before_it_is_made(tmp_path: 
     (tmp_path / "huge.png").write_bytes(contents + struct.pack(">I", zlib.crc32(b"IHDR" + header)))
     with pytest.raises(BrokenImage, match=r"huge\.png"):
         read_image(str(tmp_path / "huge.png"), 16)
+
+
+def rows(levels: np.ndarray, depth: int) -> bytes:
+    """The unfiltered rows of a PNG, levels height x width x channels."""
+    flat = levels.reshape(len(levels), -1)
+    if depth == 16:
+        packed = [row.astype(">u2").tobytes() for row in flat]
+    else:
+        bits = (flat[..., None] >> np.arange(depth)[::-1] & 1).reshape(len(flat), -1)
+        packed = [np.packbits(row.astype(np.uint8)).tobytes() for row in bits]
+    return b"".join(b"\0" + row for row in packed)
+
+
+@pytest.mark.parametrize("transparent", [False, True])
+@pytest.mark.parametrize(
+    ("depth", "colour"), [(1, 0), (2, 0), (4, 0), (8, 0), (16, 0), (8, 2), (16, 2), (16, 4), (16, 6)]
+)
+def test_the_colours_of_every_depth(tmp_path: Path, depth: int, colour: int, transparent: bool) -> None:
+    """Against the PNG specification's formula: level / greatest level, on white by the alpha or the one colour."""
+    channels = {0: 1, 2: 3, 4: 2, 6: 4}[colour]
+    greatest = (1 << depth) - 1
+    levels = np.random.default_rng(depth).integers(0, greatest + 1, (8, 8, channels))
+    shares = levels / greatest
+    alpha, extra = np.ones((8, 8, 1)), b""
+    if colour in (4, 6):
+        alpha, shares = shares[..., -1:], shares[..., :-1]
+    elif transparent:
+        chosen = levels[3, 4]
+        extra = chunk(b"tRNS", b"".join(struct.pack(">H", int(level)) for level in chosen))
+        alpha = 1.0 - (levels == chosen).all(-1, keepdims=True)
+    wanted = 255 * np.broadcast_to(shares * alpha + 1 - alpha, (8, 8, 3))
+    (tmp_path / "a.png").write_bytes(png(8, 8, depth=depth, colour=colour, extra=extra, raw=rows(levels, depth)))
+    found = read_image(str(tmp_path / "a.png"), 8).transpose(1, 2, 0)
+    assert np.abs(found - wanted).max() < 2
+    grey = read_image(str(tmp_path / "a.png"), 8, channels=1)[0]
+    assert np.abs(grey - wanted @ [0.299, 0.587, 0.114]).max() < 2
+
+
+def test_the_limit_counts_pixels_before_they_are_made(tmp_path: Path) -> None:
+    path = saved(Image.fromarray(steps(40, 30)), tmp_path / "a.png")
+    count = 40 * 30 * 4 + 40 * 32
+    assert read_image(path, 8, max_bytes=count).shape == (3, 8, 8)
+    with pytest.raises(
+        BrokenImage, match=rf"30 x 40 pixels take {count:,} bytes, more than max_bytes={count - 1}; pass"
+    ):
+        read_image(path, 8, max_bytes=count - 1)
+
+
+def test_a_jpeg_counts_as_small_as_it_is_decoded(tmp_path: Path) -> None:
+    path = saved(Image.fromarray(steps(800, 800)), tmp_path / "a.jpg")
+    assert read_image(path, 50, max_bytes=100 * 100 * 4 + 100 * 32).shape == (3, 50, 50)
+    with pytest.raises(BrokenImage, match="800 x 800 pixels take"):
+        read_image(path, 50, max_bytes=100 * 100 * 4)
+
+
+@pytest.mark.parametrize(("kind", "options"), [("WEBP", {}), ("JPEG", {"progressive": True})])
+def test_what_shows_late_whether_it_is_whole_needs_leave(tmp_path: Path, kind: str, options: dict[str, Any]) -> None:
+    path = saved(Image.new("RGB", (4200, 4200), "red"), tmp_path / f"a.{kind.lower()}", **options)
+    with pytest.raises(BrokenImage, match=r"to find out whether it is whole, far more than its .*; pass max_bytes="):
+        read_image(path, 4200)
+    found = read_image(path, 4200, max_bytes=1 << 30)
+    assert np.abs(found[:, ::500, ::500].astype(int) - np.array([255, 0, 0])[:, None, None]).max() <= 3

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from minorm.labs import cells, submission
@@ -87,3 +89,16 @@ def test_each_statement_for_itself() -> None:
     )
     assert (module.x, module.z, module.w) == (1, 3, 4)
     assert [note.split(":")[0] for note in notes] == ["line 1", "line 4", "line 7"]
+
+
+@pytest.mark.parametrize("tags", ["[" * 100_000 + "]" * 100_000, '["a" 1', "[{]"])
+def test_tags_that_are_none_are_a_sentence(tags: str) -> None:
+    with pytest.raises(ValueError, match=r"line 2: tags=\["):
+        cells.read_percent(f"x = 1\n# %% tags={tags}]\n")
+
+
+def test_a_long_line_takes_no_longer_than_its_length() -> None:
+    start = time.process_time()
+    text = "x = = 1\n" + " " * 200_000 + "a\n" + "a " * 100_000
+    assert cells.without_magics(text) == text
+    assert time.process_time() - start < 2  # a minute, if every place in it began anew

@@ -1,0 +1,106 @@
+"""Arrays of numbers in an .npz archive: what the header of each says, and the numbers piece by piece.
+
+numpy.load makes an array before it knows whether its bytes are there, and raises what its parser meets.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from math import prod
+from typing import NamedTuple
+
+import numpy as np
+
+from minorm.archive import Archive
+from minorm.data.dataset import Array
+
+ENDING = ".npy"
+MAGIC = b"\x93NUMPY"
+MAX_AXES = 64  # NumPy's limit
+HEAD = 16_384  # NumPy takes no longer header
+READERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+
+
+class Stored(NamedTuple):
+    """An array in an archive: what it is, and where its numbers start in the entry."""
+
+    entry: str
+    dtype: np.dtype[np.generic]
+    shape: tuple[int, ...]
+    fortran: bool
+    start: int
+
+    @property
+    def nbytes(self) -> int:
+        """What the array takes in memory."""
+        return prod(self.shape) * self.dtype.itemsize
+
+
+def names(archive: Archive) -> list[str]:
+    """Those of the arrays, without the ending."""
+    return [name.removesuffix(ENDING) for name in archive.entries if name.endswith(ENDING)]
+
+
+def described(archive: Archive, name: str) -> Stored:
+    """What the array's header says; ValueError where the entry has not exactly the bytes that it asks for."""
+    entry = name + ENDING
+    try:
+        head = io.BytesIO(_beginning(archive, entry))
+        version = np.lib.format.read_magic(head)
+        if version not in READERS:
+            raise ValueError(f"it has version {version}; expected 1.0 or 2.0")
+        shape, fortran, dtype = READERS[version](head)
+        if not isinstance(dtype, np.dtype) or dtype.kind not in "biuf":
+            raise ValueError(f"it holds {str(dtype)[:60]}; expected numbers")
+    except Exception as error:  # the header is Python's text: its parser raises SyntaxError, RecursionError and more
+        raise ValueError(f"{name} cannot be read: {str(error)[:200] or type(error).__name__}") from error
+    if len(shape) > MAX_AXES or not all(0 <= length < 1 << 63 for length in shape):
+        raise ValueError(f"{name} cannot be read: it has {len(shape)} axes, or one of no possible length")
+    found = Stored(entry, dtype, shape, fortran, head.tell())
+    if found.nbytes != (held := archive.entries[entry].size - found.start):
+        raise ValueError(
+            f"{name} cannot be read: shape {shape} of {dtype} takes {found.nbytes} bytes; {held} are there"
+        )
+    return found
+
+
+def extremes(archive: Archive, stored: Stored) -> tuple[float, float]:
+    """The least and the greatest number, NaN where there is one, (0, 0) of no number. Nothing is kept in memory."""
+    least = greatest = None
+    for piece in _pieces(archive, stored):
+        low, high = piece.min(), piece.max()
+        least = low if least is None else np.minimum(least, low)
+        greatest = high if greatest is None else np.maximum(greatest, high)
+    return (0, 0) if least is None or greatest is None else (least.item(), greatest.item())
+
+
+def read(archive: Archive, stored: Stored) -> Array:
+    """The array."""
+    numbers, at = np.empty(prod(stored.shape), stored.dtype), 0
+    for piece in _pieces(archive, stored):
+        numbers[at : at + len(piece)] = piece
+        at += len(piece)
+    return numbers.reshape(stored.shape[::-1]).T if stored.fortran else numbers.reshape(stored.shape)
+
+
+def _beginning(archive: Archive, entry: str) -> bytes:
+    """The first bytes of an entry, which hold the header."""
+    head = b""
+    for piece in archive.pieces(entry):
+        head += piece[:HEAD]
+        if len(head) >= HEAD:
+            break
+    return head
+
+
+def _pieces(archive: Archive, stored: Stored) -> Iterator[Array]:
+    """The numbers in the order of the file, a piece at a time."""
+    skip, rest = stored.start, b""
+    for piece in archive.pieces(stored.entry):
+        part = rest + piece[skip:]
+        skip = max(0, skip - len(piece))
+        whole = len(part) // stored.dtype.itemsize * stored.dtype.itemsize
+        rest = part[whole:]
+        if whole:
+            yield np.frombuffer(part[:whole], stored.dtype)
