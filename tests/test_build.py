@@ -51,7 +51,7 @@ def project(tmp_path: Path) -> Path:
     for folder in ("runtime", "room"):
         (package / folder).mkdir()
         (package / folder / "__init__.pxd").touch()
-    for name in ("__init__.py", "runtime/machine.pyx", "runtime/processors.h"):
+    for name in ("__init__.py", "runtime/machine.pyx", "runtime/switch.pyx", "runtime/processors.h"):
         shutil.copy(CHECKOUT / "minorm_ext" / name, package / name)
     (package / "room" / "toy.pyx").write_text(TOY)
     (package / "room" / "half.pxd").write_text(HALF)
@@ -111,7 +111,7 @@ def test_every_level_is_built_and_only_what_changed_again(project: Path) -> None
     result = build(project)
     assert result.returncode == 0, result.stdout
     first = compiled(project)
-    assert sorted(first) == sorted(["baseline.machine", *(f"{level}.toy" for level in LEVELS)])
+    assert sorted(first) == sorted(["baseline.machine", "baseline.switch", *(f"{level}.toy" for level in LEVELS)])
     for level in LEVELS:
         if level in ask(project, "minorm_ext.levels()"):
             assert ask(project, f"minorm_ext.kernels('toy', level={level!r}).total(10, 2)") == "45"
@@ -144,7 +144,7 @@ def test_only_builds_what_is_named(project: Path) -> None:
     (project / "minorm_ext" / "room" / "broken.pyx").write_text("this is no Cython(\n")
     assert build(project, "--only", "machine").returncode == 0
     assert sorted(compiled(project)) == ["baseline.machine"]
-    assert "--only: no module conv in minorm_ext; there are broken, machine, toy" in sentence(
+    assert "--only: no module conv in minorm_ext; there are broken, machine, switch, toy" in sentence(
         build(project, "--only", "conv")
     )
 
@@ -160,6 +160,7 @@ def test_without_openmp_the_build_is_serial(project: Path) -> None:
 def test_a_compiler_that_does_not_know_a_level(project: Path) -> None:
     result = build(project, "--only", "machine", cc=compiler_without(project, "-march=x86-64-v4"))
     assert result.returncode == 0, result.stdout
+    build(project, "--only", "switch")  # minorm_ext imports it
     assert ask(project, "minorm_ext.baseline.machine.built_levels()") == "('baseline', 'v3')"
 
 
@@ -169,11 +170,13 @@ def test_a_compiler_that_does_not_know_what_spares_gcc_work(project: Path, flag:
     """As clang, where both are errors."""
     result = build(project, cc=compiler_without(project, flag))
     assert result.returncode == 0, result.stdout
-    assert sorted(compiled(project)) == sorted(["baseline.machine", *(f"{level}.toy" for level in LEVELS)])
+    assert sorted(compiled(project)) == sorted(
+        ["baseline.machine", "baseline.switch", *(f"{level}.toy" for level in LEVELS)]
+    )
 
 
 def test_modules_declare_that_they_need_no_global_lock(project: Path) -> None:
-    assert build(project, "--only", "machine").returncode == 0
+    assert build(project, "--only", "machine").returncode == build(project, "--only", "switch").returncode == 0
     assert "Py_MOD_GIL_NOT_USED" in (project / "build" / "cython" / "minorm_ext" / "runtime" / "machine.c").read_text()
 
 
