@@ -23,7 +23,7 @@ from minorm import random
 from minorm.data import options
 from minorm.data.ahead import ahead
 from minorm.data.collate import stacked, tensors, without_rows
-from minorm.data.dataset import read_batch
+from minorm.data.dataset import read_batch, read_samples
 from minorm.data.order import Order
 from minorm.data.showing import brief
 from minorm.data.transforms.base import Transform
@@ -175,7 +175,7 @@ class DataLoader(Checked):
     def _batch(self, whole: Any, epoch: int, index: int) -> Any:
         mine = self._rows(whole)
         if self.collate_fn is not None:
-            return self.collate_fn([self._sample(chosen) for chosen in mine])
+            return self.collate_fn(list(mine) if self.order.streams else read_samples(self.dataset, list(map(int, mine))))
         shown = mine if len(mine) else whole[:1]  # any sample shows the batch's form
         batch = stacked(shown) if self.order.streams else read_batch(self.dataset, np.asarray(shown))
         if self.transform is not None:
