@@ -92,8 +92,7 @@ def test_a_low_momentum_warns_and_tells_pytorchs():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         nn.InstanceNorm2d(3, momentum=0.5)
-        layer = nn.BatchNorm2d(3, momentum=None)
-        layer.momentum = 0.1
+        nn.BatchNorm2d(3, momentum=None)
     with pytest.raises(ValueError, match=r"momentum=1.5; expected the share"):
         nn.BatchNorm2d(3, momentum=1.5)
 
