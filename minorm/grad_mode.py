@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from contextlib import ContextDecorator
 from typing import Any, TypeVar
 
+from minorm.decorating import Block
 from minorm.documented import documented
 from minorm.mistakes import checked
 
@@ -29,7 +29,7 @@ def is_grad_enabled() -> bool:
     return mode.recording
 
 
-class _Within(ContextDecorator):
+class _Within(Block):
     """A mode for a block or a function; one object may be entered again while it is open."""
 
     def __init__(self, recording: bool) -> None:

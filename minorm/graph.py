@@ -72,7 +72,7 @@ class Function:
             inputs = trace.state.cast(cls, inputs)
         function = cls()
         recording = mode.recording and cls.differentiable
-        function.needs = needs = tuple([x is not None and recording and x.requires_grad for x in inputs])
+        function.needs = needs = tuple([x is not None and recording and x._requires_grad for x in inputs])
         arrays = [None if x is None else x.array for x in inputs]
         first: Any = arrays[0]
         try:
@@ -118,7 +118,7 @@ class Function:
             array, creator = x.array, x.creator
             if id(array) in kept:
                 watched.append((x.version, x.version.count, "input"))
-            if not x.requires_grad:
+            if not x._requires_grad:
                 edges.append(None)
             elif creator is None:
                 edges.append((x, 0, None, None))

@@ -17,6 +17,8 @@ from typing import Any
 
 import numpy as np
 
+from minorm.decorating import Block
+
 
 class _Mode(threading.local):
     updating = True  # False inside no_stats_update
@@ -26,17 +28,24 @@ class _Mode(threading.local):
 _mode = _Mode()
 
 
-@contextmanager
-def no_stats_update() -> Iterator[None]:
+class no_stats_update(Block):  # noqa: N801  used as a function is
     """Inside, training passes leave running statistics as they are: to compute a forward pass a second time, say.
 
     Works as a decorator too; each thread has its own answer.
     """
-    before, _mode.updating = _mode.updating, False
-    try:
-        yield
-    finally:
-        _mode.updating = before
+
+    def __init__(self) -> None:
+        self.before: list[bool] = []
+
+    def __enter__(self) -> None:
+        self.before.append(_mode.updating)
+        _mode.updating = False
+
+    def __exit__(self, *error: object) -> None:
+        _mode.updating = self.before.pop()
+
+    def _recreate_cm(self) -> no_stats_update:
+        return no_stats_update()
 
 
 def is_updating() -> bool:

@@ -68,7 +68,7 @@ class Tensor(Methods["Tensor"]):
         "creator": "The Function that computed it; None for a leaf.",
         "grad": "What backward() left, a Tensor of the same shape; None before.",
         "output_index": "Which of its creator's results it is.",
-        "requires_grad": "Whether operations on it are recorded, and backward() leaves a gradient.",
+        "_requires_grad": "What `requires_grad` says: read where an operation is applied, so without a call.",
         "version": "How often its memory, which its views share, was changed in place.",
         "view_of": "How it came about, where it is a view of another Tensor; None otherwise.",
     }
@@ -90,7 +90,7 @@ class Tensor(Methods["Tensor"]):
                 f"Tensor: only floats can require grad; dtype is {data.dtype}; use x.to(minorm.float32) first"
             )
         self.array: Any = data
-        self.requires_grad = requires_grad
+        self._requires_grad = requires_grad
         self.grad: Tensor | None = None
         self.creator: autograd.Function | None = None
         self.output_index = 0
@@ -113,7 +113,7 @@ class Tensor(Methods["Tensor"]):
         """
         self = Tensor.__new__(Tensor)
         self.array = array if type(array) is np.ndarray else select.as_array(array)
-        self.requires_grad = creator is not None
+        self._requires_grad = creator is not None
         self.grad = None
         self.creator = creator
         self.output_index = index
@@ -211,6 +211,18 @@ class Tensor(Methods["Tensor"]):
     def is_cuda(self) -> bool:
         """True where the elements are on a GPU."""
         return self.device != "cpu"
+
+    @property
+    def requires_grad(self) -> bool:
+        """Whether operations on it are recorded, and backward() leaves a gradient; a leaf's may be changed.
+
+        RuntimeError for a result, whose gradient would be cut; TypeError for True where the elements are no floats.
+        """
+        return self._requires_grad
+
+    @requires_grad.setter
+    def requires_grad(self, requires_grad: bool) -> None:
+        self._set_requires_grad("x.requires_grad = value", requires_grad)
 
     @property
     def is_leaf(self) -> bool:

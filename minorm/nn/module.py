@@ -11,15 +11,14 @@ from typing import Any, ClassVar, TypeVar
 
 from minorm import devices, dtypes
 from minorm.documented import documented_methods
-from minorm.nn import hooks
+from minorm.nn import hooks, state
 from minorm.nn.attributes import BUFFER, BUFFERS, MODULE, PARAMETER, Attributes
 from minorm.nn.module_arguments import METHODS
 from minorm.nn.parameter import Parameter
-from minorm.nn.state import LoadResult, load_into
+from minorm.nn.state import LoadResult
 from minorm.tensor import Tensor
 
 Self = TypeVar("Self", bound="Module")
-EXTRA = "_extra_state"
 
 
 @documented_methods(METHODS)
@@ -48,6 +47,7 @@ class Module(Attributes):
     training: bool = True  #: What `train()` and `eval()` set.
     frozen: bool = False  #: What `freeze()` and `unfreeze()` set.
     ignored_keys: ClassVar[tuple[str, ...]] = ()  #: Keys of older layers: `load_state_dict` passes over them.
+    optional_keys: ClassVar[tuple[str, ...]] = ()  #: Keys that older files lack: what the module has stays.
 
     def __init__(self) -> None:
         super().__init__()
@@ -198,20 +198,58 @@ class Module(Attributes):
 
     # State
 
-    def state_dict(self, prefix: str = "") -> dict[str, Tensor]:
+    def state_dict(
+        self, prefix: str = "", *, destination: dict[str, Any] | None = None, keep_vars: bool = False
+    ) -> dict[str, Any]:
         """Every parameter and saved buffer by name, detached, sharing memory with the module.
 
         Keys and order are PyTorch's: a module's parameters, its buffers, then its children's. A shared parameter
-        appears under each of its names.
+        appears under each of its names. A child that overrides `state_dict` or `_save_to_state_dict` says what is
+        saved of it.
+
+        Example:
+            >>> list(nn.Linear(4, 2).state_dict(prefix="head."))
+            ['head.weight', 'head.bias']
         """
-        state = {}
-        for path, module in self._named_modules(prefix):
-            for kind in (PARAMETER, BUFFER):
-                for name, value in module._own(kind):
-                    state[_join(path, name)] = value.detach()
-            if type(module).get_extra_state is not Module.get_extra_state:
-                state[_join(path, EXTRA)] = module.get_extra_state()
-        return state
+        entries = {} if destination is None else destination
+        state.save(self, entries, prefix.removesuffix("."), keep_vars)
+        return entries
+
+    def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:
+        """This module's own entries, without those below it; prefix ends with a dot."""
+        for kind in (PARAMETER, BUFFER):
+            for name, value in self._own(kind):
+                destination[prefix + name] = value if keep_vars else value.detach()
+        if self._has_extra_state():
+            destination[prefix + state.EXTRA] = self.get_extra_state()
+
+    def _save_below(self, destination: dict[str, Any], path: str, keep_vars: bool) -> None:
+        """Add what is saved of this module as part of a larger one."""
+        if type(self).state_dict is Module.state_dict:
+            state.save(self, destination, path, keep_vars)
+        else:
+            destination.update({f"{path}.{key}": value for key, value in self.state_dict().items()})
+
+    def _loadable(self) -> dict[str, Tensor]:
+        """What `load_state_dict` fills, by key."""
+        places = self._named_modules("")
+        own = [(path, kind, place) for path, place in places for kind in (PARAMETER, BUFFER)]
+        return {_join(path, name): value for path, kind, place in own for name, value in place._own(kind)}
+
+    def _has_extra_state(self) -> bool:
+        return type(self).get_extra_state is not Module.get_extra_state
+
+    def _load_from_state_dict(
+        self,
+        state_dict: dict[str, Any],
+        prefix: str,
+        local_metadata: dict[str, Any],
+        strict: bool,
+        missing_keys: list[str],
+        unexpected_keys: list[str],
+        error_msgs: list[str],
+    ) -> None:
+        """Called for each module before anything is copied: an override may rename keys, and add to error_msgs."""
 
     def get_extra_state(self) -> Any:
         """What a subclass wants in its state_dict beside Tensors, under the key "_extra_state"."""
@@ -234,21 +272,7 @@ class Module(Attributes):
             >>> (a.weight == b.weight).all().item()
             True
         """
-        own = self.state_dict()
-        ignored = {_join(path, key) for path, module in self._named_modules("") for key in module.ignored_keys}
-        if ignored and isinstance(state_dict, Mapping):
-            state_dict = {key: value for key, value in state_dict.items() if key not in ignored}
-        extra = {_join(path, EXTRA): module for path, module in self._named_modules("") if _join(path, EXTRA) in own}
-        if not extra and not assign:
-            return load_into(type(self).__name__, own, state_dict, strict)
-        holders = dict(self._named("", True, PARAMETER, BUFFER)) if assign else own
-        tensors = {key: holders[key] for key in own if key not in extra}
-        given = {key: value for key, value in state_dict.items() if key not in extra}
-        result = load_into(type(self).__name__, tensors, given, strict, assign)
-        for key, module in extra.items():
-            if key in state_dict:
-                module.set_extra_state(state_dict[key])
-        return result
+        return state.load(self, state_dict, strict, assign)
 
     # Modes
 
@@ -256,8 +280,9 @@ class Module(Attributes):
         """Training mode for this module and all below it; modules that are frozen stay frozen."""
         if not isinstance(mode, bool):
             raise TypeError(f"train: mode is {mode!r}; expected a bool")
-        for module in self.modules():
-            module.training = mode
+        self.training = mode
+        for child in self.children():
+            child.train(mode)
         return self
 
     def eval(self: Self) -> Self:
@@ -324,8 +349,16 @@ class Module(Attributes):
                 raise TypeError(
                     f"Module.to: dtype is {dtype}; expected a float type (float16, bfloat16, float32, float64)"
                 )
-        for _, tensor in self._named("", True, PARAMETER, *BUFFERS):
-            _convert(tensor, device, dtype)
+        return self._apply(lambda tensor: Tensor.from_array(_converted(tensor.array, device, dtype)))
+
+    def _apply(self: Self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        """Every parameter, buffer and gradient becomes fn of it, in the same objects: what `to` does, with an fn."""
+        for child in self.children() if recurse else ():
+            child._apply(fn)
+        for _, tensor in self._own(PARAMETER, *BUFFERS):
+            tensor.set_array(fn(tensor).array)
+            if tensor.grad is not None:
+                tensor.grad.set_array(fn(tensor.grad).array)
         return self
 
     def cuda(self: Self, device: Any = None) -> Self:
@@ -379,15 +412,12 @@ def _once(pairs: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
             yield name, value
 
 
-def _convert(tensor: Tensor, device: Any, dtype: Any) -> None:
-    """Swap the array (and the gradient's) for one of the type and on the device asked for."""
-    if dtype is not None and dtypes.is_float(tensor.dtype):
-        with devices.on_device_of(tensor.array):
-            tensor.set_array(tensor.array.astype(dtype, copy=False))
-    if device is not None:
-        tensor.set_array(devices.to_device(tensor.array, device))
-    if tensor.grad is not None:
-        _convert(tensor.grad, device, dtype)
+def _converted(array: Any, device: Any, dtype: Any) -> Any:
+    """The array with the type and on the device asked for; integers keep their type."""
+    if dtype is not None and dtypes.is_float(array.dtype):
+        with devices.on_device_of(array):
+            array = array.astype(dtype, copy=False)
+    return array if device is None else devices.to_device(array, device)
 
 
 def _indent(text: str) -> str:
