@@ -35,6 +35,8 @@ class Linear(Module):
     ONNX Gemm 13; for more than two axes MatMul 13 and Add 14.
     """
 
+    _made_by = {"in_features": lambda layer: layer.weight.shape[1], "out_features": lambda layer: layer.weight.shape[0]}
+
     def __init__(
         self, in_features: int, out_features: int, bias: bool = True, device: Any = None, dtype: Any = None
     ) -> None:

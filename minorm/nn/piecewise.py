@@ -30,6 +30,8 @@ class PReLU(Module):
     ONNX PRelu 16; He et al. 2015, arXiv:1502.01852.
     """
 
+    _made_by = {"num_parameters": lambda layer: layer.weight.numel()}
+
     def __init__(self, num_parameters: int = 1, init: float = 0.25, device: Any = None, dtype: Any = None) -> None:
         super().__init__()
         check_sizes("PReLU", num_parameters=num_parameters)

@@ -63,6 +63,13 @@ class RNNBase(Module):
 
     gates: ClassVar[int] = 1
     mode: str = "RNN"
+    _made_by = {
+        "input_size": lambda layer: layer.weight_ih_l0.shape[1],
+        "hidden_size": lambda layer: layer.weight_hh_l0.shape[1],
+        "num_layers": lambda layer: sum(f"weight_ih_l{i}" in vars(layer) for i in range(len(vars(layer)))),
+        "bias": lambda layer: "bias_ih_l0" in vars(layer),
+        "bidirectional": lambda layer: "weight_ih_l0_reverse" in vars(layer),
+    }
 
     def __init__(
         self,

@@ -26,6 +26,11 @@ class RNNCellBase(Module):
     """
 
     gates: ClassVar[int] = 1
+    _made_by = {
+        "input_size": lambda cell: cell.weight_ih.shape[1],
+        "hidden_size": lambda cell: cell.weight_hh.shape[1],
+        "bias": lambda cell: cell.bias_ih is not None,
+    }
 
     def __init__(
         self, input_size: int, hidden_size: int, bias: bool = True, device: Any = None, dtype: Any = None

@@ -50,6 +50,7 @@ class _Layer(Module):
     """Attentions, then linear2(activation(linear1(x))); around each of them dropout, a sum with x, and a norm."""
 
     attentions: ClassVar[tuple[str, ...]]  # the attributes that hold them
+    activation: Any  # a function, as `_as_setting` keeps it
     self_attn: MultiheadAttention
 
     def __init__(
@@ -79,7 +80,10 @@ class _Layer(Module):
             setattr(self, f"norm{i}", LayerNorm(d_model, layer_norm_eps, bias=bias, **place))
         for i in steps:
             setattr(self, f"dropout{i}", Dropout(dropout))
-        self.activation = _activation(activation)
+        self.activation = activation
+
+    def _as_setting(self, name: str, value: Any) -> Any:
+        return _activation(value) if name == "activation" else value
 
     def _step(self, i: int, x: Tensor, part: Callable[[Tensor], Tensor]) -> Tensor:
         norm, dropout = getattr(self, f"norm{i}"), getattr(self, f"dropout{i}")
@@ -189,6 +193,8 @@ class TransformerEncoder(Module):
     Vaswani et al. 2017, arXiv:1706.03762.
     """
 
+    _made_by = {"num_layers": lambda encoder: len(encoder.layers)}
+
     def __init__(
         self,
         encoder_layer: TransformerEncoderLayer,
@@ -225,6 +231,8 @@ class TransformerDecoder(Module):
 
     Vaswani et al. 2017, arXiv:1706.03762.
     """
+
+    _made_by = {"num_layers": lambda decoder: len(decoder.layers)}
 
     def __init__(self, decoder_layer: TransformerDecoderLayer, num_layers: int, norm: Module | None = None) -> None:
         super().__init__()
@@ -272,6 +280,8 @@ class Transformer(Module):
 
     Written to ONNX as MatMul 13, Softmax 13 and LayerNormalization 17; Vaswani et al. 2017, arXiv:1706.03762.
     """
+
+    _made_by = {name: lambda model, name=name: vars(model)[name] for name in ("d_model", "nhead", "batch_first")}
 
     def __init__(
         self,

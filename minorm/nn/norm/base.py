@@ -30,6 +30,7 @@ class Affine(Module):
 
     weight: Parameter | None
     bias: Parameter | None
+    _made_by = dict.fromkeys(("affine", "elementwise_affine"), lambda layer: layer.weight is not None)
 
     def _add_affine(self, shape: tuple[int, ...], weight: bool, bias: bool, dtype: Any, device: Any) -> None:
         self.register_parameter("weight", uninitialized(shape, dtype, device) if weight else None)

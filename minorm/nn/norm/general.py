@@ -79,6 +79,8 @@ class Normalization(Affine):
     TensorRT INormalizationLayer; ONNX has no operator for all of it: export writes one that equals it, or the formula.
     """
 
+    _made_by = {"scale_shape": lambda layer: None if layer.weight is None else layer.weight.shape}
+
     def __init__(
         self,
         scale_shape: Sequence[int] | None = None,

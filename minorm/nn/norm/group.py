@@ -32,6 +32,8 @@ class GroupNorm(Affine):
     ONNX GroupNormalization 21, and 18 with per_group=True; Wu and He 2018, arXiv:1803.08494.
     """
 
+    _made_by = {**Affine._made_by, "per_group": lambda layer: vars(layer)["per_group"]}
+
     def __init__(
         self,
         num_groups: int,
