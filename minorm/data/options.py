@@ -11,6 +11,9 @@ from typing import Any
 import numpy as np
 
 
+WORKERS = ("num_workers", "timeout", "multiprocessing_context", "prefetch_factor", "persistent_workers")
+
+
 def check_workers(
     num_workers: Any, timeout: Any, multiprocessing_context: Any, prefetch_factor: Any, persistent_workers: Any
 ) -> None:
