@@ -21,6 +21,8 @@ from minorm.optim.schedule import LRScheduler
 class ChainedScheduler(LRScheduler):
     """lr = initial * the product of all schedules' factors: several at once.
 
+    One that comes down to a rate other than 0 (eta_min, swa_lr) starts from what those before it in the list have set.
+
     Example:
         >>> optimizer = mn.optim.SGD([nn.Parameter(mn.zeros(1))], lr=1.0)
         >>> scheduler = mn.optim.lr_scheduler.ChainedScheduler([mn.optim.lr_scheduler.ExponentialLR(optimizer, 0.5)])
@@ -37,28 +39,44 @@ class ChainedScheduler(LRScheduler):
         self.schedulers = list(schedulers)
         self.optimizer = self.schedulers[-1].optimizer
         self.base_lrs = list(self.schedulers[0].base_lrs)
+        self.start_lrs = list(self.base_lrs)
         self.last_epoch = self.schedulers[0].last_epoch
-        self._set()
+        if any(scheduler._absolute for scheduler in self.schedulers):  # it has overwritten what those before it set
+            self._put(self._rates(self.last_epoch, self.base_lrs))
 
-    def _set(self) -> None:
-        factors = [1.0] * len(self.base_lrs)
+    @property
+    def _takes_over(self) -> bool:  # type: ignore[override]
+        return all(scheduler._takes_over for scheduler in self.schedulers)
+
+    def _places(self, t: int) -> list[tuple[LRScheduler, int]]:
+        """Each schedule, with its own t."""
+        return [(scheduler, scheduler.last_epoch + t - self.last_epoch) for scheduler in self.schedulers]
+
+    def _rates(self, t: int, initial: list[float]) -> list[float]:
+        for scheduler, place in self._places(t):
+            initial = scheduler._rates(place, initial)
+        return initial
+
+    def _next(self, t: int, rates: list[float]) -> list[float]:
+        zeros = [0.0] * len(rates)
+        if all(scheduler._rates(place, zeros) == zeros for scheduler, place in self._places(t)):
+            return super()._next(t, rates)  # factors: their product is known, also after one that was 0
+        for scheduler, place in self._places(t):
+            rates = scheduler._next(place, rates)
+        return rates
+
+    def _go(self, t: int) -> None:
+        for scheduler, place in self._places(t):
+            scheduler._go(place)
+        self.last_epoch = t
+
+    def _set_others(self) -> None:
         for scheduler in self.schedulers:
-            scheduler._set()
-            for i, (rate, initial) in enumerate(zip(scheduler.get_last_lr(), self.base_lrs, strict=True)):
-                factors[i] *= rate / initial if initial else 1.0
-        for group, initial, factor in zip(self.optimizer.param_groups, self.base_lrs, factors, strict=True):
-            group["lr"] = initial * factor
+            scheduler._set_others()
 
-    def step(self) -> None:
-        """Go to the next t in all of them."""
-        self.last_epoch += 1
-        for scheduler in self.schedulers:
-            scheduler.last_epoch += 1
-        self._set()
-
-    def state_dict(self) -> dict[str, Any]:
+    def _settings(self) -> dict[str, Any]:
         """The states of the schedules."""
-        return {"last_epoch": self.last_epoch, "base_lrs": self.base_lrs,
+        return {"last_epoch": self.last_epoch, "base_lrs": self.base_lrs, "start_lrs": self.start_lrs,
                 "schedulers": [scheduler.state_dict() for scheduler in self.schedulers]}  # fmt: skip
 
     def _check_state(self, operation: str, state_dict: dict[str, Any]) -> None:
@@ -69,6 +87,7 @@ class ChainedScheduler(LRScheduler):
         for scheduler, state in zip(self.schedulers, state_dict["schedulers"], strict=True):
             scheduler._take(state)
         self.last_epoch = state_dict["last_epoch"]
+        self.start_lrs = list(state_dict.get("start_lrs", self.base_lrs))
 
 
 @documented(
@@ -78,6 +97,8 @@ class ChainedScheduler(LRScheduler):
 )
 class SequentialLR(LRScheduler):
     """One schedule after the other: schedulers[i] from milestones[i - 1] on, with its own t from 0.
+
+    Each begins with the first rate; MultiplicativeLR and SWALR begin with the rate in force, as PyTorch's.
 
     ValueError for another number of milestones.
 
@@ -107,18 +128,41 @@ class SequentialLR(LRScheduler):
         self.schedulers, self.milestones = list(schedulers), list(milestones)
         self.optimizer = optimizer
         self.base_lrs = list(self.schedulers[0].base_lrs)
-        self.last_epoch = last_epoch + 1
-        self._set()
+        self.start_lrs = list(self.base_lrs)
+        if last_epoch == -1:
+            rates = self._at(0)[0]._start(self.base_lrs)
+        else:
+            rates = self.get_last_lr()
+        self._go(last_epoch + 1)
+        self._put(rates)
 
-    def _set(self) -> None:
-        index = bisect_right(self.milestones, self.last_epoch)
-        scheduler = self.schedulers[index]
-        scheduler.last_epoch = self.last_epoch - (self.milestones[index - 1] if index else 0)
-        scheduler._set()
+    def _at(self, t: int) -> tuple[LRScheduler, int]:
+        """The schedule whose turn it is, and when that began."""
+        index = bisect_right(self.milestones, t)
+        return self.schedulers[index], self.milestones[index - 1] if index else 0
 
-    def state_dict(self) -> dict[str, Any]:
+    def _rates(self, t: int, initial: list[float]) -> list[float]:
+        scheduler, begin = self._at(t)
+        if begin and scheduler._takes_over:
+            initial = self._rates(begin - 1, initial)
+        return scheduler._rates(t - begin, initial)
+
+    def _next(self, t: int, rates: list[float]) -> list[float]:
+        scheduler, begin = self._at(t)
+        return scheduler._start(rates) if t == begin else scheduler._follow(t - begin, rates)
+
+    def _go(self, t: int) -> None:
+        scheduler, begin = self._at(t)
+        scheduler._go(t - begin)
+        self.last_epoch = t
+
+    def _set_others(self) -> None:
+        self._at(self.last_epoch)[0]._set_others()
+
+    def _settings(self) -> dict[str, Any]:
         """The states of the schedules, and the place."""
-        return {"last_epoch": self.last_epoch, "base_lrs": self.base_lrs, "milestones": self.milestones,
+        return {"last_epoch": self.last_epoch, "base_lrs": self.base_lrs, "start_lrs": self.start_lrs,
+                "milestones": self.milestones,
                 "schedulers": [scheduler.state_dict() for scheduler in self.schedulers]}  # fmt: skip
 
     def _check_state(self, operation: str, state_dict: dict[str, Any]) -> None:
@@ -134,6 +178,7 @@ class SequentialLR(LRScheduler):
         for scheduler, state in zip(self.schedulers, state_dict["schedulers"], strict=True):
             scheduler._take(state)
         self.last_epoch, self.milestones = state_dict["last_epoch"], list(state_dict["milestones"])
+        self.start_lrs = list(state_dict.get("start_lrs", self.base_lrs))
 
 
 def _check_states(operation: str, schedulers: Sequence[LRScheduler], states: Sequence[Any]) -> None:

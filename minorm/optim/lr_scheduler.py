@@ -1,4 +1,4 @@
-"""Learning-rate schedules: the rate of step t is a function of t and of the rate each group began with.
+"""Learning-rate schedules: each step multiplies the rate that is in force, as PyTorch's do.
 
     scheduler = optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=epochs)
     for epoch in range(epochs):
@@ -6,8 +6,9 @@
         scheduler.step()
 
 A schedule sets `group["lr"]` when it is made and at every `step()`; the first rate is noted as `group["initial_lr"]`.
-Names and values are PyTorch's. Every rate is computed from t, never from the rate before, so a resumed run
-gives the same bits. The rarer ones stand in more_schedules.py, and are loaded when they are asked for.
+Names and values are PyTorch's. Several schedules of one optimizer multiply, and a rate that was set by hand goes on
+from there. The formulas below are those of one schedule alone: while nothing else sets the rate it is computed from t,
+so a resumed run gives the same bits. The rarer ones stand in more_schedules.py, and are loaded when they are asked for.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from minorm import lazy
 from minorm.documented import documented
 from minorm.optim.argument_texts import SCHEDULE
 from minorm.optim.optimizer import Optimizer
-from minorm.optim.schedule import LRScheduler
+from minorm.optim.schedule import LRScheduler, set_momentum
 
 
 @documented(SCHEDULE, step_size="after how many t the rate changes, at least 1")
@@ -225,6 +226,8 @@ class OneCycleLR(LRScheduler):
     Smith and Topin 2017, arXiv:1708.07120.
     """
 
+    _absolute = True
+
     def __init__(
         self,
         optimizer: Optimizer,
@@ -290,23 +293,18 @@ class OneCycleLR(LRScheduler):
         raise AssertionError("a cycle has phases")
 
     def _rate(self, t: int, initial: float) -> float:
-        return self._at(t, initial, initial * self.div_factor, initial / self.final_div_factor)
-
-    def _set(self) -> None:
-        t = self.last_epoch
         if t > self.total_steps:
             raise ValueError(
                 f"OneCycleLR: step() was called {t} times, but the cycle has {self.total_steps} steps; "
                 "expected one call after each batch, and total_steps batches"
             )
-        super()._set()
+        return self._at(t, initial, initial * self.div_factor, initial / self.final_div_factor)
+
+    def _set_others(self) -> None:
         if self.cycle_momentum:
-            momentum = self._at(t, self.max_momentum, self.base_momentum, self.max_momentum)
-            for group in self.optimizer.param_groups:
-                if "betas" in group:
-                    group["betas"] = (momentum, *group["betas"][1:])
-                else:
-                    group["momentum"] = momentum
+            set_momentum(
+                self.optimizer, self._at(self.last_epoch, self.max_momentum, self.base_momentum, self.max_momentum)
+            )
 
 
 __getattr__, __dir__ = lazy.from_module(

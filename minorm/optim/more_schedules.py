@@ -1,6 +1,7 @@
 """Schedules that follow a function or a cycle; those of combined_schedules.py and plateau.py are passed on.
 
-Names and values are PyTorch's. All here but MultiplicativeLR compute the rate from t alone.
+Names and values are PyTorch's. As there LambdaLR, CosineAnnealingWarmRestarts and CyclicLR overwrite a rate that
+something else has set; in a ChainedScheduler they are factors as all others are.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from minorm.optim.combined_schedules import ChainedScheduler as ChainedScheduler
 from minorm.optim.combined_schedules import SequentialLR as SequentialLR  # noqa: PLC0414  passed on
 from minorm.optim.optimizer import Optimizer
 from minorm.optim.plateau import ReduceLROnPlateau as ReduceLROnPlateau  # noqa: PLC0414  passed on
-from minorm.optim.schedule import LRScheduler
+from minorm.optim.schedule import LRScheduler, set_momentum
 
 Function = Callable[[int], float]
 
@@ -30,12 +31,12 @@ class _ByFunction(LRScheduler):
         if len(many) != len(optimizer.param_groups) or not all(map(callable, many)):
             raise ValueError(f"{self._name}: lr_lambda has {len(many)} functions; expected one for each of the "
                              f"{len(optimizer.param_groups)} parameter groups")  # fmt: skip
-        self.lr_lambdas = many
+        self.lr_lambdas, self.factors = many, dict[int, list[float]]()
         super().__init__(optimizer, last_epoch)
 
-    def state_dict(self) -> dict[str, Any]:
+    def _settings(self) -> dict[str, Any]:
         """Numbers and lists of numbers; not the functions."""
-        return {name: value for name, value in super().state_dict().items() if name != "lr_lambdas"}
+        return {name: value for name, value in super()._settings().items() if name not in ("lr_lambdas", "factors")}
 
 
 @documented(SCHEDULE)
@@ -55,10 +56,10 @@ class LambdaLR(_ByFunction):
         [1.0, 0.5, 0.333, 0.25, 0.2]
     """
 
-    def _set(self) -> None:
-        rows = zip(self.optimizer.param_groups, self.base_lrs, self.lr_lambdas, strict=True)
-        for group, initial, function in rows:
-            group["lr"] = initial * function(self.last_epoch)
+    _absolute = True
+
+    def _rates(self, t: int, initial: list[float]) -> list[float]:
+        return [rate * function(t) for rate, function in zip(initial, self.lr_lambdas, strict=True)]
 
 
 @documented(SCHEDULE)
@@ -78,17 +79,20 @@ class MultiplicativeLR(_ByFunction):
         [1.0, 0.5, 0.25, 0.125, 0.062]
     """
 
-    def _set(self) -> None:
-        if self.last_epoch > 0:
-            for group, function in zip(self.optimizer.param_groups, self.lr_lambdas, strict=True):
-                group["lr"] *= function(self.last_epoch)
+    _takes_over = True
 
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on from there; the rates are in the optimizer's state."""
-        rates = self.get_last_lr()
-        super().load_state_dict(state_dict)
-        for group, rate in zip(self.optimizer.param_groups, rates, strict=True):
-            group["lr"] = rate
+    def _rates(self, t: int, initial: list[float]) -> list[float]:
+        return [rate * self._factor(i, t) for i, rate in enumerate(initial)]
+
+    def _next(self, t: int, rates: list[float]) -> list[float]:
+        return [rate * function(t) for rate, function in zip(rates, self.lr_lambdas, strict=True)]
+
+    def _factor(self, group: int, t: int) -> float:
+        """The product of the group's function at 1 to t."""
+        known = self.factors.setdefault(group, [1.0])
+        while len(known) <= t:
+            known.append(known[-1] * self.lr_lambdas[group](len(known)))
+        return known[t]
 
 
 @documented(SCHEDULE, total_iters="the t from which on the rate is 0, at least 1", power="the exponent; 1 is a line")
@@ -139,6 +143,8 @@ class CosineAnnealingWarmRestarts(LRScheduler):
     Loshchilov and Hutter 2016, arXiv:1608.03983.
     """
 
+    _absolute = True
+
     def __init__(
         self, optimizer: Optimizer, T_0: int, T_mult: int = 1, eta_min: float = 0.0, last_epoch: int = -1
     ) -> None:
@@ -155,7 +161,7 @@ class CosineAnnealingWarmRestarts(LRScheduler):
         if epoch < 0:
             raise ValueError(f"CosineAnnealingWarmRestarts: epoch is {epoch}; expected at least 0")
         self.last_epoch = epoch  # type: ignore[assignment]
-        self._set()
+        self._put(self._rates(self.last_epoch, self.base_lrs))
 
     def _rate(self, t: float, initial: float) -> float:
         length = self.T_0
@@ -196,6 +202,8 @@ class CyclicLR(LRScheduler):
     Smith 2017, arXiv:1506.01186.
     """
 
+    _absolute = True
+
     def __init__(
         self,
         optimizer: Optimizer,
@@ -232,26 +240,28 @@ class CyclicLR(LRScheduler):
                 group["lr"] = group["initial_lr"] = rate
         super().__init__(optimizer, last_epoch)
 
-    def state_dict(self) -> dict[str, Any]:
+    def _settings(self) -> dict[str, Any]:
         """Numbers and lists of numbers; not scale_fn."""
-        return {name: value for name, value in super().state_dict().items() if name != "scale_fn"}
+        return {name: value for name, value in super()._settings().items() if name != "scale_fn"}
 
     def _scale(self, x: float) -> float:
         if self.scale_fn is not None:
             return self.scale_fn(x)
         return {"triangular": 1.0, "triangular2": 1 / 2.0 ** (x - 1)}.get(self.mode, self.gamma**x)
 
-    def _set(self) -> None:
-        t = self.last_epoch
+    def _height(self, t: int) -> float:
+        """Where between the lowest rate, 0, and the highest, 1, step t is."""
         cycle = math.floor(1 + t / self.total_size)
         x = 1 + t / self.total_size - cycle
         up = x / self.step_ratio if x <= self.step_ratio else (x - 1) / (self.step_ratio - 1)
-        factor = up * self._scale(cycle if self.scale_mode == "cycle" else t)
-        for group, low, high in zip(self.optimizer.param_groups, self.base_lrs, self.max_lrs, strict=True):
-            group["lr"] = low + (high - low) * factor
-            if self.cycle_momentum:
-                momentum = self.max_momentum - (self.max_momentum - self.base_momentum) * factor
-                if "betas" in group:
-                    group["betas"] = (momentum, *group["betas"][1:])
-                else:
-                    group["momentum"] = momentum
+        return up * self._scale(cycle if self.scale_mode == "cycle" else t)
+
+    def _rates(self, t: int, initial: list[float]) -> list[float]:
+        height = self._height(t)
+        rows = zip(initial, self.base_lrs, self.max_lrs, strict=True)
+        return [(low + (high - low) * height) * (rate / low if low else 1.0) for rate, low, high in rows]
+
+    def _set_others(self) -> None:
+        if self.cycle_momentum:
+            reach = self.max_momentum - self.base_momentum
+            set_momentum(self.optimizer, self.max_momentum - reach * self._height(self.last_epoch))

@@ -60,8 +60,9 @@ class ReduceLROnPlateau(LRScheduler):
         self.num_bad_epochs = self.cooldown_counter = 0
         super().__init__(optimizer)
 
-    def _set(self) -> None:
+    def _rates(self, t: int, initial: list[float]) -> list[float]:  # noqa: ARG002
         """The rates are what `step` made them."""
+        return self.get_last_lr()
 
     def step(self, metrics: Any, epoch: int | None = None) -> None:  # type: ignore[override]
         """Look at the number of this epoch, a loss say."""

@@ -1,7 +1,12 @@
-"""The base of all schedules: it keeps t and the rates that the groups began with, and sets what a subclass computes."""
+"""The base of all schedules: it keeps t and the rates that the groups began with, and sets what a subclass computes.
+
+A subclass has a formula for the rate at t, given the first one. The base makes it follow the rate that is in force:
+where another schedule or the user has set it, the first rate becomes the one that would have led there.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from minorm.documented import documented
@@ -25,6 +30,9 @@ class LRScheduler(Checked):
         [0.5]
     """
 
+    _absolute = False  # True: t alone decides the rate, and one that something else has set is overwritten
+    _takes_over = False  # True: in the middle of a SequentialLR it begins with the rate in force, not the first one
+
     def __init__(self, optimizer: Optimizer, last_epoch: int = -1) -> None:
         if not isinstance(optimizer, Optimizer):
             raise TypeError(f"{self._name}: optimizer is a {type(optimizer).__name__}; expected an Optimizer")
@@ -38,8 +46,10 @@ class LRScheduler(Checked):
                     "load the optimizer's state first, or start with last_epoch=-1"
                 )
         self.base_lrs: list[float] = [group["initial_lr"] for group in optimizer.param_groups]
+        self.start_lrs = list(self.base_lrs) if self._absolute or last_epoch >= 0 else self.get_last_lr()
         self.last_epoch = last_epoch + 1
-        self._set()
+        resumed = last_epoch >= 0 and not self._absolute  # the rates in force are those of last_epoch + 1 already
+        self._put(self.get_last_lr() if resumed else self._rates(self.last_epoch, self.start_lrs))
 
     @property
     def _name(self) -> str:
@@ -48,35 +58,95 @@ class LRScheduler(Checked):
     def _rate(self, t: int, initial: float) -> float:
         raise NotImplementedError(f"{self._name} has no _rate")
 
-    def _set(self) -> None:
-        for group, initial in zip(self.optimizer.param_groups, self.base_lrs, strict=True):
-            group["lr"] = self._rate(self.last_epoch, initial)
+    def _rates(self, t: int, initial: list[float]) -> list[float]:
+        """The rate of each group at t, where nothing else changes them."""
+        return [self._rate(t, rate) for rate in initial]
+
+    def _follow(self, t: int, rates: list[float]) -> list[float]:
+        """The rates of t, after those in force."""
+        return self._rates(t, self.base_lrs) if self._absolute else self._next(t, rates)
+
+    def _next(self, t: int, rates: list[float]) -> list[float]:
+        """The rates of t, where `rates` are in force since t - 1.
+
+        Where nothing else has set a rate, t and start_lrs decide it, to the same bits after any resuming. Where
+        something has, start_lrs becomes what would have led to it.
+        """
+        before, after = self._rates(t - 1, self.start_lrs), self._rates(t, self.start_lrs)
+        if rates == before and self.start_lrs == self.base_lrs:
+            return after
+        self.start_lrs, lost = self._starts(t - 1, rates)
+        before, after = self._rates(t - 1, self.start_lrs), self._rates(t, self.start_lrs)
+        for i, rate in enumerate(rates):
+            if before[i] == after[i]:  # this step changes nothing
+                after[i] = rate
+            elif lost[i]:
+                after[i] += rate - before[i]
+        return after
+
+    def _starts(self, t: int, rates: list[float]) -> tuple[list[float], list[bool]]:
+        """The first rates that lead to `rates` at t, and which of them are lost.
+
+        Every schedule is a line in its first rate: rate(t) = offset + slope * start. Where it has come down to eta_min
+        the slope is 0, and as in PyTorch it goes on with the rate that the group began with.
+        """
+        now = self._rates(t, self.start_lrs)
+        offsets, ends = (self._rates(t, [start] * len(rates)) for start in (0.0, 1.0))
+        starts, lost = list(self.start_lrs), [end == offset for end, offset in zip(ends, offsets, strict=True)]
+        for i, rate in enumerate(rates):
+            if lost[i]:
+                starts[i] = self.base_lrs[i]
+            elif rate != now[i]:
+                starts[i] = (rate - offsets[i]) / (ends[i] - offsets[i])
+        return starts, lost
+
+    def _start(self, rates: list[float]) -> list[float]:
+        """The rates of t = 0, where this schedule follows another one that leaves `rates`."""
+        self.start_lrs = list(rates if self._takes_over else self.base_lrs)
+        return self._rates(0, self.start_lrs)
+
+    def _go(self, t: int) -> None:
+        self.last_epoch = t
+
+    def _put(self, rates: list[float]) -> None:
+        for group, rate in zip(self.optimizer.param_groups, rates, strict=True):
+            group["lr"] = rate
+        self._set_others()
+
+    def _set_others(self) -> None:
+        """What moves with the rates, such as the momentum."""
 
     def step(self) -> None:
         """Go to the next t, after an epoch (for OneCycleLR: after each optimizer step)."""
-        self.last_epoch += 1
-        self._set()
+        t = self.last_epoch + 1
+        rates = self._follow(t, self.get_last_lr())
+        self._go(t)
+        self._put(rates)
 
     def get_last_lr(self) -> list[float]:
         """The rate of each group now."""
         return [group["lr"] for group in self.optimizer.param_groups]
 
     def state_dict(self) -> dict[str, Any]:
-        """Numbers and lists of numbers; everything but the optimizer."""
+        """Numbers and lists of numbers; everything but the optimizer. `last_lrs` are the rates in force."""
+        return {**self._settings(), "last_lrs": self.get_last_lr()}
+
+    def _settings(self) -> dict[str, Any]:
+        """What makes up the state, but for the rates in force."""
         return {name: value for name, value in vars(self).items() if name != "optimizer"}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on where the schedule that gave this `state_dict()` stood.
+        """Go on where the schedule that gave this `state_dict()` stood, with the rates that were in force.
 
         ValueError, and nothing is changed, for that of another schedule.
         """
         operation = f"{self._name}.load_state_dict"
         self._check_state(operation, state_dict)
-        before, rates = self.state_dict(), self.get_last_lr()
+        before, rates = self._settings(), self.get_last_lr()
 
         def change() -> None:
             self._take(state_dict)
-            self._set()
+            self._put(state_dict.get("last_lrs", self._rates(self.last_epoch, self.start_lrs)))
 
         def undo() -> None:
             self._take(before)
@@ -86,7 +156,10 @@ class LRScheduler(Checked):
         guarded(operation, change, undo)
 
     def _check_state(self, operation: str, state_dict: dict[str, Any]) -> None:
-        check_form(operation, state_dict, self.state_dict())
+        wanted = self.state_dict()
+        if isinstance(state_dict, Mapping):  # an older one has base_lrs alone, which said all
+            wanted = {k: v for k, v in wanted.items() if k in state_dict or k not in ("start_lrs", "last_lrs")}
+        check_form(operation, state_dict, wanted)
         check_number(operation, "last_epoch", state_dict["last_epoch"], 0, whole=True)
         for name, value in state_dict.items():
             if name.endswith("_lrs") and len(value) != len(self.base_lrs):
@@ -95,10 +168,22 @@ class LRScheduler(Checked):
                 )
 
     def _take(self, state_dict: dict[str, Any]) -> None:
-        vars(self).update(state_dict)
+        taken = {name: value for name, value in state_dict.items() if name != "last_lrs"}
+        taken["start_lrs"] = list(state_dict.get("start_lrs", state_dict.get("base_lrs", self.base_lrs)))
+        vars(self).update(taken)
 
     def __repr__(self) -> str:
-        hidden = ("optimizer", "base_lrs", "schedulers", "lr_lambdas", "scale_fn", "ends", "heights")
+        hidden = ("optimizer", "base_lrs", "start_lrs", "schedulers", "lr_lambdas", "factors", "scale_fn", "ends",
+                  "heights")  # fmt: skip
         said = [f"{name}={value!r}" for name, value in vars(self).items() if name not in hidden]
         said = [*map(repr, getattr(self, "schedulers", ())), *said]
         return f"{self._name}({', '.join(said)}; lr=[{', '.join(f'{rate:g}' for rate in self.get_last_lr())}])"
+
+
+def set_momentum(optimizer: Optimizer, momentum: float) -> None:
+    """Set the momentum of all groups; in Adam that is beta1."""
+    for group in optimizer.param_groups:
+        if "betas" in group:
+            group["betas"] = (momentum, *group["betas"][1:])
+        else:
+            group["momentum"] = momentum

@@ -201,6 +201,8 @@ def update_bn(loader: Iterable[Any], model: Module, device: Any = None) -> None:
 class SWALR(LRScheduler):
     """From the rate it finds to swa_lr within anneal_epochs, by a cosine or a line, and swa_lr from then on.
 
+        lr = (1 - a) * start + a * swa_lr,   a from 0 to 1 within anneal_epochs
+
     ValueError for another strategy.
 
     Example:
@@ -231,11 +233,15 @@ class SWALR(LRScheduler):
         self.swa_lrs, self.anneal_epochs, self.anneal_strategy = rates, anneal_epochs, anneal_strategy
         super().__init__(optimizer, last_epoch)
 
-    def _set(self) -> None:
-        part = min(1.0, self.last_epoch / max(1, self.anneal_epochs)) if self.anneal_epochs else 1.0
+    _takes_over = True
+
+    def _rates(self, t: int, initial: list[float]) -> list[float]:
+        part = min(1.0, t / max(1, self.anneal_epochs)) if self.anneal_epochs else 1.0
         alpha = part if self.anneal_strategy == "linear" else (1 - math.cos(math.pi * part)) / 2
-        for group, initial, rate in zip(self.optimizer.param_groups, self.base_lrs, self.swa_lrs, strict=True):
-            group["lr"] = rate * alpha + initial * (1 - alpha)
+        return [rate * alpha + first * (1 - alpha) for first, rate in zip(initial, self.swa_lrs, strict=True)]
+
+    def _next(self, t: int, rates: list[float]) -> list[float]:
+        return list(self.swa_lrs) if t >= self.anneal_epochs else super()._next(t, rates)
 
 
 def _check_decay(decay: float) -> None:
