@@ -73,6 +73,15 @@ class Optimizer(Checked):
         for group in groups:
             self.add_param_group(group)
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        # A subclass of the user's may keep what it likes under these names.
+        if name in self.__dict__.get("defaults", ()) and type(self).__module__.startswith("minorm."):
+            raise AttributeError(
+                f"{self._name}.{name} = {value!r}: settings are those of the groups; expected "
+                f"for group in optimizer.param_groups: group[{name!r}] = {value!r}"
+            )
+        object.__setattr__(self, name, value)
+
     @property
     def _name(self) -> str:
         return type(self).__name__
