@@ -220,3 +220,35 @@ def test_whole_models_exchange_states_with_pytorch(model):
     x = np.random.default_rng(0).standard_normal((2, channels, size, size)).astype(np.float32)
     expected = theirs.eval()(torch.from_numpy(x)).detach().numpy()
     np.testing.assert_allclose(ours.eval()(mn.tensor(x)).array, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_a_childs_train_counts():
+    class Still(nn.Sequential):
+        def train(self, mode=True):
+            super().train(mode)
+            self[0].eval()
+            return self
+
+    model = nn.Sequential(Still(nn.BatchNorm1d(2), nn.Dropout()), nn.Dropout())
+    assert [module.training for module in model.train().modules()] == [True, True, False, True, True]
+    assert not any(module.training for module in model.eval().modules())
+
+
+def test_a_childs_apply_moves_what_is_no_parameter():
+    class Anchored(nn.Linear):
+        def __init__(self):
+            super().__init__(2, 2)
+            self.anchors = mn.ones(3)
+
+        def _apply(self, fn):
+            super()._apply(fn)
+            self.anchors = fn(self.anchors)
+            return self
+
+    model = nn.Sequential(Anchored())
+    weight = model[0].weight
+    weight.grad = mn.ones(2, 2)
+    gradient = weight.grad
+    model.double()
+    assert (model[0].anchors.dtype, weight.dtype, gradient.dtype) == (mn.float64,) * 3
+    assert model[0].weight is weight
