@@ -64,7 +64,9 @@ def save(state_dict: Mapping[str, Any], path: FilePath, metadata: Mapping[str, s
             _write_tree("save", path, state_dict)
             return
         if not isinstance(name, str):
-            raise TypeError(f"save: the key {name!r} is a {type(name).__name__}; expected texts where metadata is given")
+            raise TypeError(
+                f"save: the key {name!r} is a {type(name).__name__}; expected texts where metadata is given"
+            )
         if array is None:
             raise TypeError(f"save: {name!r} is a {type(value).__name__}; expected a Tensor or an array. "
                             "Numbers and texts go into metadata, nested state into save_training")  # fmt: skip

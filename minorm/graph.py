@@ -60,7 +60,9 @@ class Function:
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
-        static = [name for name in ("forward", "backward", "setup_context") if isinstance(vars(cls).get(name), staticmethod)]
+        static = [
+            name for name in ("forward", "backward", "setup_context") if isinstance(vars(cls).get(name), staticmethod)
+        ]
         if static:
             cls.apply = functools.partial(_refuse, cls.__name__, static[0])  # type: ignore[method-assign]
 

@@ -64,11 +64,11 @@ class Tensor(Methods["Tensor"]):
 
     __slots__ = {  # with their docstrings
         "__weakref__": None,
+        "_requires_grad": "What `requires_grad` says: read where an operation is applied, so without a call.",
         "array": "The elements, an array of NumPy or of CuPy.",
         "creator": "The Function that computed it; None for a leaf.",
         "grad": "What backward() left, a Tensor of the same shape; None before.",
         "output_index": "Which of its creator's results it is.",
-        "_requires_grad": "What `requires_grad` says: read where an operation is applied, so without a call.",
         "version": "How often its memory, which its views share, was changed in place.",
         "view_of": "How it came about, where it is a view of another Tensor; None otherwise.",
     }

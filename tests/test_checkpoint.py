@@ -308,7 +308,7 @@ def test_map_location_in_all_of_pytorchs_forms(place: Any, tmp_path: Path) -> No
     "nest",
     [
         {1: {"weight": Tensor(np.ones(2))}, 2: {"weight": Tensor(np.zeros(2))}},
-        {1: Tensor(np.ones(2)), "1": Tensor(np.zeros(3)), None: 4, 2.5: [1], True: "x"},
+        {1: Tensor(np.ones(2)), "1": Tensor(np.zeros(3)), None: 4, 2.5: [1], False: "x"},
         {"$items": [1, 2]},
         {"$items": {"a": 1}, 3: {}},
     ],

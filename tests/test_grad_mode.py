@@ -59,7 +59,8 @@ def test_a_decorated_generator_runs_in_the_mode_and_its_caller_does_not() -> Non
     def steps(count: int) -> Any:
         try:
             for _ in range(count):
-                seen.append((yield w * 2))
+                answer = yield w * 2
+                seen.append(answer)
         except KeyError:
             yield w * 3
         finally:
@@ -111,7 +112,7 @@ def test_other_blocks_decorate_generators_too() -> None:
     def outputs() -> Any:
         yield layer(mn.ones(3, 2)), mn.ones(2, 2) @ mn.ones(2, 2)
 
-    (_, product), = outputs()
+    ((_, product),) = outputs()
     assert (product.dtype, layer.num_batches_tracked.item()) == (mn.bfloat16, 0)
     layer(mn.ones(3, 2))
     assert layer.num_batches_tracked.item() == 1

@@ -292,7 +292,7 @@ def read_batch(dataset: Any, indices: Array) -> Any:
 
 
 def read_samples(dataset: Any, indices: list[int]) -> list[Any]:
-    """The samples at `indices`: all at once by `__getitems__`, where a dataset has it as PyTorch's may; or one by one."""
+    """The samples at `indices`: all at once by `__getitems__`, which PyTorch's data sets may have; or one by one."""
     if isinstance(dataset, Subset) and type(dataset).__getitem__ is Subset.__getitem__:
         return read_samples(dataset.dataset, dataset.indices[indices].tolist())
     many = getattr(type(dataset), "__getitems__", None)

@@ -140,8 +140,8 @@ class DataLoader(Checked):
         """A setting that is set later: checked beside the others, as the constructor does."""
         if name in DECIDED:
             raise ValueError(
-                f"DataLoader.{name} = {brief(value)}: the order of samples is decided when the loader is made; expected "
-                f"a new DataLoader with {name}={brief(value)}"
+                f"DataLoader.{name} = {brief(value)}: the order of samples is decided when the loader is made; "
+                f"expected a new DataLoader with {name}={brief(value)}"
             )
         now = {key: self.__dict__[key] for key in CHANGEABLE} | {name: value}
         seed = now["seed"] if self._seeded or name == "seed" else None
@@ -206,7 +206,9 @@ class DataLoader(Checked):
     def _batch(self, whole: Any, epoch: int, index: int) -> Any:
         mine = self._rows(whole)
         if self.collate_fn is not None:
-            return self.collate_fn(list(mine) if self.order.streams else read_samples(self.dataset, list(map(int, mine))))
+            return self.collate_fn(
+                list(mine) if self.order.streams else read_samples(self.dataset, list(map(int, mine)))
+            )
         shown = mine if len(mine) else whole[:1]  # any sample shows the batch's form
         batch = stacked(shown) if self.order.streams else read_batch(self.dataset, np.asarray(shown))
         if self.transform is not None:

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-
 WORKERS = ("num_workers", "timeout", "multiprocessing_context", "prefetch_factor", "persistent_workers")
 
 

@@ -161,7 +161,7 @@ class DistributedDataParallel(Module):
         """The module's."""
         return self.module.state_dict(*args, **options)
 
-    def train(self, mode: bool = True) -> DistributedDataParallel:  # type: ignore[override]
+    def train(self, mode: bool = True) -> DistributedDataParallel:
         """Training mode for the module."""
         self.module.train(mode)
         return self

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from minorm.functional.padding import pad
 from minorm.joining import cat
 from minorm.mistakes import not_a_tensor
 from minorm.nn import init
+from minorm.nn.attributes import MadeBy
 from minorm.nn.linear import Linear
 from minorm.nn.module import Module
 from minorm.nn.parameter import check_sizes, uninitialized
@@ -62,7 +63,7 @@ class MultiheadAttention(Module):
     Written to ONNX as MatMul 13 and Softmax 13; Vaswani et al. 2017, arXiv:1706.03762.
     """
 
-    _made_by = {
+    _made_by: ClassVar[MadeBy] = {
         "embed_dim": lambda layer: layer.out_proj.weight.shape[0],
         "kdim": lambda layer: layer._width(layer.k_proj_weight),
         "vdim": lambda layer: layer._width(layer.v_proj_weight),

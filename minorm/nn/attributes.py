@@ -18,6 +18,7 @@ from minorm.tensor import Tensor
 
 PARAMETER, BUFFER, LOCAL_BUFFER, MODULE = "parameter", "buffer", "buffer that is not saved", "module"
 BUFFERS = (BUFFER, LOCAL_BUFFER)
+MadeBy = Mapping[str, Callable[[Any], Any]]
 
 
 @documented_methods(METHODS)
@@ -26,7 +27,7 @@ class Attributes(Checked):
 
     _reserved: ClassVar[frozenset[str]] = frozenset()  # the names of Module's own methods, filled in by module.py
     # By setting that parameters were made by, what those that are there say of it: only that may be assigned.
-    _made_by: ClassVar[Mapping[str, Callable[[Any], Any]]] = {}
+    _made_by: ClassVar[MadeBy] = {}
     _kinds: dict[str, str]
 
     def __init__(self) -> None:

@@ -17,6 +17,7 @@ from minorm.documented import documented
 from minorm.functional.argument_texts import AXES, CONVOLUTION, PLACE
 from minorm.functional.argument_texts import TRANSPOSED as F_TRANSPOSED
 from minorm.nn import init
+from minorm.nn.attributes import MadeBy
 from minorm.nn.module import Module
 from minorm.nn.parameter import check_sizes, uninitialized
 from minorm.tensor import Tensor
@@ -72,7 +73,7 @@ def sizes_of(layer: str, name: str, value: Any, axes: int, least: int = 1) -> tu
 class _Conv(Module):
     """What the six layers share: checking, the parameters, printing."""
 
-    _made_by = {
+    _made_by: ClassVar[MadeBy] = {
         "in_channels": lambda layer: layer._channels()[0],
         "out_channels": lambda layer: layer._channels()[1],
         "kernel_size": lambda layer: layer.weight.shape[2:],

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from minorm.documented import arguments_of, documented
 from minorm.functional import lookup as F
 from minorm.functional.argument_texts import PLACE
 from minorm.functional.linear import bilinear
 from minorm.nn import init
+from minorm.nn.attributes import MadeBy
 from minorm.nn.module import Module
 from minorm.nn.parameter import Parameter, check_sizes, uninitialized
 from minorm.tensor import Tensor
@@ -23,7 +24,7 @@ LAYER = {
 
 
 class _Table(Module):
-    _made_by = {
+    _made_by: ClassVar[MadeBy] = {
         "num_embeddings": lambda table: table.weight.shape[0],
         "embedding_dim": lambda table: table.weight.shape[1],
     }
@@ -210,7 +211,7 @@ class Bilinear(Module):
     ONNX MatMul 13, Mul 14, ReduceSum 13 and Add 14.
     """
 
-    _made_by = {
+    _made_by: ClassVar[MadeBy] = {
         "in1_features": lambda layer: layer.weight.shape[1],
         "in2_features": lambda layer: layer.weight.shape[2],
         "out_features": lambda layer: layer.weight.shape[0],

@@ -1,4 +1,4 @@
-"""Saving and loading a state_dict. Loading compares everything first, then copies, so that a failed load changes nothing.
+"""Saving and loading a state_dict. Loading compares everything first, so that a failed load changes nothing.
 
 PyTorch's programs override `state_dict`, `_save_to_state_dict` and `_load_from_state_dict` in a layer: a model that
 holds the layer asks it.
@@ -61,7 +61,9 @@ def _renamed(owner: str, places: Sequence[tuple[str, Any]], given: Mapping[str, 
     for prefix, place in places:
         place._load_from_state_dict(state, prefix, {}, strict, [], [], errors)
     if errors:
-        raise ValueError(f"load_state_dict: the state does not fit {owner}; nothing was loaded\n  " + "\n  ".join(errors))
+        raise ValueError(
+            f"load_state_dict: the state does not fit {owner}; nothing was loaded\n  " + "\n  ".join(errors)
+        )
     return state
 
 

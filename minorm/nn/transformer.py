@@ -21,6 +21,7 @@ from minorm.documented import documented
 from minorm.functional.argument_texts import PLACE
 from minorm.nn import init
 from minorm.nn.attention import MultiheadAttention
+from minorm.nn.attributes import MadeBy
 from minorm.nn.container import ModuleList
 from minorm.nn.dropout import Dropout
 from minorm.nn.linear import Linear
@@ -193,7 +194,7 @@ class TransformerEncoder(Module):
     Vaswani et al. 2017, arXiv:1706.03762.
     """
 
-    _made_by = {"num_layers": lambda encoder: len(encoder.layers)}
+    _made_by: ClassVar[MadeBy] = {"num_layers": lambda encoder: len(encoder.layers)}
 
     def __init__(
         self,
@@ -232,7 +233,7 @@ class TransformerDecoder(Module):
     Vaswani et al. 2017, arXiv:1706.03762.
     """
 
-    _made_by = {"num_layers": lambda decoder: len(decoder.layers)}
+    _made_by: ClassVar[MadeBy] = {"num_layers": lambda decoder: len(decoder.layers)}
 
     def __init__(self, decoder_layer: TransformerDecoderLayer, num_layers: int, norm: Module | None = None) -> None:
         super().__init__()
@@ -281,7 +282,11 @@ class Transformer(Module):
     Written to ONNX as MatMul 13, Softmax 13 and LayerNormalization 17; Vaswani et al. 2017, arXiv:1706.03762.
     """
 
-    _made_by = {name: lambda model, name=name: vars(model)[name] for name in ("d_model", "nhead", "batch_first")}
+    _made_by: ClassVar[MadeBy] = {
+        "d_model": lambda model: vars(model)["d_model"],
+        "nhead": lambda model: vars(model)["nhead"],
+        "batch_first": lambda model: vars(model)["batch_first"],
+    }
 
     def __init__(
         self,

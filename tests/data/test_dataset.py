@@ -172,7 +172,8 @@ def test_an_override_of_getitem_counts_in_a_batch(dataset: Any) -> None:
     assert read_batch(dataset, np.array([2, 0]))[0].tolist() == [102.0, 100.0]
     assert [a + b for a, b in read_samples(dataset, [2, 0])] == [104.0, 100.0]
     assert [x.tolist() for x in next(iter(DataLoader(dataset, 3)))] == [[100.0, 101.0, 102.0], [0, 1, 2]]
-    assert next(iter(DataLoader(dataset, 3, collate_fn=lambda samples: [float(a) for a, _ in samples]))) == [100, 101, 102]
+    loader = DataLoader(dataset, 3, collate_fn=lambda samples: [float(a) for a, _ in samples])
+    assert next(iter(loader)) == [100, 101, 102]
 
 
 def test_a_batch_of_ones_own_beside_getitem_counts() -> None:

@@ -128,7 +128,8 @@ def with_saving(library):
 def test_what_a_child_says_of_its_state_counts(make):
     torch = pytest.importorskip("torch")
     ours, theirs = (
-        library.nn.Sequential(make(library)(2, 2), library.nn.Sequential(make(library)(2, 1))) for library in (mn, torch)
+        library.nn.Sequential(make(library)(2, 2), library.nn.Sequential(make(library)(2, 1)))
+        for library in (mn, torch)
     )
     if make is with_saving:
         assert list(ours.state_dict()) == list(theirs.state_dict())
@@ -160,7 +161,9 @@ def test_prefix_destination_and_keep_vars_are_pytorchs():
     ours, theirs = (library.nn.Sequential(library.nn.BatchNorm1d(2)) for library in (mn, torch))
     for options in ({"prefix": "model."}, {"prefix": "model.", "keep_vars": True}):
         destinations = {"first": 1}, {"first": 1}
-        states = [model.state_dict(destination=at, **options) for model, at in zip((ours, theirs), destinations, strict=True)]
+        states = [
+            model.state_dict(destination=at, **options) for model, at in zip((ours, theirs), destinations, strict=True)
+        ]
         assert [*states[0]] == [*states[1]]
         assert (states[0] is destinations[0]) is (states[1] is destinations[1]) is True
         flags = [[getattr(value, "requires_grad", None) for value in state.values()] for state in states]

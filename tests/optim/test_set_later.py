@@ -80,7 +80,7 @@ def test_a_get_lr_of_another_length_is_an_error_and_changes_nothing() -> None:
 
     optimizer = optim.SGD([nn.Parameter(mn.zeros(1))], lr=1.0)
     schedule = Wrong(optimizer, 0.9)
-    with pytest.raises(ValueError, match="Wrong.get_lr: it gave 2 rates; expected 1"):
+    with pytest.raises(ValueError, match=r"Wrong\.get_lr: it gave 2 rates; expected 1"):
         schedule.step()
     assert (optimizer.param_groups[0]["lr"], schedule.last_epoch) == (0.1, 0)
 
@@ -149,7 +149,8 @@ def test_a_setting_of_a_schedule_counts_from_the_next_step(name: str, setting: s
     try:
         found = course(later=True)
     except ValueError as error:
-        assert f"{name}.{setting} = " in str(error)
+        if f"{name}.{setting} = " not in str(error):
+            raise
         return
     if name in ("ConstantLR", "LinearLR", "CosineAnnealingLR"):  # they go on from the rate in force
         torch = pytest.importorskip("torch")

@@ -19,6 +19,7 @@ from minorm import dtypes
 from minorm.functional.normalization_checks import LOW_MOMENTUM, warn_of_low_momentum
 from minorm.mistakes import called_within
 from minorm.nn import init
+from minorm.nn.attributes import MadeBy
 from minorm.nn.fusing import takes_activation
 from minorm.nn.module import Module
 from minorm.nn.parameter import Parameter, check_sizes, uninitialized
@@ -30,7 +31,7 @@ class Affine(Module):
 
     weight: Parameter | None
     bias: Parameter | None
-    _made_by = dict.fromkeys(("affine", "elementwise_affine"), lambda layer: layer.weight is not None)
+    _made_by: ClassVar[MadeBy] = dict.fromkeys(("affine", "elementwise_affine"), lambda layer: layer.weight is not None)
 
     def _add_affine(self, shape: tuple[int, ...], weight: bool, bias: bool, dtype: Any, device: Any) -> None:
         self.register_parameter("weight", uninitialized(shape, dtype, device) if weight else None)
@@ -104,7 +105,12 @@ class RunningNorm(Affine):
         later = name in self.__dict__
         if name == "momentum":
             _check_momentum(type(self).__name__, value)
-            if later and value is not None and value < LOW_MOMENTUM and not called_within("minorm.nn.norm", "minorm.nn.attributes"):
+            if (
+                later
+                and value is not None
+                and value < LOW_MOMENTUM
+                and not called_within("minorm.nn.norm", "minorm.nn.attributes")
+            ):
                 warn_of_low_momentum(type(self).__name__, value)
         elif name == "track_running_stats" and later:
             self._check_tracking(value)
