@@ -106,7 +106,7 @@ class Function:
             x = inputs[0]
             for output in outputs:
                 output.version = x.version
-                output.view_of = _tuple(View, (x, cls, options, x.requires_grad and not mode.recording))
+                output.view_of = _tuple(View, (x, cls, options, x._requires_grad and not mode.recording))
                 x.version.enter(output)
         if creator is not None:
             function._connect(inputs, outputs)

@@ -49,7 +49,7 @@ class Kinds(Operators[TensorT], Generic[TensorT]):
     if TYPE_CHECKING:  # what the Tensor provides
         creator: Any
         requires_grad: Any
-        _requires_grad: bool
+        _requires_grad: Any
         output_index: Any
 
         def to(self, *targets: Any, dtype: Any = None, device: Any = None, memory_format: Any = None) -> TensorT: ...  # noqa: D102
