@@ -74,6 +74,15 @@ class Tensor(Methods["Tensor"]):
     }
     __array_ufunc__ = None  # NumPy steps back: array + tensor is tensor.__radd__(array)
 
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        for name in ("__torch_function__", "__torch_dispatch__"):
+            if name in vars(cls):
+                raise TypeError(
+                    f"{cls.__name__}: {name} would not be called, as operations of minorm give plain Tensors; expected "
+                    "a class without it; hold a Tensor in a class with methods of its own"
+                )
+
     def __init__(self, data: Any, requires_grad: bool = False) -> None:
         if isinstance(data, list):  # as PyTorch's older programs write it
             data = np.array(data, dtypes.get_default_dtype())

@@ -365,3 +365,10 @@ def test_integers_and_bools_carry_no_gradient() -> None:
     for dtype in (mn.int64, mn.uint8, mn.bool):
         assert not x.to(dtype).requires_grad
     assert x.double().requires_grad
+
+
+@pytest.mark.parametrize("name", ["__torch_function__", "__torch_dispatch__"])
+def test_a_subclass_with_a_function_that_would_not_be_called_is_an_error(name: str) -> None:
+    with pytest.raises(TypeError, match=f"Mine: {name} would not be called"):
+        type("Mine", (mn.Tensor,), {name: classmethod(lambda cls: None)})
+    assert issubclass(type("Mine", (mn.Tensor,), {}), mn.Tensor)

@@ -387,14 +387,19 @@ class Module(Attributes):
         """What a layer shows between its brackets."""
         return ""
 
+    def _get_name(self) -> str:
+        """What stands before the brackets, as PyTorch's programs may override it."""
+        return type(self).__name__
+
     def __repr__(self) -> str:
         lines = [f"({name}): {_indent(repr(child))}" for name, child in self._own(MODULE)]
         extra = self.extra_repr()
+        name = self._get_name()
         if not lines:
-            return f"{type(self).__name__}({extra})"
+            return f"{name}({extra})"
         if extra:
             lines.insert(0, extra)
-        return f"{type(self).__name__}(\n  " + "\n  ".join(lines) + "\n)"
+        return f"{name}(\n  " + "\n  ".join(lines) + "\n)"
 
 
 Module._reserved = frozenset(dir(Module))

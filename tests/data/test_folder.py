@@ -154,3 +154,10 @@ def test_an_override_of_getitem_counts(tmp_path: Path) -> None:
 
     images, labels, files = next(iter(DataLoader(WithPath(tmp_path, 8), 2)))
     assert (images.shape, labels.tolist(), files) == ((2, 3, 8, 8), [0, 1], ["a/0.png", "b/0.png"])
+
+
+def test_what_torchvisions_programs_set_is_an_error(tmp_path: Path) -> None:
+    folder = ImageFolder(folder_of(tmp_path, each=1), 8)
+    for name in ("transform", "targets"):
+        with pytest.raises(AttributeError, match=rf"ImageFolder\.{name}: there is no such setting; expected "):
+            setattr(folder, name, None)

@@ -252,3 +252,11 @@ def test_a_childs_apply_moves_what_is_no_parameter():
     model.double()
     assert (model[0].anchors.dtype, weight.dtype, gradient.dtype) == (mn.float64,) * 3
     assert model[0].weight is weight
+
+
+def test_a_name_of_ones_own_is_shown():
+    class Named(nn.Linear):
+        def _get_name(self):
+            return "Mine"
+
+    assert repr(nn.Sequential(Named(1, 1))) == ("Sequential(\n  (0): Mine(in_features=1, out_features=1, bias=True)\n)")

@@ -201,3 +201,33 @@ def test_a_users_optimizer_keeps_its_own_attributes() -> None:
             self.lr = lr
 
     assert Own([nn.Parameter(mn.zeros(1))], 0.5).lr == 0.5
+
+
+def test_an_optimizer_as_pytorchs_programs_write_one() -> None:
+    """SGD with momentum, as a `step` that begins its state itself; saved, and loaded by another one."""
+
+    class Heavy(optim.Optimizer):
+        def __init__(self, params: Any, lr: float = 0.25) -> None:
+            super().__init__(params, {"lr": lr})
+
+        def step(self, closure: Any = None) -> Any:
+            with mn.no_grad():
+                for group in self.param_groups:
+                    for p in group["params"]:
+                        state = self.state[p]
+                        if not state:
+                            state["buffer"] = mn.zeros_like(p)
+                        state["buffer"].mul_(0.5).add_(p.grad)
+                        p.add_(state["buffer"], alpha=-group["lr"])
+
+    w = nn.Parameter(mn.ones(2))
+    optimizer, other = Heavy([w]), Heavy([w])
+    expected, buffer = np.ones(2), np.zeros(2)
+    for step in range(3):
+        w.grad = w.detach() * 2
+        if step == 2:
+            other.load_state_dict(optimizer.state_dict())
+        (optimizer if step < 2 else other).step()
+        buffer = 0.5 * buffer + 2 * expected
+        expected = expected - 0.25 * buffer
+    np.testing.assert_allclose(w.numpy(), expected, rtol=1e-6)
