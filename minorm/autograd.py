@@ -72,8 +72,21 @@ def backward(root: Any, gradient: Any, retain_graph: bool = False) -> None:
             if id(array) in given or isinstance(array.base, type(array)):
                 array = _copied(array)  # no two leaves may share memory: grad is the user's to change
             given.add(id(array))
-            total = array if leaf.grad is None else leaf.accumulate(leaf.grad.array, array, False)
-            leaf.grad = leaf.from_array(total)
+            if leaf.grad is None:
+                leaf.grad = leaf.from_array(array)
+            else:
+                _add(leaf, array)
+
+
+def _add(leaf: Any, array: Any) -> None:
+    """leaf.grad += array, in the memory that is there: it may be a part of a buffer that holds all gradients."""
+    grad = leaf.grad
+    writable = getattr(grad.array.flags, "writeable", True) and 0 not in grad.array.strides
+    if writable or not grad.array.size:
+        leaf.accumulate(grad.array, array, True)
+        grad.version.count += 1
+    else:  # an expanded one, whose elements share memory
+        leaf.grad = leaf.from_array(leaf.accumulate(grad.array, array, False))
 
 
 def _walk(seeds: Sequence[tuple[Any, Any]], retain_graph: bool) -> list[tuple[Any, Any]]:

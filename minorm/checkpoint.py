@@ -29,6 +29,7 @@ from minorm.tensorfile import Array
 
 TREE = "minorm.tree"  # the metadata key of the JSON text
 MAX_DEPTH = 50
+ITEMS = "$items"  # marks a dict with keys that are not texts
 
 
 @documented(
@@ -60,9 +61,14 @@ def save(state_dict: Mapping[str, Any], path: FilePath, metadata: Mapping[str, s
     arrays = {}
     for name, value in state_dict.items():
         array = _array_of(value)
-        if array is None and metadata is None and isinstance(value, (dict, list, tuple, str, int, float, type(None))):
-            save_training(path, **state_dict)
+        nested = array is None and isinstance(value, (dict, list, tuple, str, int, float, type(None)))
+        if metadata is None and (nested or not isinstance(name, str)):
+            _write_tree("save", path, state_dict)
             return
+        if not isinstance(name, str):
+            raise TypeError(
+                f"save: the key {name!r} is a {type(name).__name__}; expected texts where metadata is given"
+            )
         if array is None:
             raise TypeError(f"save: {name!r} is a {type(value).__name__}; expected a Tensor or an array. "
                             "Numbers and texts go into metadata, nested state into save_training")  # fmt: skip
@@ -148,9 +154,7 @@ def save_training(path: FilePath, /, **parts: Any) -> None:
     A part is an object with `state_dict()`, or itself a nest of dicts, lists, tuples, None, bool, numbers, texts,
     arrays and Tensors.
     """
-    arrays: dict[str, Array] = {}
-    tree = {name: _pack(_state_of(part), name, arrays, MAX_DEPTH) for name, part in parts.items()}
-    tensorfile.write(arrays, path, {TREE: json.dumps(tree, separators=(",", ":"))})
+    _write_tree("save_training", path, parts)
 
 
 def load_training(path: FilePath, /, **parts: Any) -> dict[str, Any]:
@@ -207,6 +211,19 @@ def _array_of(value: Any) -> Array | None:
     return devices.to_device(value, "cpu") if select.is_array(value) else None
 
 
+def _write_tree(operation: str, path: FilePath, parts: Mapping[Any, Any]) -> None:
+    """The parts as one file: arrays by dotted names, the rest as JSON."""
+    arrays: dict[str, Array] = {}
+    try:
+        tree: Any = {name: _pack(_state_of(part), str(name), arrays, MAX_DEPTH) for name, part in parts.items()}
+        if not all(isinstance(name, str) for name in tree) or tree.keys() == {ITEMS}:
+            _check_keys("the state", tree)
+            tree = {ITEMS: [[_pack(name, "a key", arrays, MAX_DEPTH), part] for name, part in tree.items()]}
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"{operation}: {error}") from None
+    tensorfile.write(arrays, path, {TREE: json.dumps(tree, separators=(",", ":"))})
+
+
 # The JSON text: objects, lists, texts, numbers, true, false and null mean themselves. What JSON lacks is an object
 # with one of these keys:
 #     $tensor, $array, $scalar: name     the entry of that name, as a Tensor, an array or a NumPy scalar
@@ -218,7 +235,7 @@ def _array_of(value: Any) -> Array | None:
 def _pack(value: Any, name: str, arrays: dict[str, Array], depth: int) -> Any:
     """`value` as JSON can hold it; its arrays go into `arrays` under dotted names."""
     if depth == 0:
-        raise ValueError(f"save_training: {name} is nested more than {MAX_DEPTH} deep, or holds itself")
+        raise ValueError(f"{name} is nested more than {MAX_DEPTH} deep, or holds itself")
     if value is None or isinstance(value, bool) or type(value) in (int, str):
         return value
     if type(value) is float:
@@ -235,19 +252,17 @@ def _pack(value: Any, name: str, arrays: dict[str, Array], depth: int) -> Any:
         items = [_pack(item, f"{name}.{i}", arrays, depth - 1) for i, item in enumerate(value)]
         return items if isinstance(value, list) else {"$tuple": items}
     if isinstance(value, Mapping):
-        for key in value:
-            if key is not None and type(key) not in (str, int, float, bool):
-                raise TypeError(f"save_training: {name} has the key {key!r}; expected str, int, float or bool")
+        _check_keys(name, value)
         packed = {key: _pack(item, f"{name}.{key}", arrays, depth - 1) for key, item in value.items()}
         if all(isinstance(key, str) and not key.startswith("$") for key in packed):
             return packed
-        return {"$items": [[_pack(key, name, arrays, depth), item] for key, item in packed.items()]}
-    raise TypeError(f"save_training: {name} is a {type(value).__name__}; expected an object with state_dict(), "
+        return {ITEMS: [[_pack(key, name, arrays, depth), item] for key, item in packed.items()]}
+    raise TypeError(f"{name} is a {type(value).__name__}; expected an object with state_dict(), "
                     "or dicts, lists, tuples, numbers, texts, arrays and Tensors")  # fmt: skip
 
 
-def _tree(text: str, arrays: dict[str, Array]) -> dict[str, Any]:
-    """The parts by name, out of the JSON text; every array of `arrays` goes to one place in it at most."""
+def _tree(text: str, arrays: dict[str, Array]) -> dict[Any, Any]:
+    """The parts that `_write_tree` was given, by name; every array of `arrays` goes to one place in it at most."""
     try:
         packed = json.loads(text)
     except RecursionError:
@@ -255,9 +270,18 @@ def _tree(text: str, arrays: dict[str, Array]) -> dict[str, Any]:
     if not isinstance(packed, dict):
         raise ValueError("the training state is not an object of parts")
     left = dict(arrays)
+    if packed.keys() == {ITEMS}:
+        found: dict[Any, Any] = _unpack(packed, left, MAX_DEPTH + 2)
+        return found
     for name, value in packed.items():
         packed[name] = _unpack(value, left, MAX_DEPTH + 1)
     return packed
+
+
+def _check_keys(name: str, nest: Mapping[Any, Any]) -> None:
+    for key in nest:
+        if key is not None and type(key) not in (str, int, float, bool):
+            raise TypeError(f"{name} has the key {key!r}; expected str, int, float or bool")
 
 
 def _unpack(value: Any, arrays: dict[str, Array], depth: int) -> Any:
@@ -285,7 +309,7 @@ def _unpack(value: Any, arrays: dict[str, Array], depth: int) -> Any:
         return tuple(_unpack(content, arrays, depth - 1))
     if tag == "$float" and content in ("nan", "inf", "-inf"):
         return float(content)
-    if tag == "$items" and isinstance(content, list) and all(map(_is_pair, content)):
+    if tag == ITEMS and isinstance(content, list) and all(map(_is_pair, content)):
         keys = [_unpack(key, arrays, 2) for key, _ in content]
         if all(map(_is_key, keys)):
             return {key: _unpack(item, arrays, depth - 1) for key, (_, item) in zip(keys, content, strict=True)}

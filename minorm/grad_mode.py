@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from contextlib import ContextDecorator
 from typing import Any, TypeVar
 
 import minorm_ext
+from minorm.decorating import Block
 from minorm.documented import documented
 from minorm.mistakes import checked
 
@@ -30,7 +30,7 @@ def is_grad_enabled() -> bool:
     return mode.recording
 
 
-class _Within(minorm_ext.Switch, ContextDecorator):  # type: ignore[misc]  # compiled: its type is not known
+class _Within(minorm_ext.Switch, Block):  # type: ignore[misc]  # compiled: its type is not known
     """A mode for a block or a function; one object may be entered again while it is open."""
 
     def __init__(self, recording: bool, begun: bool = False) -> None:

@@ -10,6 +10,7 @@ This module knows no operation and not even the Tensor class: a result is built 
 
 from __future__ import annotations
 
+import functools
 import itertools
 import weakref
 from collections.abc import Sequence
@@ -57,6 +58,14 @@ class Function:
     total: Any = None  # the gradient of the first input that other consumers have sent so far
     retained: dict[int, Any] | None = None  # output index -> weak reference to a tensor that wants its gradient
 
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        static = [
+            name for name in ("forward", "backward", "setup_context") if isinstance(vars(cls).get(name), staticmethod)
+        ]
+        if static:
+            cls.apply = functools.partial(_refuse, cls.__name__, static[0])  # type: ignore[method-assign]
+
     def forward(self, *arrays: Any, **options: Any) -> Any:
         """Compute the result from the inputs' arrays."""
         raise NotImplementedError(f"{type(self).__name__} has no forward")
@@ -72,7 +81,7 @@ class Function:
             inputs = trace.state.cast(cls, inputs)
         function = cls()
         recording = mode.recording and cls.differentiable
-        function.needs = needs = tuple([x is not None and recording and x.requires_grad for x in inputs])
+        function.needs = needs = tuple([x is not None and recording and x._requires_grad for x in inputs])
         arrays = [None if x is None else x.array for x in inputs]
         first: Any = arrays[0]
         try:
@@ -97,7 +106,7 @@ class Function:
             x = inputs[0]
             for output in outputs:
                 output.version = x.version
-                output.view_of = _tuple(View, (x, cls, options, x.requires_grad and not mode.recording))
+                output.view_of = _tuple(View, (x, cls, options, x._requires_grad and not mode.recording))
                 x.version.enter(output)
         if creator is not None:
             function._connect(inputs, outputs)
@@ -118,7 +127,7 @@ class Function:
             array, creator = x.array, x.creator
             if id(array) in kept:
                 watched.append((x.version, x.version.count, "input"))
-            if not x.requires_grad:
+            if not x._requires_grad:
                 edges.append(None)
             elif creator is None:
                 edges.append((x, 0, None, None))
@@ -163,6 +172,15 @@ class Function:
     def free(self) -> None:
         """Let go of everything forward kept."""
         self.__dict__.clear()
+
+
+def _refuse(name: str, method: str, *_: Any, **__: Any) -> Any:
+    """`apply` of a Function that is written for PyTorch."""
+    raise TypeError(
+        f"{name}.apply: {method} is a static method, as PyTorch's Functions have it; expected "
+        "forward(self, *arrays, **options) and backward(self, *gradients), which compute with arrays and keep what "
+        "backward needs on self: self.x = x in place of ctx.save_for_backward(x)"
+    )
 
 
 class View(NamedTuple):

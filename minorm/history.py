@@ -66,7 +66,7 @@ def _origin(x: Any) -> tuple[Any, list[autograd.View]]:
 def as_before(x: Any) -> Any:
     """Another Tensor for what x has been until now: the same array and creator."""
     before = x.from_array(x.array)
-    before.requires_grad, before.creator, before.output_index = x.requires_grad, x.creator, x.output_index
+    before._requires_grad, before.creator, before.output_index = x.requires_grad, x.creator, x.output_index
     return before
 
 
@@ -115,7 +115,7 @@ def _graft(tensor: Any, result: Any) -> None:
     """Let `tensor` go on with the history of `result`, in the graph and in an open trace."""
     if autograd.is_grad_enabled():
         asked = tensor.creator is not None and tensor.creator.release(tensor)
-        tensor.requires_grad, tensor.creator = result.requires_grad, result.creator
+        tensor._requires_grad, tensor.creator = result.requires_grad, result.creator
         tensor.output_index = result.output_index
         if asked and tensor.creator is not None:
             tensor.creator.retain(tensor)

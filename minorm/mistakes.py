@@ -170,6 +170,14 @@ def outside() -> int:
     return level
 
 
+def called_within(*passed: str) -> bool:
+    """Whether the caller is a module of minorm's own: the first one on the way out that is none of those passed."""
+    frame: Any = sys._getframe(1)
+    while frame is not None and frame.f_globals.get("__name__", "").startswith(passed):
+        frame = frame.f_back
+    return frame is not None and frame.f_globals.get("__name__", "").startswith("minorm.")
+
+
 # An array of another library
 
 

@@ -12,12 +12,12 @@ from __future__ import annotations
 import operator
 import threading
 from collections.abc import Callable
-from contextlib import ContextDecorator
 from typing import Any
 
 import numpy as np
 
 import minorm_ext
+from minorm.decorating import Block
 
 
 class _Mode(threading.local):
@@ -29,22 +29,17 @@ class _Mode(threading.local):
 _mode = _Mode()
 
 
-class _Unchanged(minorm_ext.Switch, ContextDecorator):  # type: ignore[misc]  # compiled: its type is not known
-    """What `no_stats_update()` gives."""
-
-    def __init__(self) -> None:
-        super().__init__(_mode, {"updating": False})
-
-    def _recreate_cm(self) -> _Unchanged:
-        return _Unchanged()  # threads may run the decorated function at once
-
-
-def no_stats_update() -> _Unchanged:
+class no_stats_update(minorm_ext.Switch, Block):  # type: ignore[misc]  # noqa: N801  used as a function is
     """Inside, training passes leave running statistics as they are: to compute a forward pass a second time, say.
 
     Works as a decorator too; each thread has its own answer.
     """
-    return _Unchanged()
+
+    def __init__(self) -> None:
+        super().__init__(_mode, {"updating": False})
+
+    def _recreate_cm(self) -> no_stats_update:
+        return no_stats_update()  # threads may run the decorated function at once
 
 
 def is_updating() -> bool:

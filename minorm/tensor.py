@@ -64,15 +64,24 @@ class Tensor(Methods["Tensor"]):
 
     __slots__ = {  # with their docstrings
         "__weakref__": None,
+        "_requires_grad": "What `requires_grad` says: read where an operation is applied, so without a call.",
         "array": "The elements, an array of NumPy or of CuPy.",
         "creator": "The Function that computed it; None for a leaf.",
         "grad": "What backward() left, a Tensor of the same shape; None before.",
         "output_index": "Which of its creator's results it is.",
-        "requires_grad": "Whether operations on it are recorded, and backward() leaves a gradient.",
         "version": "How often its memory, which its views share, was changed in place.",
         "view_of": "How it came about, where it is a view of another Tensor; None otherwise.",
     }
     __array_ufunc__ = None  # NumPy steps back: array + tensor is tensor.__radd__(array)
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        for name in ("__torch_function__", "__torch_dispatch__"):
+            if name in vars(cls):
+                raise TypeError(
+                    f"{cls.__name__}: {name} would not be called, as operations of minorm give plain Tensors; expected "
+                    "a class without it; hold a Tensor in a class with methods of its own"
+                )
 
     def __init__(self, data: Any, requires_grad: bool = False) -> None:
         if isinstance(data, list):  # as PyTorch's older programs write it
@@ -90,7 +99,7 @@ class Tensor(Methods["Tensor"]):
                 f"Tensor: only floats can require grad; dtype is {data.dtype}; use x.to(minorm.float32) first"
             )
         self.array: Any = data
-        self.requires_grad = requires_grad
+        self._requires_grad = requires_grad
         self.grad: Tensor | None = None
         self.creator: autograd.Function | None = None
         self.output_index = 0
@@ -113,7 +122,7 @@ class Tensor(Methods["Tensor"]):
         """
         self = Tensor.__new__(Tensor)
         self.array = array if type(array) is np.ndarray else select.as_array(array)
-        self.requires_grad = creator is not None
+        self._requires_grad = creator is not None
         self.grad = None
         self.creator = creator
         self.output_index = index
@@ -211,6 +220,18 @@ class Tensor(Methods["Tensor"]):
     def is_cuda(self) -> bool:
         """True where the elements are on a GPU."""
         return self.device != "cpu"
+
+    @property
+    def requires_grad(self) -> bool:
+        """Whether operations on it are recorded, and backward() leaves a gradient; a leaf's may be changed.
+
+        RuntimeError for a result, whose gradient would be cut; TypeError for True where the elements are no floats.
+        """
+        return self._requires_grad
+
+    @requires_grad.setter
+    def requires_grad(self, requires_grad: bool) -> None:
+        self._set_requires_grad("x.requires_grad = value", requires_grad)
 
     @property
     def is_leaf(self) -> bool:

@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 
 import minorm as mn
+from minorm import nn
 from minorm.autograd import Function
 
 
@@ -384,3 +385,47 @@ def test_a_fork_beside_threads_that_add_gradients(forks: int) -> None:
         env={**os.environ, "PYTHONPATH": str(Path(mn.__file__).parents[1])},
     )  # fmt: skip
     assert result.stdout == "failed: False\n", result.stderr
+
+
+def test_a_gradient_is_added_in_the_memory_that_is_there() -> None:
+    """As PyTorch: one buffer may hold all gradients, for clipping or for averaging."""
+    w, v = leaf(1.0, 2.0), leaf(3.0)
+    flat = mn.zeros(4)
+    w.grad, v.grad = flat[1:3], flat[3:]
+    held = w.grad
+    (w * w).sum().backward()
+    ((w + v) * 10.0).sum().backward()
+    assert flat.tolist() == [0.0, 2.0 + 10, 4.0 + 10, 20.0]
+    assert w.grad is held
+    nn.utils.clip_grad_norm_([w, v], 1.0)
+    np.testing.assert_allclose(np.linalg.norm(flat.numpy()), 1.0, rtol=1e-5)
+    step = held * held.detach().requires_grad_()  # needs the gradient as it is now
+    w.sum().backward()
+    with pytest.raises(RuntimeError, match="changed in place"):
+        step.sum().backward()
+
+
+def test_an_expanded_gradient_is_replaced() -> None:
+    w = leaf(1.0, 2.0)
+    w.grad = mn.ones(1).expand(2)
+    (w * w).sum().backward()
+    assert w.grad.tolist() == [3.0, 5.0]
+
+
+def test_a_static_function_says_how_one_is_written() -> None:
+    class Twice(Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            return x * 2
+
+    class Half(Function):
+        def forward(self, x: Any) -> Any:
+            return x / 2
+
+        @staticmethod
+        def backward(ctx: Any, gradient: Any) -> Any:
+            return gradient / 2
+
+    for kind, method in ((Twice, "forward"), (Half, "backward")):
+        with pytest.raises(TypeError, match=rf"{kind.__name__}.apply: {method} is a static .*forward\(self, \*arrays"):
+            kind.apply(leaf(1.0))

@@ -413,3 +413,28 @@ def test_what_a_tree_may_not_hold(tmp_path: Path, tree: str, message: str) -> No
     for reader in (mn.load, load_training):
         with pytest.raises(ValueError, match=message):
             reader(tmp_path / "f")
+
+
+@pytest.mark.parametrize(
+    "nest",
+    [
+        {1: {"weight": Tensor(np.ones(2))}, 2: {"weight": Tensor(np.zeros(2))}},
+        {1: Tensor(np.ones(2)), "1": Tensor(np.zeros(3)), None: 4, 2.5: [1], False: "x"},
+        {"$items": [1, 2]},
+        {"$items": {"a": 1}, 3: {}},
+    ],
+    ids=str,
+)
+def test_keys_that_are_no_texts_come_back(nest: dict[Any, Any], tmp_path: Path) -> None:
+    save(nest, tmp_path / "state.safetensors")
+    assert same(load(tmp_path / "state.safetensors"), nest)
+
+
+def test_a_key_that_cannot_be_saved_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "state.safetensors"
+    for nest, key in (({(1, 2): Tensor(np.ones(2))}, r"\(1, 2\)"), ({"a": {b"k": 1}}, "b'k'")):
+        with pytest.raises(TypeError, match=f"save: .*has the key {key}; expected str, int, float or bool"):
+            save(nest, path)
+    with pytest.raises(TypeError, match="save: the key 1 is a int; expected texts where metadata is given"):
+        save({1: Tensor(np.ones(2))}, path, {"by": "me"})
+    assert not path.exists()

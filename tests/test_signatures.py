@@ -130,8 +130,6 @@ DIFFER: dict[str, tuple[str, str]] = {
     "Module.named_modules remove_duplicate": ("absent", "as above"),
     "Module.named_parameters remove_duplicate": ("absent", "as above"),
     "Module.register_forward_hook always_call": ("absent", "a hook runs after a forward that went well"),
-    "Module.state_dict destination": ("absent", "PyTorch's own"),
-    "Module.state_dict keep_vars": ("absent", "values are detached; parameters() has the others"),
     "nn.utils.rnn.PackedSequence batch_sizes": ("has no default", "packed data has no meaning without"),
 }  # fmt: skip
 

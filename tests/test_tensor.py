@@ -197,8 +197,18 @@ def test_detach_shares_memory_and_leaves_the_graph() -> None:
 
 def test_requires_grad_of_a_result_cannot_be_changed() -> None:
     y = mn.ones(2, requires_grad=True) * 2
-    with pytest.raises(RuntimeError, match="only a leaf's flag can be changed"):
-        y.requires_grad_(False)
+    for change in (lambda: y.requires_grad_(False), lambda: setattr(y, "requires_grad", False)):
+        with pytest.raises(RuntimeError, match="only a leaf's flag can be changed"):
+            change()
+    x = mn.ones(2)
+    for wrong, error in ((1, "requires_grad is 1; expected a bool"), ("yes", "expected a bool")):
+        with pytest.raises(TypeError, match=error):
+            x.requires_grad = wrong
+    with pytest.raises(TypeError, match="only floats can require grad; dtype is int64"):
+        mn.arange(2).requires_grad = True
+    x.requires_grad = True
+    (x * y).sum().backward()
+    assert x.grad.tolist() == [2.0, 2.0]
 
 
 def test_to_changes_type() -> None:
@@ -355,3 +365,10 @@ def test_integers_and_bools_carry_no_gradient() -> None:
     for dtype in (mn.int64, mn.uint8, mn.bool):
         assert not x.to(dtype).requires_grad
     assert x.double().requires_grad
+
+
+@pytest.mark.parametrize("name", ["__torch_function__", "__torch_dispatch__"])
+def test_a_subclass_with_a_function_that_would_not_be_called_is_an_error(name: str) -> None:
+    with pytest.raises(TypeError, match=f"Mine: {name} would not be called"):
+        type("Mine", (mn.Tensor,), {name: classmethod(lambda cls: None)})
+    assert issubclass(type("Mine", (mn.Tensor,), {}), mn.Tensor)

@@ -12,13 +12,13 @@ former. There normalizations of rows and groups give float32.
 
 from __future__ import annotations
 
-from contextlib import ContextDecorator
 from typing import Any
 
 import numpy as np
 
 import minorm_ext
 from minorm import dtypes, trace
+from minorm.decorating import Block
 from minorm.documented import documented
 from minorm.mistakes import Checked, checked
 from minorm.ops import (
@@ -79,7 +79,7 @@ def _in(x: Any, wanted: Type) -> Any:
     return elementwise.Cast.apply(x, dtype=wanted) if kind in CASTABLE and kind != wanted else x
 
 
-class autocast(minorm_ext.Switch, ContextDecorator, Checked):  # type: ignore[misc]  # noqa: N801  PyTorch's name
+class autocast(minorm_ext.Switch, Block, Checked):  # type: ignore[misc]  # noqa: N801  PyTorch's name
     """Inside, operations get their inputs in the type that suits them; `minorm.amp.casting` lists which.
 
     Args:

@@ -20,7 +20,7 @@ PICTURES = {
 }
 
 TRANSFORM = {
-    "transforms": "functions of (images, generator), or of images alone",
+    "transforms": "functions of images alone; or of (images, generator), where the second has that name or no default",
     "p": "the probability that an image is changed, 0 to 1",
     "size": "height and width, a number for both or two",
     "inplace": "taken, without effect: the images that come stay as they are",

@@ -1,7 +1,8 @@
 """A dataset is anything with `len(dataset)` and `dataset[i]`; arrays can also be read a whole batch at a time.
 
 `read_batch` asks a dataset for its `batch(indices)` method and falls back to reading single samples and collating them.
-That one method is what keeps the DataLoader out of a Python loop over samples.
+That one method is what keeps the DataLoader out of a Python loop over samples. A subclass that overrides `__getitem__`
+alone changes what a sample is, so the inherited `batch` no longer counts there.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from minorm import dtypes, random
 from minorm.data.collate import stacked
 from minorm.data.showing import Shown, brief
 from minorm.documented import documented
+from minorm.tensor import Tensor
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 FilePath: TypeAlias = str | os.PathLike[str]
@@ -80,12 +82,26 @@ class ArrayDataset(Dataset[tuple[Any, ...]]):
     """
 
     def __init__(self, *arrays: Any, scale: float | None = None) -> None:
-        self.arrays: tuple[Array, ...] = tuple(_native(np.asarray(array)) for array in arrays)
-        self.scale = None if scale is None else np.float32(scale)
-        lengths = [array.shape[0] if array.ndim else None for array in self.arrays]
-        if not lengths or None in lengths or len(set(lengths)) != 1:
-            raise ValueError(f"ArrayDataset: the arrays have shapes {[array.shape for array in self.arrays]}; "
-                             "expected at least one array and the same first axis in all")  # fmt: skip
+        self._arrays = _of_one_length(type(self).__name__, arrays)
+        self.scale = scale
+
+    @property
+    def arrays(self) -> tuple[Array, ...]:
+        """The arrays; others of one length may be assigned."""
+        return self._arrays
+
+    @arrays.setter
+    def arrays(self, arrays: Iterable[Any]) -> None:
+        self._arrays = _of_one_length(type(self).__name__, arrays)
+
+    @property
+    def scale(self) -> np.float32 | None:
+        """What the first array is divided by; None for nothing."""
+        return self._scale
+
+    @scale.setter
+    def scale(self, scale: float | None) -> None:
+        self._scale = None if scale is None else np.float32(scale)
 
     def __len__(self) -> int:
         return self.arrays[0].shape[0]
@@ -105,7 +121,8 @@ class ArrayDataset(Dataset[tuple[Any, ...]]):
 
     def _scaled(self, entries: list[Any]) -> tuple[Any, ...]:
         if self.scale is not None:
-            entries[0] = np.divide(entries[0], self.scale, dtype=np.float32)
+            scaled = np.divide(np.asarray(entries[0]), self.scale, dtype=np.float32)
+            entries[0] = Tensor(np.asarray(scaled)) if isinstance(entries[0], Tensor) else scaled
         return tuple(entries)
 
 
@@ -122,10 +139,21 @@ class TensorDataset(ArrayDataset):
 
     def __init__(self, *tensors: Any) -> None:
         super().__init__(*tensors)
-        self.tensors = tensors
+        self._tensors = tensors
+
+    @property
+    def tensors(self) -> tuple[Any, ...]:
+        """The Tensors; others of one length may be assigned."""
+        return self._tensors
+
+    @tensors.setter
+    def tensors(self, tensors: Iterable[Any]) -> None:
+        tensors = tuple(tensors)
+        self.arrays = tensors
+        self._tensors = tensors
 
     def __getitem__(self, index: Any) -> tuple[Any, ...]:
-        return tuple(tensor[index] for tensor in self.tensors)
+        return tuple(self._scaled([tensor[index] for tensor in self._tensors]))
 
 
 @documented({}, datasets="the datasets, with a length")
@@ -141,10 +169,20 @@ class ConcatDataset(Dataset[Any]):
     """
 
     def __init__(self, datasets: Iterable[Any]) -> None:
-        self.datasets = list(datasets)
-        if not self.datasets:
+        self.datasets = datasets
+
+    @property
+    def datasets(self) -> list[Any]:
+        """The datasets, in their order; others may be assigned."""
+        return self._datasets
+
+    @datasets.setter
+    def datasets(self, datasets: Iterable[Any]) -> None:
+        datasets = list(datasets)
+        if not datasets:
             raise ValueError("ConcatDataset: datasets is empty; expected at least one")
-        self.cumulative_sizes = np.cumsum([len(dataset) for dataset in self.datasets]).tolist()
+        self.cumulative_sizes = np.cumsum([len(dataset) for dataset in datasets]).tolist()
+        self._datasets = datasets
 
     def __len__(self) -> int:
         return int(self.cumulative_sizes[-1])
@@ -171,10 +209,20 @@ class Subset(Dataset[Any]):
 
     def __init__(self, dataset: Any, indices: Sequence[int] | Array) -> None:
         self.dataset = dataset
-        self.indices = np.asarray(indices, dtype=np.int64).reshape(-1)
-        if self.indices.size and not (self.indices.min() >= 0 and self.indices.max() < len(dataset)):
-            raise IndexError(f"Subset: indices lie between {self.indices.min()} and {self.indices.max()}; "
-                             f"expected 0 to {len(dataset) - 1}, the dataset has {len(dataset)} samples")  # fmt: skip
+        self.indices = indices
+
+    @property
+    def indices(self) -> Array:
+        """Which samples of the dataset these are; others may be assigned."""
+        return self._indices
+
+    @indices.setter
+    def indices(self, indices: Sequence[int] | Array) -> None:
+        chosen, count = np.asarray(indices, dtype=np.int64).reshape(-1), len(self.dataset)
+        if chosen.size and not (chosen.min() >= 0 and chosen.max() < count):
+            raise IndexError(f"Subset: indices lie between {chosen.min()} and {chosen.max()}; "
+                             f"expected 0 to {count - 1}, the dataset has {count} samples")  # fmt: skip
+        self._indices = chosen
 
     def __len__(self) -> int:
         return len(self.indices)
@@ -236,11 +284,40 @@ def _split(dataset: Any, lengths: list[Any], generator: Any) -> list[Subset]:
 
 def read_batch(dataset: Any, indices: Array) -> Any:
     """The samples at `indices` as one batch of arrays: a tuple of arrays where samples are tuples (collate.py)."""
-    if hasattr(dataset, "batch"):
+    if _reads_batches(dataset):
         return dataset.batch(indices)
     if not len(indices):
         raise ValueError("read_batch: there are no indices; expected at least one for a dataset without a batch method")
-    return stacked([dataset[i] for i in indices.tolist()])
+    return stacked(read_samples(dataset, indices.tolist()))
+
+
+def read_samples(dataset: Any, indices: list[int]) -> list[Any]:
+    """The samples at `indices`: all at once by `__getitems__`, which PyTorch's data sets may have; or one by one."""
+    if isinstance(dataset, Subset) and type(dataset).__getitem__ is Subset.__getitem__:
+        return read_samples(dataset.dataset, dataset.indices[indices].tolist())
+    many = getattr(type(dataset), "__getitems__", None)
+    return [dataset[i] for i in indices] if many is None else list(many(dataset, indices))
+
+
+def _reads_batches(dataset: Any) -> bool:
+    """Whether its `batch` gives what `__getitem__` gives: it does not where a subclass overrides the latter alone."""
+    for kind in type(dataset).__mro__:
+        own = vars(kind)
+        if "batch" in own:
+            return callable(own["batch"])
+        if "__getitem__" in own or "__getitems__" in own:
+            break
+    return callable(getattr(dataset, "__dict__", {}).get("batch"))
+
+
+def _of_one_length(name: str, arrays: Iterable[Any]) -> tuple[Array, ...]:
+    """The arrays; ValueError unless there are some, and all have the same first axis."""
+    found = tuple(_native(np.asarray(array)) for array in arrays)
+    lengths = [array.shape[0] if array.ndim else None for array in found]
+    if not lengths or None in lengths or len(set(lengths)) != 1:
+        raise ValueError(f"{name}: the arrays have shapes {[array.shape for array in found]}; "
+                         "expected at least one array and the same first axis in all")  # fmt: skip
+    return found
 
 
 def _native(array: Array) -> Array:

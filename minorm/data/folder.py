@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -22,6 +23,14 @@ from minorm.data.showing import Shown
 from minorm.documented import documented
 
 TRAIN, VAL = "train", "val"
+TORCHVISIONS = {
+    "transform": "DataLoader(transform=...), or a subclass with a __getitem__",
+    "target_transform": "a subclass with a __getitem__",
+    "loader": "a subclass with a __getitem__",
+    "samples": "files and labels",
+    "imgs": "files and labels",
+    "targets": "labels",
+}  # names of torchvision's attributes, which programs set
 
 
 @documented(PICTURES, classes="names that are the labels 0, 1 ...; None takes those of the folders, in order")
@@ -68,6 +77,11 @@ class ImageFolder(Shown):
         self.files, self.labels = _listed(self.root, found, self.classes)
         self.broken: dict[str, str] = {}
         self._lock = threading.Lock()  # batches are read in threads
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in TORCHVISIONS and type(self) is ImageFolder:
+            raise AttributeError(f"ImageFolder.{name}: there is no such setting; expected {TORCHVISIONS[name]}")
+        super().__setattr__(name, value)
 
     def __len__(self) -> int:
         return len(self.files)

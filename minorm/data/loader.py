@@ -23,7 +23,7 @@ from minorm import random
 from minorm.data import options
 from minorm.data.ahead import ahead
 from minorm.data.collate import stacked, tensors, without_rows
-from minorm.data.dataset import read_batch
+from minorm.data.dataset import read_batch, read_samples
 from minorm.data.order import Order
 from minorm.data.showing import brief
 from minorm.data.transforms.base import Transform
@@ -33,6 +33,8 @@ from minorm.documented import documented
 from minorm.mistakes import Checked, kind_of
 
 PREFETCH = 2  # batches that each worker reads ahead
+DECIDED = frozenset({"dataset", "batch_size", "shuffle", "sampler", "batch_sampler", "drop_last"})
+CHANGEABLE = frozenset({*options.WORKERS, "transform", "collate_fn", "worker_init_fn", "shard", "seed", "generator"})
 
 
 @documented(
@@ -119,12 +121,41 @@ class DataLoader(Checked):
         self.worker_init_fn, self.multiprocessing_context = worker_init_fn, multiprocessing_context
         self.prefetch_factor, self.persistent_workers = prefetch_factor, persistent_workers
         self.pin_memory_device, self.in_order = pin_memory_device, in_order
+        seeded = seed is not None
         if seed is None and draws:
             seed = int(random.source(generator).integers(1 << 63))
         self.seed = 0 if seed is None else int(seed)
         self._short = True  # whether samples are, as far as is known (turns.py)
         self._place = (0, 0)  # (epoch, batch) that the iteration has reached
         self._next = (0, 0)  # (epoch, batch) that the next `iter` starts at
+        self._seeded = seeded  # whether seed was given; from now on settings are checked as they are changed
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in CHANGEABLE | DECIDED and "_seeded" in self.__dict__:
+            self._change(name, value)
+        else:
+            object.__setattr__(self, name, value)
+
+    def _change(self, name: str, value: Any) -> None:
+        """A setting that is set later: checked beside the others, as the constructor does."""
+        if name in DECIDED:
+            raise ValueError(
+                f"DataLoader.{name} = {brief(value)}: the order of samples is decided when the loader is made; "
+                f"expected a new DataLoader with {name}={brief(value)}"
+            )
+        now = {key: self.__dict__[key] for key in CHANGEABLE} | {name: value}
+        seed = now["seed"] if self._seeded or name == "seed" else None
+        options.check_workers(*(now[key] for key in options.WORKERS))
+        options.check_functions(now["transform"], now["collate_fn"], now["worker_init_fn"], self.order.single)
+        draws = "shuffle=True" if self.shuffle else "a transform" if now["transform"] is not None else ""
+        shard = options.check_shard(now["shard"])
+        options.check_seed(seed, now["generator"], shard, draws)
+        drew = self.shuffle or self.transform is not None
+        if seed is None and draws and (name in ("seed", "generator") or not drew):
+            now["seed"] = int(random.source(now["generator"]).integers(1 << 63))
+        elif seed is None and name == "seed":
+            now["seed"] = 0
+        self.__dict__.update(now, shard=shard, _seeded=seed is not None)
 
     def __len__(self) -> int:
         """Batches an epoch; samples where batch_size is None. TypeError where a sampler has no length."""
@@ -175,7 +206,9 @@ class DataLoader(Checked):
     def _batch(self, whole: Any, epoch: int, index: int) -> Any:
         mine = self._rows(whole)
         if self.collate_fn is not None:
-            return self.collate_fn([self._sample(chosen) for chosen in mine])
+            return self.collate_fn(
+                list(mine) if self.order.streams else read_samples(self.dataset, list(map(int, mine)))
+            )
         shown = mine if len(mine) else whole[:1]  # any sample shows the batch's form
         batch = stacked(shown) if self.order.streams else read_batch(self.dataset, np.asarray(shown))
         if self.transform is not None:

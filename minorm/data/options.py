@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 MOST_WORKERS = 1024  # each is a thread
+WORKERS = ("num_workers", "timeout", "multiprocessing_context", "prefetch_factor", "persistent_workers")
 
 
 def check_workers(

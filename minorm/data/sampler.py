@@ -66,9 +66,21 @@ class RandomSampler(Sampler):
     ) -> None:
         super().__init__(data_source)
         self.replacement, self.generator = replacement, generator
-        self.num_samples = len(data_source) if num_samples is None else num_samples
-        if self.num_samples < 0:
+        self.num_samples = num_samples
+
+    @property
+    def num_samples(self) -> int:
+        """How many indices there will be; None may be assigned for as many as there are samples."""
+        return len(self.data_source) if self._num_samples is None else self._num_samples
+
+    @num_samples.setter
+    def num_samples(self, num_samples: int | None) -> None:
+        if num_samples is not None and num_samples < 0:
             raise ValueError(f"RandomSampler: num_samples={num_samples}; expected at least 0")
+        self._num_samples = num_samples
+
+    def _made_with(self, name: str, value: Any) -> dict[str, Any]:
+        return {**super()._made_with(name, value), "_num_samples": self._num_samples}
 
     def __iter__(self) -> Iterator[int]:
         source, count = random.source(self.generator), len(self.data_source)

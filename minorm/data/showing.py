@@ -1,4 +1,4 @@
-"""`repr` of what has settings: the class, and each argument of its constructor as the attribute of that name has it.
+"""What has settings: each argument of its constructor is an attribute, which `repr` shows, and which may be set later.
 
 RandomCrop(size=(32, 32), padding=(4, 4))
 """
@@ -19,10 +19,28 @@ LONG = 60  # characters of a setting, at most
 class Shown(Checked):
     """Base: a subclass keeps its arguments under their own names."""
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in self.__dict__ and _is_ours(type(self)) and name in signature(type(self)).parameters:
+            self.__dict__.update(self._made_with(name, value))
+        else:
+            object.__setattr__(self, name, value)
+
+    def _made_with(self, name: str, value: Any) -> dict[str, Any]:
+        """The attributes of an object made with these settings and another one: checked as the constructor does."""
+        given = {known: getattr(self, known) for known in signature(type(self)).parameters if hasattr(self, known)}
+        fresh = object.__new__(type(self))
+        type(self).__init__(fresh, **{**given, name: value})
+        return vars(fresh)
+
     def __repr__(self) -> str:
         names = [name for name in signature(type(self)).parameters if hasattr(self, name)]
         said = [f"{name}={brief(getattr(self, name))}" for name in names if getattr(self, name) is not None]
         return f"{type(self).__name__}({', '.join(said)})"
+
+
+def _is_ours(kind: type) -> bool:
+    """Whether the constructor is one of minorm's: of another it is not known what it does besides."""
+    return bool(kind.__init__.__module__.startswith("minorm."))  # type: ignore[misc]
 
 
 def brief(value: Any) -> str:

@@ -109,7 +109,7 @@ class DistributedDataParallel(Module):
             self._reduce(parameters)
         for p, earlier in zip(parameters, before, strict=True):
             if earlier is not None:
-                p.grad = earlier if p.grad is None else earlier + p.grad
+                p.grad = earlier if p.grad is None else earlier.add_(p.grad)  # in place: the user may hold it
         return Tensor(devices.to_device(np.asarray(whole, loss.dtype), loss.device))
 
     def _roll_call(self, loss: Tensor, count: float) -> tuple[float, float]:
@@ -138,7 +138,10 @@ class DistributedDataParallel(Module):
             for p, value, ranks in zip(same, _parts(total, same), total[-len(same) :], strict=True):
                 if ranks:
                     value = devices.to_device(value.astype(p.dtype, copy=True), p.device)
-                    p.grad = Tensor(value)
+                    if p.grad is None:
+                        p.grad = Tensor(value)
+                    else:  # in place: it may be a part of a buffer that holds all gradients
+                        p.grad.copy_(Tensor(value))
 
     def average_buffers(self) -> None:
         """Make the running statistics of all ranks equal: their mean. Before evaluating, and before saving.
@@ -159,6 +162,15 @@ class DistributedDataParallel(Module):
 
     def _named_modules(self, prefix: str) -> Iterator[tuple[str, Module]]:
         yield from self.module._named_modules(prefix)
+
+    def state_dict(self, *args: Any, **options: Any) -> dict[str, Any]:
+        """The module's."""
+        return self.module.state_dict(*args, **options)
+
+    def train(self, mode: bool = True) -> DistributedDataParallel:
+        """Training mode for the module."""
+        self.module.train(mode)
+        return self
 
     @property
     def training(self) -> bool:  # type: ignore[override]

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import functools
 import math
+import warnings
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from minorm import dtypes
 from minorm.equation import Equation
 from minorm.functional.arguments import float_type, number, whole
+from minorm.mistakes import called_within, outside
 from minorm.running import RunningStats
 from minorm.tensor import Tensor
+
+LOW_MOMENTUM = 0.5  # a momentum below it is probably PyTorch's, the share of the new value
 
 # Types
 
@@ -120,8 +124,21 @@ def running_stats(
             number(operation, "momentum", momentum)
         if not 0 <= momentum <= 1:
             raise ValueError(f"{operation}: momentum={momentum}; expected the share of the old value to keep, 0 to 1")
+        if momentum < LOW_MOMENTUM and not called_within("minorm.functional", "minorm.mistakes", "minorm.trace"):
+            warn_of_low_momentum(operation, momentum)
     counter = None if batches is None else _counter(operation, batches)
     return RunningStats(running_mean.array, running_var.array, momentum, unbiased, counter)
+
+
+def warn_of_low_momentum(name: str, momentum: float) -> None:
+    """Tell that this is probably PyTorch's: layers do when they get one, functions when a program calls them."""
+    warnings.warn(
+        f"{name}: momentum={momentum} keeps {momentum:.0%} of the old running value at each step. "
+        f"In minorm momentum is the share that is kept; PyTorch's momentum={momentum} is "
+        f"momentum={1 - momentum:g} here. If you mean {momentum} all the same, silence this warning with "
+        'warnings.filterwarnings("ignore", message=".*of the old running value")',
+        stacklevel=outside(),
+    )
 
 
 def _counter(operation: str, batches: Any) -> Any:

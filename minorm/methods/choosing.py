@@ -12,6 +12,7 @@ from minorm.argument_texts import AXIS
 from minorm.documented import documented_methods
 from minorm.operators import Operators
 from minorm.ops import elementwise
+from minorm.ops.diagonal import MatrixDiagonal
 from minorm.ops.indexing import own
 from minorm.ops.operands import axis_of, check_room, operands, sizes_of
 from minorm.shapes import TensorT
@@ -307,7 +308,7 @@ class Choosing(Operators[TensorT], Generic[TensorT]):
         return _triangle("triu", self, diagonal, upper=True)
 
     def diagonal(self, offset: int = 0, dim1: int = 0, dim2: int = 1) -> TensorT:
-        """x[i, i + offset] of the axes dim1 and dim2, as the last axis: a copy, where PyTorch has a view.
+        """x[i, i + offset] of the axes dim1 and dim2, as the last axis: a view, so what is written into it reaches x.
 
         Example:
             >>> x = mn.tensor([[1, 2], [3, 4]])
@@ -318,11 +319,7 @@ class Choosing(Operators[TensorT], Generic[TensorT]):
         if first == second:
             raise ValueError(f"diagonal: dim1={dim1} and dim2={dim2} are one axis of {self.shape}; expected two")
         order = [i for i in range(self.ndim) if i not in (first, second)]
-        x = self.permute(*order, first, second)
-        low, high = min(max(0, -offset), x.shape[-2]), min(max(0, offset), x.shape[-1])
-        steps = np.arange(max(0, min(x.shape[-2] - low, x.shape[-1] - high)))
-        places = (steps + low) * x.shape[-1] + steps + high
-        return x.reshape(*x.shape[:-2], x.shape[-2] * x.shape[-1])[(..., places)]
+        return MatrixDiagonal.apply(self.permute(*order, first, second), offset=offset)
 
     def trace(self) -> TensorT:
         """The sum of the diagonal of a matrix."""
@@ -334,7 +331,8 @@ class Choosing(Operators[TensorT], Generic[TensorT]):
     def diag(self, diagonal: int = 0) -> TensorT:
         """The diagonal of a matrix; of a vector, the matrix that has it there and 0 elsewhere."""
         if self.ndim == 2:
-            return self.diagonal(diagonal)
+            taken: Any = self.diagonal(diagonal)
+            return taken.clone()
         if self.ndim != 1:
             raise ValueError(f"diag: x has shape {self.shape}; expected a vector or a matrix")
         n = self.shape[0] + abs(diagonal)

@@ -49,6 +49,7 @@ class Kinds(Operators[TensorT], Generic[TensorT]):
     if TYPE_CHECKING:  # what the Tensor provides
         creator: Any
         requires_grad: Any
+        _requires_grad: Any
         output_index: Any
 
         def to(self, *targets: Any, dtype: Any = None, device: Any = None, memory_format: Any = None) -> TensorT: ...  # noqa: D102
@@ -279,12 +280,20 @@ class Kinds(Operators[TensorT], Generic[TensorT]):
 
     def requires_grad_(self, requires_grad: Any = True) -> TensorT:
         """Set requires_grad on a leaf; returns self."""
-        if self.creator is not None:
-            raise RuntimeError("requires_grad_: only a leaf's flag can be changed; use x.detach() for a leaf")
-        if requires_grad and not dtypes.is_float(self.array.dtype):
-            raise TypeError(f"requires_grad_: only floats can require grad; dtype is {self.array.dtype}")
-        self.requires_grad = requires_grad
+        self._set_requires_grad("requires_grad_", requires_grad)
         return self  # type: ignore[return-value]
+
+    def _set_requires_grad(self, operation: str, requires_grad: Any) -> None:
+        """A leaf's alone can be changed; a flag has no say in whether a result joins the graph."""
+        if not isinstance(requires_grad, (bool, np.bool_)):
+            raise TypeError(f"{operation}: requires_grad is {requires_grad!r}; expected a bool")
+        if self.creator is not None:
+            raise RuntimeError(
+                f"{operation}: x is a result in the graph; only a leaf's flag can be changed; use x.detach() for a leaf"
+            )
+        if requires_grad and not dtypes.is_float(self.array.dtype):
+            raise TypeError(f"{operation}: only floats can require grad; dtype is {self.array.dtype}")
+        self._requires_grad = bool(requires_grad)
 
     def retain_grad(self) -> None:
         """Keep the gradient of this intermediate result in `.grad` when backward passes through."""
@@ -297,7 +306,7 @@ class Kinds(Operators[TensorT], Generic[TensorT]):
         """Leave the graph: x is a leaf from here on, and does not require grad."""
         if getattr(self, "view_of", None) is not None:
             raise RuntimeError("detach_: x is a view; expected a tensor of its own memory; use x.detach()")
-        self.creator, self.requires_grad, self.output_index = None, False, 0
+        self.creator, self._requires_grad, self.output_index = None, False, 0
         return self  # type: ignore[return-value]
 
     def register_hook(self, hook: Any) -> hooks.RemovableHandle:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from minorm.functional.padding import pad
 from minorm.joining import cat
 from minorm.mistakes import not_a_tensor
 from minorm.nn import init
+from minorm.nn.attributes import MadeBy
 from minorm.nn.linear import Linear
 from minorm.nn.module import Module
 from minorm.nn.parameter import check_sizes, uninitialized
@@ -61,6 +62,12 @@ class MultiheadAttention(Module):
     Written to ONNX as MatMul 13 and Softmax 13; Vaswani et al. 2017, arXiv:1706.03762.
     """
 
+    _made_by: ClassVar[MadeBy] = {
+        "embed_dim": lambda layer: layer.out_proj.weight.shape[0],
+        "kdim": lambda layer: layer._width(layer.k_proj_weight),
+        "vdim": lambda layer: layer._width(layer.v_proj_weight),
+    }
+
     def __init__(
         self,
         embed_dim: int,
@@ -77,9 +84,7 @@ class MultiheadAttention(Module):
     ) -> None:
         super().__init__()
         check_sizes("MultiheadAttention", embed_dim=embed_dim, num_heads=num_heads)
-        if embed_dim % num_heads:
-            raise ValueError(f"MultiheadAttention: embed_dim is {embed_dim}, num_heads {num_heads}; expected a divisor")
-        self.embed_dim, self.num_heads, self.head_dim = embed_dim, num_heads, embed_dim // num_heads
+        self.embed_dim, self.num_heads = embed_dim, num_heads
         self.kdim, self.vdim = embed_dim if kdim is None else kdim, embed_dim if vdim is None else vdim
         self.dropout, self.batch_first, self.add_zero_attn = dropout, batch_first, add_zero_attn
         widths = {"q": embed_dim, "k": self.kdim, "v": self.vdim}
@@ -95,6 +100,22 @@ class MultiheadAttention(Module):
             extra = uninitialized((1, 1, embed_dim), dtype, device) if add_bias_kv else None
             self.register_parameter(name, extra)
         self.reset_parameters()
+
+    def _as_setting(self, name: str, value: Any) -> Any:
+        if name == "num_heads" and self.embed_dim % value:
+            raise ValueError(
+                f"MultiheadAttention: embed_dim is {self.embed_dim}, num_heads {value}; expected a divisor"
+            )
+        return value
+
+    def _width(self, weight: Tensor | None) -> int:
+        """The features that a projection takes; without a weight of its own those of the query."""
+        return self.embed_dim if weight is None else weight.shape[1]
+
+    @property
+    def head_dim(self) -> int:
+        """How many features each head has."""
+        return self.embed_dim // self.num_heads
 
     def reset_parameters(self) -> None:
         """Draw the projections anew (xavier_uniform_); biases are 0."""

@@ -7,7 +7,7 @@ else to it is a mistake that is named at once.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar
 
 from minorm.documented import documented_methods
@@ -18,6 +18,7 @@ from minorm.tensor import Tensor
 
 PARAMETER, BUFFER, LOCAL_BUFFER, MODULE = "parameter", "buffer", "buffer that is not saved", "module"
 BUFFERS = (BUFFER, LOCAL_BUFFER)
+MadeBy = Mapping[str, Callable[[Any], Any]]
 
 
 @documented_methods(METHODS)
@@ -25,6 +26,8 @@ class Attributes(Checked):
     """The part of Module that files attributes by kind."""
 
     _reserved: ClassVar[frozenset[str]] = frozenset()  # the names of Module's own methods, filled in by module.py
+    # By setting that parameters were made by, what those that are there say of it: only that may be assigned.
+    _made_by: ClassVar[MadeBy] = {}
     _kinds: dict[str, str]
 
     def __init__(self) -> None:
@@ -103,7 +106,24 @@ class Attributes(Checked):
             kind = self.__dict__.get("_kinds", {}).get(name)
             if value is not None and kind is not None and not (kind in BUFFERS and isinstance(value, Tensor)):
                 raise TypeError(_wrong_value(type(self).__name__, name, kind, value))
+            value = self._as_setting(name, value)
+            if name in self._made_by and name in self.__dict__:
+                self._check_made_by(name, value)
             object.__setattr__(self, name, value)
+
+    def _as_setting(self, name: str, value: Any) -> Any:  # noqa: ARG002
+        """The value as the module keeps it: a subclass checks it here, in the constructor and when it is set later."""
+        return value
+
+    def _check_made_by(self, name: str, value: Any) -> None:
+        """Raise ValueError where the parameters that are there do not fit the setting."""
+        now = self._made_by[name](self)
+        if value != now:
+            owner = type(self).__name__
+            raise ValueError(
+                f"{owner}.{name} = {value!r}: the layer's parameters were made with {name}={now!r}; expected {now!r}; "
+                f"assign parameters that fit first, or make another {owner}"
+            )
 
     def _assign(self, name: str, value: Any, kind: str) -> None:
         known = self.__dict__.get("_kinds", {}).get(name)

@@ -9,25 +9,29 @@ from collections.abc import Iterable
 from typing import Any
 
 from minorm import devices, dtypes
-from minorm.states import completed
 from minorm.tensor import Tensor
 
 
-def convert(tensors: Iterable[Tensor], device: Any, dtype: Any) -> None:
-    """Swap the arrays, and those of the gradients, for others of that float type and on that device; None keeps it."""
-    found = {id(tensor): tensor for tensor in tensors}  # each once, also where modules share it
-    found |= {id(tensor.grad): tensor.grad for tensor in found.values() if tensor.grad is not None}
-    made = [(tensor, _converted(tensor.array, device, dtype)) for tensor in found.values()]
+class Conversion:
+    """convert(tensor): the tensor in that float type and on that device; None keeps it, integers keep their type.
 
-    def swap() -> None:
-        for tensor, array in made:
-            tensor.set_array(array)
+    tensors  what will be asked for, with the gradients: their arrays are made at once, and any number of calls gives
+             the same ones
+    """
 
-    completed(swap)
+    def __init__(self, tensors: Iterable[Tensor], device: Any, dtype: Any) -> None:
+        self.device, self.dtype = device, dtype
+        found = {id(tensor): tensor for tensor in tensors}  # each once, also where modules share it
+        found |= {id(tensor.grad): tensor.grad for tensor in found.values() if tensor.grad is not None}
+        self._made = {key: (tensor, self._converted(tensor.array)) for key, tensor in found.items()}
 
+    def __call__(self, tensor: Tensor) -> Tensor:
+        """The tensor as it will be."""
+        made = self._made.get(id(tensor))  # None: a tensor that an override of `_apply` keeps beside the parameters
+        return Tensor.from_array(self._converted(tensor.array) if made is None else made[1])
 
-def _converted(array: Any, device: Any, dtype: Any) -> Any:
-    if dtype is not None and dtypes.is_float(array.dtype):
-        with devices.on_device_of(array):
-            array = array.astype(dtype, copy=False)
-    return array if device is None else devices.to_device(array, device)
+    def _converted(self, array: Any) -> Any:
+        if self.dtype is not None and dtypes.is_float(array.dtype):
+            with devices.on_device_of(array):
+                array = array.astype(self.dtype, copy=False)
+        return array if self.device is None else devices.to_device(array, self.device)

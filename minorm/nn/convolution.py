@@ -18,6 +18,7 @@ from minorm.functional.argument_texts import AXES, CONVOLUTION, PLACE
 from minorm.functional.argument_texts import TRANSPOSED as F_TRANSPOSED
 from minorm.functional.windows import check_most
 from minorm.nn import init
+from minorm.nn.attributes import MadeBy
 from minorm.nn.module import Module
 from minorm.nn.parameter import check_sizes, uninitialized
 from minorm.tensor import Tensor
@@ -74,9 +75,19 @@ def sizes_of(layer: str, name: str, value: Any, axes: int, least: int = 1) -> tu
 class _Conv(Module):
     """What the six layers share: checking, the parameters, printing."""
 
+    _made_by: ClassVar[MadeBy] = {
+        "in_channels": lambda layer: layer._channels()[0],
+        "out_channels": lambda layer: layer._channels()[1],
+        "kernel_size": lambda layer: layer.weight.shape[2:],
+    }
     axes: ClassVar[int]
     transposed: ClassVar[bool] = False
     function: ClassVar[Callable[..., Tensor]]
+    kernel_size: Any  # these as `_as_setting` keeps them, a tuple of one int an axis
+    stride: Any
+    dilation: Any
+    padding: Any
+    output_padding: Any
 
     def __init__(
         self,
@@ -99,20 +110,30 @@ class _Conv(Module):
             raise ValueError(
                 f"{layer}: groups={groups} must divide in_channels={in_channels} and out_channels={out_channels}"
             )
-        modes = ("zeros",) if self.transposed else PADDING_MODES
-        if padding_mode not in modes:
-            raise ValueError(f"{layer}: padding_mode is {padding_mode!r}; expected {' or '.join(map(repr, modes))}")
         self.padding_mode = padding_mode
         self.in_channels, self.out_channels, self.groups = in_channels, out_channels, groups
-        self.kernel_size = sizes_of(layer, "kernel_size", kernel_size, self.axes)
-        self.stride = sizes_of(layer, "stride", stride, self.axes)
-        self.dilation = sizes_of(layer, "dilation", dilation, self.axes)
-        self.padding = self._padding(layer, padding)
-        self.output_padding: tuple[int, ...] = (0,) * self.axes
+        self.kernel_size, self.stride, self.dilation = kernel_size, stride, dilation
+        self.padding, self.output_padding = padding, 0
         first, second = (in_channels, out_channels) if self.transposed else (out_channels, in_channels)
         self.weight = uninitialized((first, second // groups, *self.kernel_size), dtype, device)
         self.register_parameter("bias", uninitialized((out_channels,), dtype, device) if bias else None)
         self.reset_parameters()
+
+    def _as_setting(self, name: str, value: Any) -> Any:
+        layer = type(self).__name__
+        if name in ("kernel_size", "stride", "dilation", "output_padding"):
+            return sizes_of(layer, name, value, self.axes, least=int(name != "output_padding"))
+        if name == "padding":
+            return self._padding(layer, value)
+        modes = ("zeros",) if self.transposed else PADDING_MODES
+        if name == "padding_mode" and value not in modes:
+            raise ValueError(f"{layer}: padding_mode is {value!r}; expected {' or '.join(map(repr, modes))}")
+        return value
+
+    def _channels(self) -> tuple[int, int]:
+        """(in_channels, out_channels) of the weight."""
+        first, second = self.weight.shape[0], self.weight.shape[1] * self.groups
+        return (first, second) if self.transposed else (second, first)
 
     def _padding(self, layer: str, padding: Any) -> tuple[int, ...] | str:
         if not isinstance(padding, str):
@@ -266,7 +287,7 @@ class _Transposed(_Conv):
         super().__init__(
             in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias, padding_mode, device, dtype
         )
-        self.output_padding = sizes_of(type(self).__name__, "output_padding", output_padding, self.axes, least=0)
+        self.output_padding = output_padding
 
     def forward(self, x: Tensor, output_size: Sequence[int] | None = None) -> Tensor:
         """x (N, in_channels, *size) -> (N, out_channels, *new size); `output_size` chooses among the possible sizes."""

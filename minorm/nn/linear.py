@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import minorm.functional as F
 from minorm.documented import documented
 from minorm.functional.argument_texts import PLACE
 from minorm.mistakes import not_a_tensor
 from minorm.nn import init
+from minorm.nn.attributes import MadeBy
 from minorm.nn.module import Module
 from minorm.nn.parameter import check_sizes, uninitialized
 from minorm.tensor import Tensor
@@ -34,6 +35,11 @@ class Linear(Module):
 
     ONNX Gemm 13; for more than two axes MatMul 13 and Add 14.
     """
+
+    _made_by: ClassVar[MadeBy] = {
+        "in_features": lambda layer: layer.weight.shape[1],
+        "out_features": lambda layer: layer.weight.shape[0],
+    }
 
     def __init__(
         self, in_features: int, out_features: int, bias: bool = True, device: Any = None, dtype: Any = None

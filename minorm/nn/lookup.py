@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from minorm.documented import arguments_of, documented
 from minorm.functional import lookup as F
 from minorm.functional.argument_texts import PLACE
 from minorm.functional.linear import bilinear
 from minorm.nn import init
+from minorm.nn.attributes import MadeBy
 from minorm.nn.module import Module
 from minorm.nn.parameter import Parameter, check_sizes, uninitialized
 from minorm.tensor import Tensor
@@ -23,18 +24,19 @@ LAYER = {
 
 
 class _Table(Module):
+    _made_by: ClassVar[MadeBy] = {
+        "num_embeddings": lambda table: table.weight.shape[0],
+        "embedding_dim": lambda table: table.weight.shape[1],
+    }
     num_embeddings: int
     embedding_dim: int
     padding_idx: int | None
     weight: Parameter
 
-    def _fill(self, weight: Tensor | None, dtype: Any, device: Any) -> None:
+    def _fill(self, padding_idx: int | None, weight: Tensor | None, dtype: Any, device: Any) -> None:
         check_sizes(type(self).__name__, num_embeddings=self.num_embeddings, embedding_dim=self.embedding_dim)
         shape = self.num_embeddings, self.embedding_dim
-        if self.padding_idx is not None:
-            if not -shape[0] <= self.padding_idx < shape[0]:
-                raise ValueError(f"{type(self).__name__}: padding_idx is {self.padding_idx}; expected a row of {shape}")
-            self.padding_idx %= shape[0]
+        self.padding_idx = padding_idx
         if weight is None:
             self.weight = uninitialized(shape, dtype, device)
             self.reset_parameters()
@@ -42,6 +44,14 @@ class _Table(Module):
             raise ValueError(f"{type(self).__name__}: weight has shape {weight.shape}; expected {shape}")
         else:
             self.weight = weight if isinstance(weight, Parameter) else Parameter(weight)
+
+    def _as_setting(self, name: str, value: Any) -> Any:
+        if name != "padding_idx" or value is None:
+            return value
+        rows, width = self.num_embeddings, self.embedding_dim
+        if not -rows <= value < rows:
+            raise ValueError(f"{type(self).__name__}: padding_idx is {value}; expected a row of {rows, width}")
+        return value % rows
 
     def reset_parameters(self) -> None:
         """Draw the rows anew, from the standard normal distribution; the row padding_idx is 0."""
@@ -92,10 +102,10 @@ class Embedding(_Table):
         dtype: Any = None,
     ) -> None:
         super().__init__()
-        self.num_embeddings, self.embedding_dim, self.padding_idx = num_embeddings, embedding_dim, padding_idx
+        self.num_embeddings, self.embedding_dim = num_embeddings, embedding_dim
         self.max_norm, self.norm_type = max_norm, norm_type
         self.scale_grad_by_freq, self.sparse = scale_grad_by_freq, sparse
-        self._fill(_weight, dtype, device)
+        self._fill(padding_idx, _weight, dtype, device)
         self.weight.requires_grad = not _freeze
 
     @classmethod
@@ -151,10 +161,10 @@ class EmbeddingBag(_Table):
         dtype: Any = None,
     ) -> None:
         super().__init__()
-        self.num_embeddings, self.embedding_dim, self.padding_idx = num_embeddings, embedding_dim, padding_idx
+        self.num_embeddings, self.embedding_dim = num_embeddings, embedding_dim
         self.max_norm, self.norm_type, self.scale_grad_by_freq = max_norm, norm_type, scale_grad_by_freq
         self.mode, self.sparse, self.include_last_offset = mode, sparse, include_last_offset
-        self._fill(_weight, dtype, device)
+        self._fill(padding_idx, _weight, dtype, device)
 
     @classmethod
     def from_pretrained(cls, embeddings: Tensor, freeze: bool = True, max_norm: float | None = None,
@@ -200,6 +210,12 @@ class Bilinear(Module):
 
     ONNX MatMul 13, Mul 14, ReduceSum 13 and Add 14.
     """
+
+    _made_by: ClassVar[MadeBy] = {
+        "in1_features": lambda layer: layer.weight.shape[1],
+        "in2_features": lambda layer: layer.weight.shape[2],
+        "out_features": lambda layer: layer.weight.shape[0],
+    }
 
     def __init__(
         self,

@@ -6,23 +6,22 @@ Names and keys are PyTorch's.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, ClassVar, TypeVar
 
 from minorm import devices, dtypes
 from minorm.documented import documented_methods
 from minorm.masking import printable
-from minorm.nn import hooks
+from minorm.nn import hooks, state
 from minorm.nn.attributes import BUFFER, BUFFERS, MODULE, PARAMETER, Attributes
-from minorm.nn.conversion import convert
+from minorm.nn.conversion import Conversion
 from minorm.nn.module_arguments import METHODS
 from minorm.nn.parameter import Parameter
-from minorm.nn.state import LoadResult, load_into, restore
+from minorm.nn.state import LoadResult
+from minorm.states import completed
 from minorm.tensor import Tensor
 
 Self = TypeVar("Self", bound="Module")
-EXTRA = "_extra_state"
 
 
 @documented_methods(METHODS)
@@ -51,6 +50,7 @@ class Module(Attributes):
     training: bool = True  #: What `train()` and `eval()` set.
     frozen: bool = False  #: What `freeze()` and `unfreeze()` set.
     ignored_keys: ClassVar[tuple[str, ...]] = ()  #: Keys of older layers: `load_state_dict` passes over them.
+    optional_keys: ClassVar[tuple[str, ...]] = ()  #: Keys that older files lack: what the module has stays.
 
     def __init__(self) -> None:
         super().__init__()
@@ -201,20 +201,58 @@ class Module(Attributes):
 
     # State
 
-    def state_dict(self, prefix: str = "") -> dict[str, Tensor]:
+    def state_dict(
+        self, prefix: str = "", *, destination: dict[str, Any] | None = None, keep_vars: bool = False
+    ) -> dict[str, Any]:
         """Every parameter and saved buffer by name, detached, sharing memory with the module.
 
         Keys and order are PyTorch's: a module's parameters, its buffers, then its children's. A shared parameter
-        appears under each of its names.
+        appears under each of its names. A child that overrides `state_dict` or `_save_to_state_dict` says what is
+        saved of it.
+
+        Example:
+            >>> list(nn.Linear(4, 2).state_dict(prefix="head."))
+            ['head.weight', 'head.bias']
         """
-        state = {}
-        for path, module in self._named_modules(prefix):
-            for kind in (PARAMETER, BUFFER):
-                for name, value in module._own(kind):
-                    state[_join(path, name)] = value.detach()
-            if type(module).get_extra_state is not Module.get_extra_state:
-                state[_join(path, EXTRA)] = module.get_extra_state()
-        return state
+        entries = {} if destination is None else destination
+        state.save(self, entries, prefix.removesuffix("."), keep_vars)
+        return entries
+
+    def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:
+        """This module's own entries, without those below it; prefix ends with a dot."""
+        for kind in (PARAMETER, BUFFER):
+            for name, value in self._own(kind):
+                destination[prefix + name] = value if keep_vars else value.detach()
+        if self._has_extra_state():
+            destination[prefix + state.EXTRA] = self.get_extra_state()
+
+    def _save_below(self, destination: dict[str, Any], path: str, keep_vars: bool) -> None:
+        """Add what is saved of this module as part of a larger one."""
+        if type(self).state_dict is Module.state_dict:
+            state.save(self, destination, path, keep_vars)
+        else:
+            destination.update({f"{path}.{key}": value for key, value in self.state_dict().items()})
+
+    def _loadable(self) -> dict[str, Tensor]:
+        """What `load_state_dict` fills, by key."""
+        places = self._named_modules("")
+        own = [(path, kind, place) for path, place in places for kind in (PARAMETER, BUFFER)]
+        return {_join(path, name): value for path, kind, place in own for name, value in place._own(kind)}
+
+    def _has_extra_state(self) -> bool:
+        return type(self).get_extra_state is not Module.get_extra_state
+
+    def _load_from_state_dict(
+        self,
+        state_dict: dict[str, Any],
+        prefix: str,
+        local_metadata: dict[str, Any],
+        strict: bool,
+        missing_keys: list[str],
+        unexpected_keys: list[str],
+        error_msgs: list[str],
+    ) -> None:
+        """Called for each module before anything is copied: an override may rename keys, and add to error_msgs."""
 
     def get_extra_state(self) -> Any:
         """What a subclass wants in its state_dict beside Tensors, under the key "_extra_state"."""
@@ -237,28 +275,7 @@ class Module(Attributes):
             >>> (a.weight == b.weight).all().item()
             True
         """
-        own = self.state_dict()
-        ignored = {_join(path, key) for path, module in self._named_modules("") for key in module.ignored_keys}
-        if ignored and isinstance(state_dict, Mapping):
-            state_dict = {key: value for key, value in state_dict.items() if key not in ignored}
-        extra = {_join(path, EXTRA): module for path, module in self._named_modules("") if _join(path, EXTRA) in own}
-        if not extra and not assign:
-            return load_into(type(self).__name__, own, state_dict, strict)
-        holders = dict(self._named("", True, PARAMETER, BUFFER)) if assign else own
-        tensors = {key: holders[key] for key in own if key not in extra}
-        given = {key: value for key, value in state_dict.items() if key not in extra}
-        extras = {key: copy.deepcopy(own[key]) for key in extra if key in state_dict}
-        before = [(tensor, tensor.array, tensor.array.copy()) for tensor in tensors.values()] if extras else []
-        result = load_into(type(self).__name__, tensors, given, strict, assign)
-        try:
-            for key in extras:
-                extra[key].set_extra_state(state_dict[key])
-        except BaseException:
-            restore(before)
-            for key, state in extras.items():
-                extra[key].set_extra_state(state)
-            raise
-        return result
+        return state.load(self, state_dict, strict, assign)
 
     # Modes
 
@@ -266,8 +283,9 @@ class Module(Attributes):
         """Training mode for this module and all below it; modules that are frozen stay frozen."""
         if not isinstance(mode, bool):
             raise TypeError(f"train: mode is {mode!r}; expected a bool")
-        for module in self.modules():
-            module.training = mode
+        self.training = mode
+        for child in self.children():
+            child.train(mode)
         return self
 
     def eval(self: Self) -> Self:
@@ -334,7 +352,18 @@ class Module(Attributes):
                 raise TypeError(
                     f"Module.to: dtype is {dtype}; expected a float type (float16, bfloat16, float32, float64)"
                 )
-        convert((tensor for _, tensor in self._named("", True, PARAMETER, *BUFFERS)), device, dtype)
+        convert = Conversion((tensor for _, tensor in self._named("", True, PARAMETER, *BUFFERS)), device, dtype)
+        completed(lambda: self._apply(convert))
+        return self
+
+    def _apply(self: Self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        """Every parameter, buffer and gradient becomes fn of it, in the same objects: what `to` does, with an fn."""
+        for child in self.children() if recurse else ():
+            child._apply(fn)
+        for _, tensor in self._own(PARAMETER, *BUFFERS):
+            tensor.set_array(fn(tensor).array)
+            if tensor.grad is not None:
+                tensor.grad.set_array(fn(tensor.grad).array)
         return self
 
     def cuda(self: Self, device: Any = None) -> Self:
@@ -363,14 +392,19 @@ class Module(Attributes):
         """What a layer shows between its brackets."""
         return ""
 
+    def _get_name(self) -> str:
+        """What stands before the brackets, as PyTorch's programs may override it."""
+        return type(self).__name__
+
     def __repr__(self) -> str:
         lines = [f"({printable(name)}): {_indent(repr(child))}" for name, child in self._own(MODULE)]
         extra = self.extra_repr()
+        name = self._get_name()
         if not lines:
-            return f"{type(self).__name__}({extra})"
+            return f"{name}({extra})"
         if extra:
             lines.insert(0, extra)
-        return f"{type(self).__name__}(\n  " + "\n  ".join(lines) + "\n)"
+        return f"{name}(\n  " + "\n  ".join(lines) + "\n)"
 
 
 Module._reserved = frozenset(dir(Module))

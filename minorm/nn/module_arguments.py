@@ -15,11 +15,14 @@ METHODS = {
     "with_kwargs": "True hands it the named arguments as well, after args",
     # walks over the tree
     "prefix": "what the names begin with, and a dot",
+    "state_dict.prefix": "what the keys begin with; a dot follows, unless it ends with one",
     "recurse": "True goes through all modules below, False stays at this one",
     "target": 'a dotted path, as "layer1.0.conv"; "" is the module itself',
     "fn": "a function of a module; what it returns is not used",
     # state
     "state_dict": "by key Tensors, NumPy arrays, or what else np.asarray takes",
+    "destination": "a dict to add to, which is returned; None makes one",
+    "keep_vars": "True gives the Parameters themselves, in the graph",
     "strict": "False accepts missing and unexpected keys, and reports them in the result",
     "assign": "True takes the arrays themselves, whose type may then be another one",
     "state": "what `get_extra_state` gave",

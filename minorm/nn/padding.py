@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from minorm.documented import documented
 from minorm.functional.argument_texts import AXES
@@ -45,11 +45,17 @@ class _Pad(Module):
     mode: ClassVar[str]
     rank: ClassVar[int]
     value: float = 0.0
+    padding: Any
 
     def __init__(self, padding: Sides) -> None:
         super().__init__()
-        sides = tuple(padding) if not isinstance(padding, int) else padding
-        self.padding = ints(type(self).__name__, "padding", sides, 2 * self.rank, least=-(1 << 62))
+        self.padding = padding
+
+    def _as_setting(self, name: str, value: Any) -> Any:
+        if name != "padding":
+            return value
+        sides = value if isinstance(value, int) else tuple(value)
+        return ints(type(self).__name__, "padding", sides, 2 * self.rank, least=-(1 << 62))
 
     def forward(self, input: Tensor) -> Tensor:
         """(N, C, *lengths) or (C, *lengths)"""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from minorm.documented import arguments_of, documented
 from minorm.functional import piecewise as F
 from minorm.functional.argument_texts import PLACE
+from minorm.nn.attributes import MadeBy
 from minorm.nn.module import Module
 from minorm.nn.options import Options, Random
 from minorm.nn.parameter import Parameter, check_sizes, uninitialized
@@ -29,6 +30,8 @@ class PReLU(Module):
 
     ONNX PRelu 16; He et al. 2015, arXiv:1502.01852.
     """
+
+    _made_by: ClassVar[MadeBy] = {"num_parameters": lambda layer: layer.weight.numel()}
 
     def __init__(self, num_parameters: int = 1, init: float = 0.25, device: Any = None, dtype: Any = None) -> None:
         super().__init__()

@@ -12,6 +12,7 @@ from minorm.functional.dropout import check_probability, dropout
 from minorm.joining import cat, stack
 from minorm.mistakes import not_a_tensor
 from minorm.nn import init
+from minorm.nn.attributes import MadeBy
 from minorm.nn.module import Module
 from minorm.nn.parameter import Parameter, check_sizes, uninitialized
 from minorm.nn.utils.rnn import PackedSequence, pack_padded, padded
@@ -63,6 +64,13 @@ class RNNBase(Module):
 
     gates: ClassVar[int] = 1
     mode: str = "RNN"
+    _made_by: ClassVar[MadeBy] = {
+        "input_size": lambda layer: layer.weight_ih_l0.shape[1],
+        "hidden_size": lambda layer: layer.weight_hh_l0.shape[1],
+        "num_layers": lambda layer: sum(f"weight_ih_l{i}" in vars(layer) for i in range(len(vars(layer)))),
+        "bias": lambda layer: "bias_ih_l0" in vars(layer),
+        "bidirectional": lambda layer: "weight_ih_l0_reverse" in vars(layer),
+    }
 
     def __init__(
         self,

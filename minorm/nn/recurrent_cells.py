@@ -10,6 +10,7 @@ from minorm.functional import recurrent as F
 from minorm.joining import cat
 from minorm.mistakes import not_a_tensor
 from minorm.nn import init
+from minorm.nn.attributes import MadeBy
 from minorm.nn.module import Module
 from minorm.nn.parameter import check_sizes, uninitialized
 from minorm.nn.recurrent import ARGUMENTS, KINDS, RELU, parts
@@ -26,6 +27,11 @@ class RNNCellBase(Module):
     """
 
     gates: ClassVar[int] = 1
+    _made_by: ClassVar[MadeBy] = {
+        "input_size": lambda cell: cell.weight_ih.shape[1],
+        "hidden_size": lambda cell: cell.weight_hh.shape[1],
+        "bias": lambda cell: cell.bias_ih is not None,
+    }
 
     def __init__(
         self, input_size: int, hidden_size: int, bias: bool = True, device: Any = None, dtype: Any = None

@@ -1,15 +1,23 @@
-"""Loading a state_dict: compare everything first, then copy everything, so that a failed load changes nothing."""
+"""Saving and loading a state_dict. Loading compares everything first, so that a failed load changes nothing.
+
+PyTorch's programs override `state_dict`, `_save_to_state_dict` and `_load_from_state_dict` in a layer: a model that
+holds the layer asks it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import copy
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from minorm import devices
 from minorm.kernels import select
 from minorm.masking import printable
+from minorm.nn.attributes import MODULE
 from minorm.states import completed
 from minorm.tensor import Tensor
+
+EXTRA = "_extra_state"
 
 
 class LoadResult(NamedTuple):
@@ -22,6 +30,52 @@ class LoadResult(NamedTuple):
         if not self.missing_keys and not self.unexpected_keys:
             return "<All keys matched successfully>"
         return f"LoadResult(missing_keys={self.missing_keys}, unexpected_keys={self.unexpected_keys})"
+
+
+def save(module: Any, entries: dict[str, Any], path: str, keep_vars: bool) -> None:
+    """Add what the module and those below it save, under keys that begin with its path."""
+    module._save_to_state_dict(entries, f"{path}." if path else "", keep_vars)
+    for name, child in module._own(MODULE):
+        child._save_below(entries, f"{path}.{name}" if path else name, keep_vars)
+
+
+def load(module: Any, given: Any, strict: bool, assign: bool) -> LoadResult:
+    """`Module.load_state_dict`: a ValueError lists all that does not fit, and changes nothing."""
+    owner, own = type(module).__name__, module._loadable()
+    places = [(f"{path}." if path else "", place) for path, place in module._named_modules("")]
+    if not isinstance(given, Mapping):
+        return load_into(owner, own, given, strict, assign)  # which says what it expected
+    given = _renamed(owner, places, given, strict)
+    ignored = {prefix + key for prefix, place in places for key in place.ignored_keys}
+    optional = {prefix + key for prefix, place in places for key in place.optional_keys}
+    given = {key: value for key, value in given.items() if key not in ignored}
+    own = {key: value for key, value in own.items() if key in given or key not in optional}
+    extra = {prefix + EXTRA: place for prefix, place in places if place._has_extra_state()}
+    extras = {key: copy.deepcopy(place.get_extra_state()) for key, place in extra.items() if key in given}
+    before = [(tensor, tensor.array, tensor.array.copy()) for tensor in own.values()] if extras else []
+    tensors = {key: value for key, value in given.items() if key not in extra} if extra else given
+    result = load_into(owner, own, tensors, strict, assign)
+    try:
+        for key in extras:
+            extra[key].set_extra_state(given[key])
+    except BaseException:
+        restore(before)
+        for key, kept in extras.items():
+            extra[key].set_extra_state(kept)
+        raise
+    return result
+
+
+def _renamed(owner: str, places: Sequence[tuple[str, Any]], given: Mapping[str, Any], strict: bool) -> dict[str, Any]:
+    """The state as overrides of `_load_from_state_dict` change it; a ValueError with what they say against it."""
+    state, errors = dict(given), list[str]()
+    for prefix, place in places:
+        place._load_from_state_dict(state, prefix, {}, strict, [], [], errors)
+    if errors:
+        raise ValueError(
+            f"load_state_dict: the state does not fit {owner}; nothing was loaded\n  " + "\n  ".join(errors)
+        )
+    return state
 
 
 def load_into(

@@ -21,6 +21,7 @@ from minorm.documented import documented
 from minorm.functional.argument_texts import PLACE
 from minorm.nn import init
 from minorm.nn.attention import MultiheadAttention
+from minorm.nn.attributes import MadeBy
 from minorm.nn.container import ModuleList
 from minorm.nn.dropout import Dropout
 from minorm.nn.linear import Linear
@@ -50,6 +51,7 @@ class _Layer(Module):
     """Attentions, then linear2(activation(linear1(x))); around each of them dropout, a sum with x, and a norm."""
 
     attentions: ClassVar[tuple[str, ...]]  # the attributes that hold them
+    activation: Any  # a function, as `_as_setting` keeps it
     self_attn: MultiheadAttention
 
     def __init__(
@@ -79,7 +81,10 @@ class _Layer(Module):
             setattr(self, f"norm{i}", LayerNorm(d_model, layer_norm_eps, bias=bias, **place))
         for i in steps:
             setattr(self, f"dropout{i}", Dropout(dropout))
-        self.activation = _activation(activation)
+        self.activation = activation
+
+    def _as_setting(self, name: str, value: Any) -> Any:
+        return _activation(value) if name == "activation" else value
 
     def _step(self, i: int, x: Tensor, part: Callable[[Tensor], Tensor]) -> Tensor:
         norm, dropout = getattr(self, f"norm{i}"), getattr(self, f"dropout{i}")
@@ -189,6 +194,8 @@ class TransformerEncoder(Module):
     Vaswani et al. 2017, arXiv:1706.03762.
     """
 
+    _made_by: ClassVar[MadeBy] = {"num_layers": lambda encoder: len(encoder.layers)}
+
     def __init__(
         self,
         encoder_layer: TransformerEncoderLayer,
@@ -225,6 +232,8 @@ class TransformerDecoder(Module):
 
     Vaswani et al. 2017, arXiv:1706.03762.
     """
+
+    _made_by: ClassVar[MadeBy] = {"num_layers": lambda decoder: len(decoder.layers)}
 
     def __init__(self, decoder_layer: TransformerDecoderLayer, num_layers: int, norm: Module | None = None) -> None:
         super().__init__()
@@ -272,6 +281,12 @@ class Transformer(Module):
 
     Written to ONNX as MatMul 13, Softmax 13 and LayerNormalization 17; Vaswani et al. 2017, arXiv:1706.03762.
     """
+
+    _made_by: ClassVar[MadeBy] = {
+        "d_model": lambda model: vars(model)["d_model"],
+        "nhead": lambda model: vars(model)["nhead"],
+        "batch_first": lambda model: vars(model)["batch_first"],
+    }
 
     def __init__(
         self,

@@ -122,12 +122,13 @@ class _MaxUnpool(Options):
     shown = "kernel_size stride padding"
 
     def __init__(self, kernel_size: Size, stride: Size | None = None, padding: Size = 0) -> None:
-        def each(size: Any) -> Any:
-            return (size,) * self.rank if isinstance(size, int) else tuple(size)
+        given = {"kernel_size": kernel_size, "stride": kernel_size if stride is None else stride, "padding": padding}
+        super().__init__(**{name: self._as_setting(name, size) for name, size in given.items()})
 
-        super().__init__(
-            kernel_size=each(kernel_size), stride=each(kernel_size if stride is None else stride), padding=each(padding)
-        )
+    def _as_setting(self, name: str, value: Any) -> Any:
+        if name in ("kernel_size", "stride", "padding"):
+            return (value,) * self.rank if isinstance(value, int) else tuple(value)
+        return value
 
     rank = 1
 

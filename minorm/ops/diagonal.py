@@ -1,4 +1,4 @@
-"""The diagonal of several axes, as einsum reads it: "ii->i"."""
+"""Diagonals: of the last two axes, a view; and of any axes, as einsum reads them: "ii->i"."""
 
 from __future__ import annotations
 
@@ -21,4 +21,22 @@ class Diagonal(Function):
     def backward(self, dy):
         dx = np.zeros_like(dy, shape=self.shape)
         dx[self.places] = dy
+        return dx
+
+
+class MatrixDiagonal(Function):
+    """y[..., i] = x[..., i, i + offset], below the main diagonal x[..., i - offset, i]: a view."""
+
+    view = True
+
+    def forward(self, x, *, offset):
+        self.shape, self.offset = x.shape, offset
+        y = np.diagonal(x, offset, -2, -1)
+        if type(y) is np.ndarray:  # NumPy's is read-only
+            y.flags.writeable = x.flags.writeable
+        return y
+
+    def backward(self, dy):
+        dx = np.zeros_like(dy, shape=self.shape)
+        MatrixDiagonal().forward(dx, offset=self.offset)[...] = dy
         return dx

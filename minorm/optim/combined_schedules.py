@@ -54,15 +54,16 @@ class ChainedScheduler(LRScheduler):
 
     def _rates(self, t: int, initial: list[float]) -> list[float]:
         for scheduler, place in self._places(t):
-            initial = scheduler._rates(place, initial)
+            initial = scheduler._rates_at(place, initial)
         return initial
 
     def _next(self, t: int, rates: list[float]) -> list[float]:
         zeros = [0.0] * len(rates)
-        if all(scheduler._rates(place, zeros) == zeros for scheduler, place in self._places(t)):
+        asked = any(scheduler._is_asked for scheduler in self.schedulers)
+        if not asked and all(scheduler._rates(place, zeros) == zeros for scheduler, place in self._places(t)):
             return super()._next(t, rates)  # factors: their product is known, also after one that was 0
         for scheduler, place in self._places(t):
-            rates = scheduler._next(place, rates)
+            rates = scheduler._next_at(place, rates)
         return rates
 
     def _go(self, t: int) -> None:
@@ -145,11 +146,11 @@ class SequentialLR(LRScheduler):
         scheduler, begin = self._at(t)
         if begin and scheduler._takes_over:
             initial = self._rates(begin - 1, initial)
-        return scheduler._rates(t - begin, initial)
+        return scheduler._rates_at(t - begin, initial)
 
     def _next(self, t: int, rates: list[float]) -> list[float]:
         scheduler, begin = self._at(t)
-        return scheduler._start(rates) if t == begin else scheduler._follow(t - begin, rates)
+        return scheduler._start(rates) if t == begin else scheduler._after(t - begin, rates)
 
     def _go(self, t: int) -> None:
         scheduler, begin = self._at(t)

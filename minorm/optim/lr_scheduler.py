@@ -14,7 +14,6 @@ so a resumed run gives the same bits. The rarer ones stand in more_schedules.py,
 from __future__ import annotations
 
 import math
-from bisect import bisect_right
 from collections.abc import Iterable
 
 from minorm import lazy
@@ -71,7 +70,7 @@ class MultiStepLR(LRScheduler):
         super().__init__(optimizer, last_epoch)
 
     def _rate(self, t: int, initial: float) -> float:
-        return initial * self.gamma ** bisect_right(self.milestones, t)
+        return initial * self.gamma ** sum(milestone <= t for milestone in self.milestones)
 
 
 @documented(SCHEDULE, factor="what the rate is multiplied with before total_iters, 0 to 1")
@@ -227,6 +226,7 @@ class OneCycleLR(LRScheduler):
     """
 
     _absolute = True
+    _decided = frozenset({"total_steps", "div_factor"})
 
     def __init__(
         self,

@@ -203,6 +203,7 @@ class CyclicLR(LRScheduler):
     """
 
     _absolute = True
+    _decided = frozenset({"mode", "total_size", "step_ratio"})
 
     def __init__(
         self,

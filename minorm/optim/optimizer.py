@@ -8,6 +8,7 @@ A subclass says in `_update(group, parameters, gradients)` what one step does to
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -57,7 +58,7 @@ class Optimizer(Checked):
                 "steps are not recorded here"
             )
         self.defaults = defaults
-        self.state: dict[Tensor, dict[str, Any]] = {}
+        self.state: defaultdict[Tensor, dict[str, Any]] = defaultdict(dict)  # as PyTorch's: a `step` may begin an entry
         self._places: dict[int, set[str]] = {}  # of a group's parameters at its last step
         self.param_groups: list[dict[str, Any]] = []
         if isinstance(params, (Tensor, np.ndarray, dict, str)) or not isinstance(params, Iterable):
@@ -72,6 +73,19 @@ class Optimizer(Checked):
             groups = [{"params": groups}]
         for group in groups:
             self.add_param_group(group)
+
+    @property
+    def _is_ours(self) -> bool:
+        return type(self).__module__.startswith("minorm.")
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        # A subclass of the user's may keep what it likes under these names.
+        if name in self.__dict__.get("defaults", ()) and self._is_ours:
+            raise AttributeError(
+                f"{self._name}.{name} = {value!r}: settings are those of the groups; expected "
+                f"for group in optimizer.param_groups: group[{name!r}] = {value!r}"
+            )
+        object.__setattr__(self, name, value)
 
     @property
     def _name(self) -> str:
@@ -233,10 +247,7 @@ class Optimizer(Checked):
         raise NotImplementedError(f"{self._name} has no _update")
 
     def _state_of(self, parameter: Tensor) -> dict[str, Any]:
-        state = self.state.get(parameter)
-        if state is None:
-            state = self.state[parameter] = {}
-        return state
+        return self.state[parameter]
 
     # State in and out
 
@@ -308,7 +319,7 @@ class Optimizer(Checked):
             self._check(group)
 
         def take() -> None:
-            self.state = state
+            self.state = defaultdict(dict, state)
             for ours, group in zip(self.param_groups, groups, strict=True):
                 ours.update(group)
 
@@ -340,7 +351,8 @@ class Optimizer(Checked):
             )
         moved = devices.to_device(array, parameter.device)
         with devices.on_device_of(moved):
-            return moved.astype(parameter.dtype, order="C", copy=moved is array)
+            own = moved.astype(parameter.dtype, order="C", copy=moved is array)
+        return Tensor(own) if isinstance(value, Tensor) and not self._is_ours else own  # a user's step knows Tensors
 
     def __repr__(self) -> str:
         groups = []

@@ -7,7 +7,7 @@ where another schedule or the user has set it, the first rate becomes the one th
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from minorm.documented import documented
 from minorm.mistakes import Checked
@@ -18,12 +18,14 @@ from minorm.states import check_form, check_number, guarded
 
 @documented(SCHEDULE)
 class LRScheduler(Checked):
-    """Base of the schedules: a subclass says in `_rate(t, initial)` what the rate at step t is.
+    """Base of the schedules: a subclass says in `get_lr` what the rates of the groups are, as in PyTorch.
+
+    It is called once `last_epoch` is the t to go to, and the groups still have the rates of before.
 
     Example:
         >>> class Halved(mn.optim.lr_scheduler.LRScheduler):
-        ...     def _rate(self, t, initial):
-        ...         return initial / 2**t
+        ...     def get_lr(self):
+        ...         return [initial / 2**self.last_epoch for initial in self.base_lrs]
         >>> scheduler = Halved(mn.optim.SGD([nn.Parameter(mn.zeros(1))], lr=1.0))
         >>> scheduler.step()
         >>> scheduler.get_last_lr()
@@ -32,6 +34,8 @@ class LRScheduler(Checked):
 
     _absolute = False  # True: t alone decides the rate, and one that something else has set is overwritten
     _takes_over = False  # True: in the middle of a SequentialLR it begins with the rate in force, not the first one
+
+    _decided: ClassVar[frozenset[str]] = frozenset()  # arguments that the course was made of when the schedule was
 
     def __init__(self, optimizer: Optimizer, last_epoch: int = -1) -> None:
         if not isinstance(optimizer, Optimizer):
@@ -49,7 +53,15 @@ class LRScheduler(Checked):
         self.start_lrs = list(self.base_lrs) if self._absolute or last_epoch >= 0 else self.get_last_lr()
         self.last_epoch = last_epoch + 1
         resumed = last_epoch >= 0 and not self._absolute  # the rates in force are those of last_epoch + 1 already
-        self._put(self.get_last_lr() if resumed else self._rates(self.last_epoch, self.start_lrs))
+        self._put(self.get_last_lr() if resumed else self._rates_at(self.last_epoch, self.start_lrs))
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in self._decided and name in self.__dict__:
+            raise ValueError(
+                f"{self._name}.{name} = {value!r}: its course is decided when the schedule is made; expected a new "
+                f"{self._name} with {name}={value!r}"
+            )
+        object.__setattr__(self, name, value)
 
     @property
     def _name(self) -> str:
@@ -100,18 +112,56 @@ class LRScheduler(Checked):
                 starts[i] = (rate - offsets[i]) / (ends[i] - offsets[i])
         return starts, lost
 
+    def get_lr(self) -> list[float]:
+        """The rate of each group at `last_epoch`, which a step sets; a subclass may override it."""
+        if self.last_epoch == 0:
+            return self._rates(0, self.start_lrs)
+        return self._follow(self.last_epoch, self.get_last_lr())
+
+    @property
+    def _is_asked(self) -> bool:
+        """Whether a subclass overrides get_lr."""
+        return type(self).get_lr is not LRScheduler.get_lr
+
+    def _asked(self, t: int, rates: list[float]) -> list[float]:
+        """What an override of get_lr says: it reads `last_epoch`, and the rates in force in the groups."""
+        before, place = self.get_last_lr(), self.last_epoch
+        self.last_epoch = t
+        self._set_rates(rates)
+        try:
+            found = list(self.get_lr())
+        finally:
+            self.last_epoch = place
+            self._set_rates(before)
+        if len(found) != len(rates):
+            raise ValueError(f"{self._name}.get_lr: it gave {len(found)} rates; expected {len(rates)}, one a group")
+        return found
+
+    def _rates_at(self, t: int, initial: list[float]) -> list[float]:
+        return self._asked(t, initial) if self._is_asked else self._rates(t, initial)
+
+    def _next_at(self, t: int, rates: list[float]) -> list[float]:
+        return self._asked(t, rates) if self._is_asked else self._next(t, rates)
+
     def _start(self, rates: list[float]) -> list[float]:
         """The rates of t = 0, where this schedule follows another one that leaves `rates`."""
         self.start_lrs = list(rates if self._takes_over else self.base_lrs)
-        return self._rates(0, self.start_lrs)
+        return self._asked(0, rates) if self._is_asked else self._rates(0, self.start_lrs)
+
+    def _after(self, t: int, rates: list[float]) -> list[float]:
+        """The rates of t, after those in force, as step() sets them."""
+        return self._asked(t, rates) if self._is_asked else self._follow(t, rates)
 
     def _go(self, t: int) -> None:
         self.last_epoch = t
 
     def _put(self, rates: list[float]) -> None:
+        self._set_rates(rates)
+        self._set_others()
+
+    def _set_rates(self, rates: list[float]) -> None:
         for group, rate in zip(self.optimizer.param_groups, rates, strict=True):
             group["lr"] = rate
-        self._set_others()
 
     def _set_others(self) -> None:
         """What moves with the rates, such as the momentum."""
@@ -119,7 +169,7 @@ class LRScheduler(Checked):
     def step(self) -> None:
         """Go to the next t, after an epoch (for OneCycleLR: after each optimizer step)."""
         t = self.last_epoch + 1
-        rates = self._follow(t, self.get_last_lr())
+        rates = self._after(t, self.get_last_lr())
         self._go(t)
         self._put(rates)
 
@@ -146,12 +196,12 @@ class LRScheduler(Checked):
 
         def change() -> None:
             self._take(state_dict)
-            self._put(state_dict.get("last_lrs", self._rates(self.last_epoch, self.start_lrs)))
+            rates = state_dict.get("last_lrs")
+            self._put(self._rates_at(self.last_epoch, self.start_lrs) if rates is None else rates)
 
         def undo() -> None:
             self._take(before)
-            for group, rate in zip(self.optimizer.param_groups, rates, strict=True):
-                group["lr"] = rate
+            self._set_rates(rates)
 
         guarded(operation, change, undo)
 

@@ -23,7 +23,7 @@ BLOCKS: dict[str, Callable[[], Any]] = {
     "autocast": lambda: mn.autocast("cpu"),
     "autocast, disabled": lambda: mn.autocast("cpu", enabled=False),
     "no_stats_update": mn.no_stats_update,
-    "redirected": lambda: running.redirected(print),
+    "redirected": lambda: running.redirected(print, bool),
 }
 
 

@@ -74,7 +74,7 @@ def check_words(text: str, out: Path) -> None:
         assert not (out / CHECKPOINT).exists()
         assert not (out / BEST).exists()
     if out.exists():
-        assert {path.name for path in out.iterdir()} <= {CHECKPOINT, BEST, LOG}
+        assert {path.name for path in out.iterdir()} <= {CHECKPOINT, BEST, LOG, LOCK}
 
 
 def press_once_the_handler_stands(count: int, seed: int, folder: Path) -> None:

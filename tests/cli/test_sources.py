@@ -27,7 +27,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def options(**given: str) -> argparse.Namespace:
-    return argparse.Namespace(**{"data": None, "path": None, **given})
+    return argparse.Namespace(**{"data": None, "path": None, "max_bytes": None, **given})
 
 
 def test_a_folder_means_its_best_else_its_last(run: Path, tmp_path: Path) -> None:

@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from minorm import dtypes
-from minorm.data.dataset import ArrayDataset, Subset, random_split, read_batch
+from minorm.data import DataLoader
+from minorm.data.dataset import ArrayDataset, Subset, TensorDataset, random_split, read_batch, read_samples
 from minorm.tensor import Tensor
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (7, 2, 3, 3), dtype=np.uint8)
@@ -142,3 +143,64 @@ def test_samples_that_do_not_stack(samples: list[Any], message: str) -> None:
 def test_no_indices_of_single_samples() -> None:
     with pytest.raises(ValueError, match="there are no indices"):
         read_batch(Squares(), np.array([], np.int64))
+
+
+# Overrides
+
+
+def plus(base: Any) -> Any:
+    class Plus(base):  # type: ignore[misc]
+        def __getitem__(self, i: Any) -> Any:
+            a, b = super().__getitem__(i)
+            return a + 100, b
+
+    return Plus
+
+
+@pytest.mark.parametrize(
+    "dataset",
+    [
+        plus(TensorDataset)(Tensor(np.arange(3.0)), Tensor(LABELS[:3])),
+        plus(ArrayDataset)(np.arange(3.0), LABELS[:3]),
+        plus(Subset)(ArrayDataset(np.arange(3.0), LABELS[:3]), [0, 1, 2]),
+        Subset(plus(ArrayDataset)(np.arange(3.0), LABELS[:3]), [0, 1, 2]),
+        Subset(Subset(plus(ArrayDataset)(np.arange(5.0), LABELS[:5]), [0, 1, 2, 4]), [0, 1, 2]),
+    ],
+    ids=lambda dataset: type(dataset).__name__ + type(dataset).__base__.__name__,
+)
+def test_an_override_of_getitem_counts_in_a_batch(dataset: Any) -> None:
+    assert read_batch(dataset, np.array([2, 0]))[0].tolist() == [102.0, 100.0]
+    assert [a + b for a, b in read_samples(dataset, [2, 0])] == [104.0, 100.0]
+    assert [x.tolist() for x in next(iter(DataLoader(dataset, 3)))] == [[100.0, 101.0, 102.0], [0, 1, 2]]
+    loader = DataLoader(dataset, 3, collate_fn=lambda samples: [float(a) for a, _ in samples])
+    assert next(iter(loader)) == [100, 101, 102]
+
+
+def test_a_batch_of_ones_own_beside_getitem_counts() -> None:
+    class Both(plus(ArrayDataset)):  # type: ignore[misc]
+        def batch(self, indices: Any) -> Any:
+            a, b = super().batch(indices)
+            return a + 7, b
+
+    assert read_batch(Both(np.arange(3.0), LABELS[:3]), np.array([1]))[0].tolist() == [8.0]
+
+
+def test_getitems_of_pytorchs_datasets_is_asked_for_all_samples_at_once() -> None:
+    asked = []
+
+    class Many(Squares):
+        def __getitems__(self, indices: list[int]) -> list[Any]:
+            asked.append(indices)
+            return [(i * 10,) for i in indices]
+
+    assert [batch[0].tolist() for batch in DataLoader(Many(), 3)] == [[0, 10, 20], [30, 40]]
+    assert next(iter(DataLoader(Subset(Many(), [4, 1]), 2, collate_fn=list))) == [(40,), (10,)]
+    assert asked == [[0, 1, 2], [3, 4], [4, 1]]
+
+
+def test_an_attribute_called_batch_is_no_method() -> None:
+    class Sized(Squares):
+        def __init__(self) -> None:
+            self.batch = 32
+
+    assert next(iter(DataLoader(Sized(), 2)))[1].tolist() == [0, 1]

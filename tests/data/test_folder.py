@@ -6,6 +6,7 @@ import os
 import time
 import tracemalloc
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -140,3 +141,23 @@ def test_20_000_names_are_quick_and_take_no_pictures_into_memory(tmp_path: Path)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 20e6, f"{peak:,} bytes"  # 400 pictures are 79 MB as float32
+
+
+def test_an_override_of_getitem_counts(tmp_path: Path) -> None:
+    for name in "ab":
+        (tmp_path / name).mkdir()
+        Image.new("RGB", (8, 8)).save(tmp_path / name / "0.png")
+
+    class WithPath(ImageFolder):
+        def __getitem__(self, index: int) -> Any:
+            return *super().__getitem__(index), self.files[index]
+
+    images, labels, files = next(iter(DataLoader(WithPath(tmp_path, 8), 2)))
+    assert (images.shape, labels.tolist(), files) == ((2, 3, 8, 8), [0, 1], ["a/0.png", "b/0.png"])
+
+
+def test_what_torchvisions_programs_set_is_an_error(tmp_path: Path) -> None:
+    folder = ImageFolder(folder_of(tmp_path, each=1), 8)
+    for name in ("transform", "targets"):
+        with pytest.raises(AttributeError, match=rf"ImageFolder\.{name}: there is no such setting; expected "):
+            setattr(folder, name, None)

@@ -337,3 +337,24 @@ def test_the_program_in_the_documentation_runs(ranks: int, capfd: pytest.Capture
     assert "dist.run(train)" in program
     exec(program.replace("dist.run(train)", f"dist.run(train, ranks={ranks})"), {})
     assert capfd.readouterr().out.count("loss ") == 1
+
+
+def test_gradients_of_all_ranks_are_added_in_the_memory_that_is_there() -> None:
+    def program(group: Group) -> Any:
+        mn.manual_seed(0)
+        model = DistributedDataParallel(nn.Linear(3, 2), group)
+        x, labels = mn.randn(4, 3), mn.tensor([0, 1, 1, 0])
+        mine = slice(group.rank * 2, group.rank * 2 + 2)
+        flat = None
+        for _ in range(3):
+            model.backward(F.cross_entropy(model(x[mine]), labels[mine]), 2)
+            if flat is None:
+                flat = mn.cat([p.grad.reshape(-1) for p in model.parameters()])
+                first = flat.clone()
+                parts = flat.split([p.numel() for p in model.parameters()])
+                for p, part in zip(model.parameters(), parts, strict=True):
+                    p.grad = part.view(*p.shape)
+        return first.numpy(), flat.numpy()
+
+    for first, flat in simulate(2, program):
+        np.testing.assert_allclose(flat, 3 * first, rtol=1e-5)

@@ -228,3 +228,43 @@ def test_a_name_from_a_file_cannot_steer_a_terminal() -> None:
     assert repr(net) == "Module(\n  (bn\\x1b[31m\\nFORGED): ReLU()\n)"
     summary = nn.summary(nn.Sequential(OrderedDict([("bn\x1b[31m\nFORGED", nn.ReLU())])), (1, 2))
     assert r"bn\x1b[31m\nFORGED" in repr(summary)
+
+
+def test_a_childs_train_counts():
+    class Still(nn.Sequential):
+        def train(self, mode=True):
+            super().train(mode)
+            self[0].eval()
+            return self
+
+    model = nn.Sequential(Still(nn.BatchNorm1d(2), nn.Dropout()), nn.Dropout())
+    assert [module.training for module in model.train().modules()] == [True, True, False, True, True]
+    assert not any(module.training for module in model.eval().modules())
+
+
+def test_a_childs_apply_moves_what_is_no_parameter():
+    class Anchored(nn.Linear):
+        def __init__(self):
+            super().__init__(2, 2)
+            self.anchors = mn.ones(3)
+
+        def _apply(self, fn):
+            super()._apply(fn)
+            self.anchors = fn(self.anchors)
+            return self
+
+    model = nn.Sequential(Anchored())
+    weight = model[0].weight
+    weight.grad = mn.ones(2, 2)
+    gradient = weight.grad
+    model.double()
+    assert (model[0].anchors.dtype, weight.dtype, gradient.dtype) == (mn.float64,) * 3
+    assert model[0].weight is weight
+
+
+def test_a_name_of_ones_own_is_shown():
+    class Named(nn.Linear):
+        def _get_name(self):
+            return "Mine"
+
+    assert repr(nn.Sequential(Named(1, 1))) == ("Sequential(\n  (0): Mine(in_features=1, out_features=1, bias=True)\n)")

@@ -147,3 +147,91 @@ def test_an_extra_state_that_is_refused_changes_nothing(assign):
     assert net.gain.array is identity
     for key, array in arrays(net).items():
         np.testing.assert_array_equal(array, before[key])
+
+
+# Overrides, as PyTorch's programs write them
+
+
+def with_state_dict(library):
+    class Half(library.nn.Linear):
+        def state_dict(self, *args, **kwargs):
+            state = super().state_dict(*args, **kwargs)
+            for key in [key for key in state if key.endswith("bias")]:
+                del state[key]
+            return state
+
+    return Half
+
+
+def with_saving(library):
+    class Noted(library.nn.Linear):
+        def _save_to_state_dict(self, destination, prefix, keep_vars):
+            super()._save_to_state_dict(destination, prefix, keep_vars)
+            destination[prefix + "scale"] = library.ones(1)
+
+        def _load_from_state_dict(self, state_dict, prefix, *args):
+            state_dict.pop(prefix + "scale", None)
+            for name in ("weight", "bias"):  # an older name
+                if prefix + "old_" + name in state_dict:
+                    state_dict[prefix + name] = state_dict.pop(prefix + "old_" + name)
+            super()._load_from_state_dict(state_dict, prefix, *args)
+
+    return Noted
+
+
+@pytest.mark.parametrize("make", [with_state_dict, with_saving])
+def test_what_a_child_says_of_its_state_counts(make):
+    torch = pytest.importorskip("torch")
+    ours, theirs = (
+        library.nn.Sequential(make(library)(2, 2), library.nn.Sequential(make(library)(2, 1)))
+        for library in (mn, torch)
+    )
+    if make is with_saving:
+        assert list(ours.state_dict()) == list(theirs.state_dict())
+        assert str(ours.load_state_dict(ours.state_dict())) == str(theirs.load_state_dict(theirs.state_dict()))
+        old = {key.replace("weight", "old_weight"): value for key, value in ours.state_dict().items()}
+        old["0.old_weight"] = mn.full((2, 2), 5.0)
+        before = dict(old)
+        ours.load_state_dict(old)
+        assert ours[0].weight.numpy().tolist() == [[5.0, 5.0], [5.0, 5.0]]
+        assert old == before
+    else:
+        assert list(ours.state_dict()) == list(theirs.state_dict()) == ["0.weight", "1.0.weight"]
+        with fails(ValueError, "missing keys: 0.bias, 1.0.bias"):
+            ours.load_state_dict(ours.state_dict())
+
+
+def test_what_an_override_says_against_a_state_is_the_error():
+    class Strict(nn.Linear):
+        def _load_from_state_dict(self, state_dict, prefix, metadata, strict, missing, unexpected, error_msgs):
+            error_msgs.append(f"{prefix}weight is of version 1")
+
+    model = nn.Sequential(Strict(2, 2))
+    with fails(ValueError, "nothing was loaded\n  0.weight is of version 1"):
+        model.load_state_dict(model.state_dict())
+
+
+def test_prefix_destination_and_keep_vars_are_pytorchs():
+    torch = pytest.importorskip("torch")
+    ours, theirs = (library.nn.Sequential(library.nn.BatchNorm1d(2)) for library in (mn, torch))
+    for options in ({"prefix": "model."}, {"prefix": "model.", "keep_vars": True}):
+        destinations = {"first": 1}, {"first": 1}
+        states = [
+            model.state_dict(destination=at, **options) for model, at in zip((ours, theirs), destinations, strict=True)
+        ]
+        assert [*states[0]] == [*states[1]]
+        assert (states[0] is destinations[0]) is (states[1] is destinations[1]) is True
+        flags = [[getattr(value, "requires_grad", None) for value in state.values()] for state in states]
+        assert flags[0] == flags[1]
+    assert list(ours.state_dict("model")) == list(ours.state_dict("model."))
+
+
+def test_num_batches_tracked_may_be_missing_as_in_old_files():
+    model = nn.Sequential(nn.BatchNorm2d(2), nn.InstanceNorm1d(2, track_running_stats=True))
+    model[0].num_batches_tracked.fill_(3)
+    old = {key: value + 1 for key, value in model.state_dict().items() if "num_batches" not in key}
+    result = model.load_state_dict(old)
+    assert str(result) == "<All keys matched successfully>"
+    assert (model[0].num_batches_tracked.item(), model[0].running_var.numpy().tolist()) == (3, [2.0, 2.0])
+    with fails(ValueError, "missing keys: 0.running_var"):
+        model.load_state_dict({key: value for key, value in old.items() if key != "0.running_var"})

@@ -4,8 +4,8 @@ images     an array N x C x H x W, which is never changed in place; or one image
 generator  the np.random.Generator that every random choice is drawn from, a new one for each image: the same state
            gives the same batch. Without it, that of `manual_seed`
 
-A DataLoader's `transform` is called with both, and a dataset may call one with an image alone. Any function of the two
-arguments is a transform.
+A DataLoader's `transform` is called with both, and a dataset may call one with an image alone. Any function of images
+is a transform. It gets the generator where it has an argument called `generator`, or a second one without a default.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from textwrap import indent
 from typing import Any
 
@@ -15,6 +15,7 @@ from minorm.data.dataset import Array
 from minorm.data.showing import Shown
 from minorm.data.transforms.base import Generator, ImageTransform, Transform, check_probability
 from minorm.documented import documented
+from minorm.tensor import Tensor
 
 
 @documented(TRANSFORM)
@@ -127,23 +128,34 @@ class RandomChoice(ImageTransform):
 
 
 def applied(transform: Any, images: Any, generator: Generator) -> Any:
-    """transform(images, generator), or transform(images) where it takes no more, as in PyTorch's programs."""
-    return transform(images, generator) if takes_generator(transform) else transform(images)
+    """transform(images), as PyTorch's programs write it, with the generator where the transform asks for one.
+
+    It asks by an argument called `generator`, or by a second one that must be given. A second argument of another name
+    that has a default, `vertical=False` say, is the function's own.
+    """
+    if type(transform).__call__ in (ImageTransform.__call__, Compose.__call__):
+        return transform(images, generator)
+    if hasattr(transform, "forward") and isinstance(images, np.ndarray):  # a Module, which computes with Tensors
+        images = Tensor(images)
+    parameters = _parameters(transform)
+    named = parameters.get("generator")
+    if named is not None and named.kind is not named.POSITIONAL_ONLY:
+        bound = named.kind is named.KEYWORD_ONLY and named.default not in (None, named.empty)  # by functools.partial
+        return transform(images) if bound else transform(images, generator=generator)
+    placed = [p for p in parameters.values() if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    if len(placed) > 1 and placed[1].default is inspect.Parameter.empty:
+        return transform(images, generator)
+    return transform(images)
 
 
-def takes_generator(transform: Any) -> bool:
-    """Whether two arguments may be given."""
-    if isinstance(transform, (ImageTransform, Compose)):
-        return True
+def _parameters(transform: Any) -> Mapping[str, inspect.Parameter]:
+    """The arguments of a transform: of a Module those of `forward`; none of a function in C that shows no signature."""
     if isinstance(transform, np.ufunc):  # their second argument is where the result goes
-        return False
+        return {}
     try:
-        inspect.signature(transform).bind(None, None)
-    except TypeError:
-        return False
-    except ValueError:  # a function in C, which shows no signature
-        return False
-    return True
+        return inspect.signature(getattr(transform, "forward", transform)).parameters
+    except ValueError:
+        return {}
 
 
 def _listed(name: str, transforms: Sequence[Any], *settings: str) -> str:

@@ -90,7 +90,7 @@ class RandomAffine(ImageTransform):
             raise ValueError(f"{name}: translate={translate}; expected two shares from 0 to 1")
         self.translate = translate
         self.scale = None if scale is None else interval(name, "scale", scale, np.finfo(np.float64).tiny)
-        parts = [] if shear is None else [shear]
+        parts = [shear] if isinstance(shear, (int, float)) or shear else []
         if isinstance(shear, Sequence) and len(shear) == 4:
             parts = [shear[:2], shear[2:]]
         self.shear = tuple(end for part in parts for end in _around_zero(name, "shear", part))

@@ -10,15 +10,16 @@ element counts. layer(x, activation="relu", residual=r) is relu(layer(x) + r) in
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 
 from minorm import dtypes
-from minorm.mistakes import outside
+from minorm.functional.normalization_checks import LOW_MOMENTUM, warn_of_low_momentum
+from minorm.mistakes import called_within
 from minorm.nn import init
+from minorm.nn.attributes import MadeBy
 from minorm.nn.fusing import takes_activation
 from minorm.nn.module import Module
 from minorm.nn.parameter import Parameter, check_sizes, uninitialized
@@ -30,6 +31,7 @@ class Affine(Module):
 
     weight: Parameter | None
     bias: Parameter | None
+    _made_by: ClassVar[MadeBy] = dict.fromkeys(("affine", "elementwise_affine"), lambda layer: layer.weight is not None)
 
     def _add_affine(self, shape: tuple[int, ...], weight: bool, bias: bool, dtype: Any, device: Any) -> None:
         self.register_parameter("weight", uninitialized(shape, dtype, device) if weight else None)
@@ -49,6 +51,7 @@ class RunningNorm(Affine):
     ranks: ClassVar[tuple[int, ...]] = ()  # of x
     form: ClassVar[str] = ""
     normalize: ClassVar[Any]  # the function of minorm.functional
+    optional_keys = ("num_batches_tracked",)
     running_mean: Tensor | None
     running_var: Tensor | None
     num_batches_tracked: Tensor | None
@@ -71,11 +74,12 @@ class RunningNorm(Affine):
     ) -> None:
         super().__init__()
         self.num_features, self.eps, self.momentum = num_features, eps, momentum
+        if momentum is not None and momentum < LOW_MOMENTUM:
+            warn_of_low_momentum(type(self).__name__, momentum)
         self.affine, self.track_running_stats = affine, track_running_stats
         self.unbiased_running_var = unbiased_running_var
         self.compute_dtype, self.backend, self.variance = compute_dtype, backend, variance
         shape = self._shape()
-        _check_momentum(type(self).__name__, momentum)
         self._add_affine(shape, affine, affine and bias, dtype, device)
         for buffer, sizes, kind in (
             ("running_mean", shape, dtype or dtypes.get_default_dtype()),
@@ -97,10 +101,34 @@ class RunningNorm(Affine):
             if buffer is not None:
                 buffer.fill_(value)
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        later = name in self.__dict__
+        if name == "momentum":
+            _check_momentum(type(self).__name__, value)
+            if (
+                later
+                and value is not None
+                and value < LOW_MOMENTUM
+                and not called_within("minorm.nn.norm", "minorm.nn.attributes")
+            ):
+                warn_of_low_momentum(type(self).__name__, value)
+        elif name == "track_running_stats" and later:
+            self._check_tracking(value)
+        super().__setattr__(name, value)
+
+    def _check_tracking(self, track: Any) -> None:
+        """False keeps the running statistics as they are in training; True needs some."""
+        if track and self.__dict__.get("running_mean") is None:
+            name = type(self).__name__
+            raise ValueError(
+                f"{name}: track_running_stats={track}, and the layer has no running statistics; expected False, or "
+                f"{name}(..., track_running_stats=True)"
+            )
+
     @property
     def has_running_stats(self) -> bool:
         """Does training change running statistics of this layer?"""
-        return self.running_mean is not None
+        return self.running_mean is not None and bool(self.track_running_stats)
 
     @takes_activation
     def forward(
@@ -113,16 +141,18 @@ class RunningNorm(Affine):
     ) -> Tensor:
         """x with its channels on axis 1, and which of it counts -> y of the same shape"""
         self._check(x)
+        training = self._from_batch()
+        kept = self.track_running_stats or not training
         return self.normalize(
             x,
-            self.running_mean,
-            self.running_var,
+            self.running_mean if kept else None,
+            self.running_var if kept else None,
             self.weight,
             self.bias,
-            self._from_batch(),
+            training,
             self.momentum,
             self.eps,
-            num_batches_tracked=self.num_batches_tracked,
+            num_batches_tracked=self.num_batches_tracked if kept else None,
             unbiased_running_var=self.unbiased_running_var,
             compute_dtype=self.compute_dtype,
             backend=self.backend,
@@ -162,14 +192,6 @@ def _check_momentum(layer: str, momentum: float | None) -> None:
         raise TypeError(f"{layer}: momentum is {momentum!r}; expected a number, 0 to 1, or None")
     if not 0 <= momentum <= 1:
         raise ValueError(f"{layer}: momentum={momentum}; expected the share of the old value to keep, 0 to 1, or None")
-    if momentum < 0.5:
-        warnings.warn(
-            f"{layer}: momentum={momentum} keeps {momentum:.0%} of the old running value at each step. "
-            f"In minorm momentum is the share that is kept; PyTorch's momentum={momentum} is "
-            f"momentum={1 - momentum:g} here. To mean {momentum} all the same without this warning, "
-            "set layer.momentum after construction",
-            stacklevel=outside(),
-        )
 
 
 def checked_shape(layer: str, name: str, shape: int | Sequence[int]) -> tuple[int, ...]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import minorm.functional as F
 from minorm.documented import documented
 from minorm.functional.normalization_arguments import ANY_AXES, AXES, AXIS_GROUPS, GUARD_EPS, LAYER
+from minorm.nn.attributes import MadeBy
 from minorm.nn.fusing import takes_activation
 from minorm.nn.module import Module
 from minorm.nn.norm.base import Affine, checked_shape
@@ -78,6 +79,8 @@ class Normalization(Affine):
 
     TensorRT INormalizationLayer; ONNX has no operator for all of it: export writes one that equals it, or the formula.
     """
+
+    _made_by: ClassVar[MadeBy] = {"scale_shape": lambda layer: None if layer.weight is None else layer.weight.shape}
 
     def __init__(
         self,

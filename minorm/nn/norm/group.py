@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import minorm.functional as F
 from minorm.documented import documented
 from minorm.functional.normalization_arguments import LAYER
+from minorm.nn.attributes import MadeBy
 from minorm.nn.fusing import takes_activation
 from minorm.nn.norm.base import Affine
 from minorm.nn.parameter import check_sizes
@@ -31,6 +32,8 @@ class GroupNorm(Affine):
 
     ONNX GroupNormalization 21, and 18 with per_group=True; Wu and He 2018, arXiv:1803.08494.
     """
+
+    _made_by: ClassVar[MadeBy] = {**Affine._made_by, "per_group": lambda layer: vars(layer)["per_group"]}
 
     def __init__(
         self,

@@ -74,6 +74,10 @@ class _InstanceNorm(RunningNorm):
             return y.reshape(x.shape)
         return super().forward(x, mask, activation=activation, residual=residual)
 
+    def _from_batch(self) -> bool:
+        """As in every layer with running statistics, and always where they are not tracked any more, as in PyTorch."""
+        return super()._from_batch() or not self.track_running_stats
+
 
 @documented(LAYER, base=_InstanceNorm, shape="8, 3, 5", num_features="C, the number of channels of x")
 class InstanceNorm1d(_InstanceNorm):

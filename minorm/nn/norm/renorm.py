@@ -12,6 +12,7 @@ from minorm.nn.norm.batch import _Variant
 from minorm.tensor import Tensor
 
 Schedule = float | Callable[[int], float]
+LEAST = {"rmax": 1, "dmax": 0}
 
 
 def default_rmax(step: int) -> float:
@@ -70,19 +71,36 @@ class _BatchRenorm(_Variant):
         rmax: Schedule = default_rmax,
         dmax: Schedule = default_dmax,
     ) -> None:
-        name = type(self).__name__
-        if not track_running_stats:
-            raise ValueError(f"{name}: track_running_stats is False; expected True: r and d are of running statistics")
-        for clamp, schedule, least in (("rmax", rmax, 1), ("dmax", dmax, 0)):
-            if not callable(schedule) and (isinstance(schedule, bool) or not hasattr(schedule, "__float__")):
-                raise TypeError(f"{name}: {clamp} is {schedule!r}; expected a number, or a function of the step")
-            if not callable(schedule) and not schedule >= least:
-                raise ValueError(f"{name}: {clamp}={schedule}; expected at least {least}, or a function of the step")
+        self._check_tracking(track_running_stats)
+        self._check_clamps(rmax=rmax, dmax=dmax)
         super().__init__(
             num_features, eps, momentum, affine, track_running_stats, device, dtype, bias=bias,
             unbiased_running_var=unbiased_running_var, compute_dtype=compute_dtype, backend=backend,
         )  # fmt: skip
         self.rmax, self.dmax = rmax, dmax
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in LEAST:
+            self._check_clamps(**{name: value})
+        super().__setattr__(name, value)
+
+    def _check_tracking(self, track: Any) -> None:
+        """True alone: there is no step without running statistics."""
+        if not track:
+            raise ValueError(
+                f"{type(self).__name__}: track_running_stats is {track}; expected True: r and d are of running "
+                "statistics"
+            )
+
+    def _check_clamps(self, **clamps: Schedule) -> None:
+        name = type(self).__name__
+        for clamp, schedule in clamps.items():
+            if not callable(schedule) and (isinstance(schedule, bool) or not hasattr(schedule, "__float__")):
+                raise TypeError(f"{name}: {clamp} is {schedule!r}; expected a number, or a function of the step")
+            if not callable(schedule) and not schedule >= LEAST[clamp]:
+                raise ValueError(
+                    f"{name}: {clamp}={schedule}; expected at least {LEAST[clamp]}, or a function of the step"
+                )
 
     def normalize(
         self, x: Tensor, mean: Any, var: Any, weight: Any, bias: Any, training: bool, *args: Any, **options: Any

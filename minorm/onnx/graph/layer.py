@@ -80,9 +80,20 @@ class Layer(Sealed):
             if not isinstance(tensor, Parameter):
                 yield name, tensor
 
-    def state_dict(self, prefix: str = "") -> dict[str, Tensor]:
+    def state_dict(
+        self, prefix: str = "", *, destination: dict[str, Any] | None = None, keep_vars: bool = False
+    ) -> dict[str, Any]:
         """The same, detached, sharing memory with the graph; `load_state_dict` fills them."""
-        return {name: tensor.detach() for name, tensor in self._used(prefix, recurse=True)}
+        entries = {} if destination is None else destination
+        for name, tensor in self._used(prefix.removesuffix("."), recurse=True):
+            entries[name] = tensor if keep_vars else tensor.detach()
+        return entries
+
+    def _save_below(self, destination: dict[str, Any], path: str, keep_vars: bool) -> None:
+        """Nothing: the graph saves its tensors under their own names."""
+
+    def _loadable(self) -> dict[str, Tensor]:
+        return dict(self._used("", recurse=True))
 
     def to(self, *args: Any, **kwargs: Any) -> NoReturn:  # noqa: ARG002  Module's
         """An error: the nodes of a graph compute in one type, on one device."""

@@ -15,6 +15,7 @@ from minorm.onnx.graph.registry import lowers, reads, writes
 from minorm.onnx.graph.sizes import Length, Size, size_of
 from minorm.onnx.operators.shape import INT_MAX, INT_MIN, expand, reshape, slice_, squeeze, unsqueeze
 from minorm.ops import indexing as ops
+from minorm.ops.diagonal import MatrixDiagonal
 from minorm.ops.operands import axes_of, axis_of
 from minorm.ops.shape import Unbind
 from minorm.tensor import Tensor
@@ -116,6 +117,17 @@ def _gather(g: Graph, x: Value, where: Value, axis: int) -> Value:
     if where.dtype not in (dtypes.int32, dtypes.int64):
         where = g.cast(where, dtypes.int64)
     return g.add("Gather", x, where, shape=g.result.shape, axis=axis)
+
+
+@writes(MatrixDiagonal, "Gather", since=(1, 11, 13))
+def write_diagonal(g: Graph, x: Value, offset: int) -> Value:
+    """Of the matrices as rows, the elements that are one row and one column apart."""
+    *stack, rows, columns = x.known_shape
+    if isinstance(rows, Size) or isinstance(columns, Size):
+        raise Decline("how long the diagonal is follows a free axis")
+    places = np.diagonal(np.arange(rows * columns).reshape(rows, columns), offset)
+    flat = reshape(g, x, (*stack, rows * columns))
+    return g.add("Gather", flat, g.constant(places, np.int64, "indices"), shape=g.result.shape, axis=len(stack))
 
 
 @writes(ops.Take, "GatherND", since=(11, 12, 13))

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
 import pytest
 
 import minorm as mn
+from minorm import nn
+from minorm.data import ArrayDataset, DataLoader
 from minorm.data.transforms import (
     Compose,
     Lambda,
@@ -88,3 +91,44 @@ def test_in_a_dataset_and_in_a_loader() -> None:
     assert np.array_equal(alone.numpy(), steps(IMAGES[:1])[0])
     loader = mn.data.DataLoader(mn.data.ArrayDataset(IMAGES), 2, transform=lambda images: images + 1)
     assert np.array_equal(next(iter(loader))[0].numpy(), IMAGES[:2] + 1)
+
+
+def flipped(images: Any, vertical: bool = False) -> Any:
+    return images[..., ::-1, :] if vertical else images[..., ::-1]
+
+
+def noisy(images: Any, scale: float = 1.0, *, generator: Any = None) -> Any:
+    return images + scale * generator.random()
+
+
+def rolled(images: Any, rng: Any) -> Any:
+    return images + rng.random()
+
+
+def any_number(*images: Any) -> Any:
+    return images[0] * len(images)
+
+
+class Twice(nn.Module):
+    def forward(self, images: Any, factor: float = 2.0) -> Any:
+        return images * factor
+
+
+@pytest.mark.parametrize(
+    ("transform", "want"),
+    [
+        (flipped, lambda x: x[..., ::-1]),
+        (functools.partial(flipped, vertical=True), lambda x: x[..., ::-1, :]),
+        (any_number, lambda x: x),
+        (Twice(), lambda x: x * 2),
+        (np.negative, lambda x: -x),
+        (noisy, lambda x: x + np.random.default_rng((5, 0, 0)).random()),
+        (functools.partial(noisy, generator=rng(7)), lambda x: x + rng(7).random()),
+        (rolled, lambda x: x + np.random.default_rng((5, 0, 0)).random()),
+    ],
+    ids=["default", "partial", "starred", "module", "ufunc", "generator", "bound", "second"],
+)
+def test_the_generator_goes_to_what_asks_for_it(transform: Any, want: Any) -> None:
+    loader = DataLoader(ArrayDataset(IMAGES, np.zeros(6)), 6, transform=Compose([transform]), seed=5)
+    found = next(iter(loader))[0].numpy()
+    np.testing.assert_allclose(found, want(IMAGES), rtol=1e-6)

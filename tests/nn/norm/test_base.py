@@ -92,8 +92,7 @@ def test_a_low_momentum_warns_and_tells_pytorchs():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         nn.InstanceNorm2d(3, momentum=0.5)
-        layer = nn.BatchNorm2d(3, momentum=None)
-        layer.momentum = 0.1
+        nn.BatchNorm2d(3, momentum=None)
     with pytest.raises(ValueError, match=r"momentum=1.5; expected the share"):
         nn.BatchNorm2d(3, momentum=1.5)
 
@@ -269,3 +268,75 @@ def test_compute_dtype_is_handed_on(layer, arguments, function, rng):
     assert (y != wide_y).any()
     assert (dx != wide_dx).any()
     np.testing.assert_allclose(y, wide_y, atol=1e-5)
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_track_running_stats_may_be_switched_off_and_on(training, rng):
+    torch = pytest.importorskip("torch")
+    x = rng.standard_normal((4, 3, 5)) + 2
+    found = []
+    for library, options in ((mn, {"momentum": 0.9, "unbiased_running_var": True}), (torch, {"momentum": 0.1})):
+        layer = library.nn.BatchNorm1d(3, dtype=library.float64, **options)
+        given = library.tensor(x, dtype=library.float64)
+        layer(given)
+        layer.train(training)
+        layer.track_running_stats = False
+        results = [layer(given), layer(given)]
+        layer.track_running_stats = True
+        results += [layer.train()(given), layer.eval()(given), layer.running_mean]
+        found.append([np.asarray(y.detach()) for y in results])
+    for ours, theirs in zip(*found, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-9)
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_an_untracked_instance_norm_takes_its_input_and_learns_nothing(training, rng):
+    """As one that was made so; PyTorch's gives the same, but goes on blending its input into the running statistics."""
+    x, layer = rng.standard_normal((4, 3, 5)), nn.InstanceNorm1d(3, track_running_stats=True, dtype=mn.float64)
+    layer.train(training)
+    layer.track_running_stats = False
+    want = (x - x.mean(2, keepdims=True)) / np.sqrt(x.var(2, keepdims=True) + layer.eps)
+    np.testing.assert_allclose(layer(mn.tensor(x)).numpy(), want, rtol=1e-9)
+    assert (layer.running_mean.numpy().tolist(), layer.num_batches_tracked.item()) == ([0.0, 0.0, 0.0], 0)
+
+
+def test_tracking_needs_statistics():
+    layer = nn.BatchNorm1d(2, track_running_stats=False)
+    with pytest.raises(ValueError, match="BatchNorm1d: track_running_stats=True, and the layer has no running"):
+        layer.track_running_stats = True
+    assert layer.track_running_stats is False
+    with pytest.raises(ValueError, match="BatchRenorm1d: track_running_stats is False"):
+        nn.BatchRenorm1d(2).track_running_stats = False
+
+
+def test_a_low_momentum_warns_wherever_it_arrives():
+    layer, sync = nn.BatchNorm1d(2), nn.SyncBatchNorm(2)
+    x, mean, var = mn.tensor([[1.0], [3.0]]), mn.zeros(1), mn.ones(1)
+    y = x.reshape(1, 1, 2)
+
+    def by_apply():
+        nn.Sequential(layer).apply(lambda module: setattr(module, "momentum", 0.1))
+
+    for program in (
+        lambda: setattr(layer, "momentum", 0.1),
+        lambda: setattr(sync, "momentum", 0.1),
+        lambda: setattr(nn.BatchRenorm1d(2), "momentum", 0.1),
+        by_apply,
+        lambda: F.batch_norm(x, mean, var, training=True, momentum=0.1),
+        lambda: F.instance_norm(y, mean, var, momentum=0.1),
+        lambda: F.ghost_batch_norm(x, mean, var, 2, training=True, momentum=0.1),
+        lambda: F.batch_renorm(x, mean, var, training=True, momentum=0.1),
+    ):
+        with pytest.warns(UserWarning, match="momentum=0.1 keeps 10%.*PyTorch's momentum=0.1 is momentum=0.9") as found:
+            program()
+        assert [warning.filename for warning in found] == [__file__]
+    with warnings.catch_warnings():  # a layer has said it; evaluation has no use for it
+        warnings.simplefilter("error")
+        layer(mn.ones(3, 2)), layer.forward(mn.ones(3, 2))
+        F.batch_norm(x, mean, var, momentum=0.1)
+        layer.momentum = None
+        layer.momentum = 0.75
+    for wrong, error in (("x", TypeError), (1.5, ValueError)):
+        with pytest.raises(error, match=f"BatchNorm1d: momentum.*{wrong}"):
+            layer.momentum = wrong
+    assert layer.momentum == 0.75

@@ -1,0 +1,76 @@
+"""Blocks that decorate: `@no_grad()` holds while the body of the function runs.
+
+The body of a generator runs when its next item is asked for, that of a coroutine while it is awaited, both long after
+the call: the block is around each such step, and closed while the caller has its turn.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Generator
+from contextlib import AbstractContextManager, ContextDecorator
+from typing import Any, TypeVar
+
+AnyCallable = TypeVar("AnyCallable", bound=Callable[..., Any])
+
+
+class Block(ContextDecorator):
+    """Base of context managers that decorate; a subclass says in `_recreate_cm` how to make another one of itself."""
+
+    def __call__(self, function: AnyCallable) -> AnyCallable:
+        """The function with the block around its body."""
+        make = self._recreate_cm
+        if isinstance(function, type) or inspect.isasyncgenfunction(function):
+            kind = "a class" if isinstance(function, type) else "an asynchronous generator"
+            raise TypeError(
+                f"decorator: {function.__name__} is {kind}; expected a function, as a block such as no_grad() can "
+                "hold around; write a `with` block in its body"
+            )
+        if inspect.isgeneratorfunction(function):
+
+            @functools.wraps(function)
+            def run(*args: Any, **kwargs: Any) -> Any:
+                return (yield from stepped(function(*args, **kwargs), make))
+
+            return run  # type: ignore[return-value]
+        if inspect.iscoroutinefunction(function):
+
+            @functools.wraps(function)
+            async def wait(*args: Any, **kwargs: Any) -> Any:
+                return await _Steps(stepped(function(*args, **kwargs), make))
+
+            return wait  # type: ignore[return-value]
+        return super().__call__(function)
+
+    def _recreate_cm(self) -> Any:
+        raise NotImplementedError(f"{type(self).__name__} has no _recreate_cm")
+
+
+def stepped(body: Any, make: Callable[[], AbstractContextManager[Any]]) -> Generator[Any, Any, Any]:
+    """What a generator or coroutine yields and returns, with a block of `make` around each of its steps."""
+    step, given = body.send, None
+    while True:
+        try:
+            with make():
+                item = step(given)
+        except StopIteration as end:
+            return end.value
+        try:
+            step, given = body.send, (yield item)
+        except GeneratorExit:
+            with make():
+                body.close()
+            raise
+        except BaseException as error:  # noqa: BLE001  the body's to catch
+            step, given = body.throw, error
+
+
+class _Steps:
+    """What `await` runs in the place of a coroutine."""
+
+    def __init__(self, steps: Generator[Any, Any, Any]) -> None:
+        self.steps = steps
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        return self.steps
