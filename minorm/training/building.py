@@ -128,7 +128,7 @@ def _copy(found: Mapping[str, Any], folder: str) -> Code | None:
 
 def _check_code(found: Mapping[str, Any], path: str) -> None:
     _, function = split(found["name"])
-    if not (function.isidentifier() and found["name"].isprintable()):
+    if not function.isidentifier():
         raise ValueError(f"{path}: its model is {found['name']!r}; expected FILE.py:FUNCTION, with a function's name")
     if found["channels"] * found["size"] ** 2 > PIXELS:
         raise ValueError(f"{path}: its model is for images of {found['channels']} x {found['size']} x {found['size']}; "

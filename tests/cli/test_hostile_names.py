@@ -141,20 +141,21 @@ COMMANDS: dict[str, Callable[[World], list[tuple[int, list[str]]]]] = {
     "demo": lambda w: [(1, ["--epochs", "1", "--seeds", "1", "-o", w.path("demo")])],  # too few for the accuracy
     "train": lambda w: [
         (0, [*FOLDER, "--path", w.images, "--model", "lenet", "-o", w.path("trained")]),
-        (0, ["--resume", "-o", w.run, "--path", w.images]),
+        (0, ["--resume", "--trust", "-o", w.run, "--path", w.images]),
         (1, ["--resume", "-o", w.path("nowhere")]),
         (1, ["--data", "folder", "--path", w.path("nowhere")]),
         (1, ["--data", "folder", "--path", w.images, "--model", f"{w.path('nowhere', '.py')}:build"]),
         (2, ["--config", w.submission]),
     ],
     "evaluate": lambda w: [
-        (0, [w.run, "--path", w.images]),
-        (0, [w.run, "--path", w.images, "--json"]),
+        (0, [w.run, "--trust", "--path", w.images]),
+        (2, [w.run, "--path", w.images]),
+        (0, [w.run, "--trust", "--path", w.images, "--json"]),
         (0, [w.onnx, "--data", "digits"]),
         (1, [w.path("nowhere")]),
     ],
     "predict": lambda w: [
-        (1, [w.run, w.images and w.picture("cat", 0), w.picture("cat", 6), w.path("nowhere"), *form])
+        (1, [w.run, "--trust", w.images and w.picture("cat", 0), w.picture("cat", 6), w.path("nowhere"), *form])
         for form in ([], ["--json"], ["--csv"])
     ],
     "plot": lambda w: [
@@ -163,15 +164,15 @@ COMMANDS: dict[str, Callable[[World], list[tuple[int, list[str]]]]] = {
         (1, [w.run, "-o", w.path("curves.")]),
     ],
     "doctor": lambda w: [
-        (0, [w.run, "--path", w.images, "--plot", w.path("doctor", ".svg")]),
-        (0, [w.run, "--path", w.images, "--fix", "freeze", "-o", w.path("frozen", ".safetensors")]),
+        (0, [w.run, "--trust", "--path", w.images, "--plot", w.path("doctor", ".svg")]),
+        (0, [w.run, "--trust", "--path", w.images, "--fix", "freeze", "-o", w.path("frozen", ".safetensors")]),
         (0, [w.onnx, "--data", "digits", "--fix", "freeze", "-o", w.path("frozen", ".onnx")]),
         (0, [w.onnx, "--data", "digits", "--json"]),
     ],
     "export": lambda w: [
-        (0, [w.run, "-o", w.path("exported", ".onnx")]),
+        (0, [w.run, "--trust", "-o", w.path("exported", ".onnx")]),
         (1, [w.onnx]),
-        (1, [w.run, "-o", os.path.join(w.path("nowhere"), "m.onnx")]),
+        (1, [w.run, "--trust", "-o", os.path.join(w.path("nowhere"), "m.onnx")]),
     ],
     "check": lambda w: [
         (0, [w.onnx, "-o", w.path("page", ".html")]),
@@ -263,7 +264,7 @@ def test_hostile_names_come_masked_and_change_no_exit_code(
 def test_a_class_of_a_run_is_the_folders_name_again(world: World, capsys: Capture) -> None:
     """Through the checkpoint's metadata, and out as JSON, byte for byte; a spreadsheet gets what can be read."""
     picture = world.images and world.picture("dog", 1)
-    assert cli.main(["predict", world.run, picture, "--json"]) == 0
+    assert cli.main(["predict", world.run, "--trust", picture, "--json"]) == 0
     (row,) = json.loads(capsys.readouterr().out.partition("[\n")[2].join(["[", ""]))
     assert row["file"] == picture
     assert os.path.isdir(os.path.join(world.images, row["label"]))
@@ -272,7 +273,7 @@ def test_a_class_of_a_run_is_the_folders_name_again(world: World, capsys: Captur
 def test_a_spreadsheet_computes_nothing(world: World, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(world.root)
     shutil.copy(world.images and world.picture("cat", 0), world.root / f"=cmd{FILE}.png")
-    assert cli.main(["predict", world.run, f"=cmd{FILE}.png", "--csv"]) == 0
+    assert cli.main(["predict", world.run, "--trust", f"=cmd{FILE}.png", "--csv"]) == 0
     (row,) = csv.DictReader(io.StringIO(capsys.readouterr().out[-4000:].partition("file,")[2].join(["file,", ""])))
     assert row["file"].startswith(r"'=cmd\x1b]0;pwn\x07")
     assert row["file"].endswith(r"FORGED line\r\t\xfc.png")

@@ -19,7 +19,8 @@ import pytest
 
 import minorm
 from minorm.checkpoint import load_training
-from minorm.training.run import BEST, CHECKPOINT, LOG
+from minorm.training.folder import BEST, CHECKPOINT, LOCK
+from minorm.training.run import LOG
 
 pytest.importorskip("rich")
 pytest.importorskip("sklearn")

@@ -355,11 +355,11 @@ def test_ranks_share_a_folder_and_there_is_a_report(there: Path, tmp_path: Path)
 
 def test_max_bytes_is_for_what_the_commands_read(there: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run, image, folder = str(there / "run"), str(there / "images/bars/01.png"), str(there / "images")
-    assert cli.main(["predict", run, image, "--max-bytes", "10"]) == 1
+    assert cli.main(["predict", run, "--trust", image, "--max-bytes", "10"]) == 1
     assert "more than max_bytes=10; pass max_bytes=" in capsys.readouterr().err
-    assert cli.main(["predict", run, image, "--max-bytes", "1000000"]) == 0
-    assert cli.main(["evaluate", run, "--path", folder, "--max-bytes", "10"]) != 0
-    assert cli.main(["evaluate", run, "--path", folder, "--max-bytes", "1000000"]) == 0
+    assert cli.main(["predict", run, "--trust", image, "--max-bytes", "1000000"]) == 0
+    assert cli.main(["evaluate", run, "--trust", "--path", folder, "--max-bytes", "10"]) != 0
+    assert cli.main(["evaluate", run, "--trust", "--path", folder, "--max-bytes", "1000000"]) == 0
     train = ["train", "--data", "folder", "--path", folder, "--epochs", "1", "-o", str(there / "limited")]
     assert cli.main([*train, "--max-bytes", "10"]) != 0
     assert "max_bytes=10" in capsys.readouterr().err
