@@ -95,6 +95,9 @@ def padded(node: Node, x: Tensor, amounts: Sequence[int], axes: Sequence[int], m
     for axis, (low, high) in enumerate(widths):
         if (low, high) == (0, 0):
             continue
+        if mode == "wrap":  # negative numbers cut first: what is left is what repeats
+            x = along(x, axis, min(low, 0), min(high, 0), mode)
+            low, high = max(low, 0), max(high, 0)
         if x.shape[axis] == 0:
             raise ValueError(f"mode {mode} repeats elements of axis {axis}, which has none")
         node.fits((x.shape[axis] + max(low, 0) + max(high, 0),), np.int64)
