@@ -68,7 +68,8 @@ def adopted(
             continue
         operator = "InstanceNormalization" if how.per_sample and keys[0] in updated else "BatchNormalization"
         owners = [node for node in nodes if node.operator == operator and node.scope == path]
-        if any(list(node.inputs[3:5]) not in ([], keys[:2]) for node in owners):
+        own = {*keys[:2], *(name for node in nodes if node.scope == path for name in node.outputs)}
+        if not all(own.issuperset(node.inputs[3:5]) for node in owners):  # a further call reads what the first one made
             continue
         for node in owners:
             node.inputs, node.described = (*node.inputs[:3], *keys), how
