@@ -44,7 +44,7 @@ def _up(x: Any) -> Any:
     return np.ceil(x)
 
 
-def scaled(n: int, scale: float) -> int:
+def scaled(n: int, scale: float | np.floating[Any]) -> int:
     """How long n elements become. The product is a float32, as runtimes compute it: 5 times float32(2.6) is 13."""
     return math.floor(np.float32(n) * np.float32(scale))
 
