@@ -62,3 +62,12 @@ def test_gather_wants_integers_of_the_same_rank() -> None:
         mn.zeros(2, 2).gather(0, mn.zeros(2, 2))
     with pytest.raises(ValueError, match=r"gather: index is int64 of shape \(2,\); expected integers with the 2 axes"):
         mn.zeros(2, 2).gather(0, [0, 1])
+
+
+@pytest.mark.parametrize("step", [0, 1, -1, 3, 5, -7, 12])
+@pytest.mark.parametrize("shape", [(5, 2), (1, 2), (0, 2), (2, 5)])
+def test_rolled_is_what_numpy_rolls_and_a_tensor_apart(step: int, shape: tuple[int, int]) -> None:
+    x = mn.tensor(np.arange(float(np.prod(shape))).reshape(shape))
+    y = x.roll(step, 0)
+    np.testing.assert_array_equal(y.array, np.roll(x.array, step, 0))
+    assert not np.shares_memory(x.array, y.array)
