@@ -1,6 +1,7 @@
 """Pad. 1: `paddings`; 2: `pads`; 11: pads and value are inputs; 18: axes are one; 19: mode wrap.
 
-Zeros and other constants are a Pad; reflect, edge and wrap, which are read axis by axis, pick elements of x again.
+Zeros and other constants are a Pad; reflect, edge and wrap pick elements of x again, axis by axis. Around free axes
+they are written as a Pad too.
 """
 
 from __future__ import annotations
@@ -42,7 +43,10 @@ def write_pad_11(g: Graph, x: Value, widths: tuple[tuple[int, int], ...], value:
 
 @writes(F.pad, "Pad", since=(2, 11, 13, 18, 19, 21, 23, 24, 25))
 def write_copies(g: Graph, input: Value, pad: Sequence[Length], mode: str, value: float | None) -> Value:
-    """Copies of the tensor's own elements; negative numbers cut, before the copies are made for wrap, else after."""
+    """Copies of the tensor's own elements around free axes; around axes of fixed length a Gather picks them.
+
+    Negative numbers cut, for wrap before the copies are made, else after.
+    """
     if mode not in COPIES:
         raise Decline(f"mode {mode} puts a value around")
     if any(isinstance(n, Size) for n in pad):
@@ -51,6 +55,8 @@ def write_copies(g: Graph, input: Value, pad: Sequence[Length], mode: str, value
         raise Decline("runtimes put copies around floats")
     pairs = [(int(low), int(high)) for low, high in zip(pad[::2], pad[1::2], strict=True)]
     widths = [(0, 0)] * (input.ndim - len(pairs)) + pairs[::-1]
+    if not any(isinstance(n, Size) and any(pair) for n, pair in zip(input.known_shape, widths, strict=True)):
+        raise Decline("around axes of fixed length it picks places that are known")
     more = [(max(low, 0), max(high, 0)) for low, high in widths]
     x = g.cast(input, dtypes.float32) if input.dtype in dtypes.HALVES else input
     if mode == "circular":
