@@ -131,9 +131,9 @@ def _check(archive: Archive, folder: str, by_storage: dict[Storage, list[Tensor]
         entry = archive.entries.get(name)
         if entry is None:
             raise ValueError(f"storage {storage.key[:60]!r} is missing: the file is damaged")
-        if entry.size < storage.count * width:
+        if entry.size < storage.numbers * width:
             raise ValueError(f"storage {storage.key[:60]!r} has {entry.size // width} numbers; "
-                             f"expected {storage.count}")  # fmt: skip
+                             f"expected {storage.numbers}")  # fmt: skip
         stored += entry.size
         sizes[storage] = sum(max(1, prod(view.shape)) * width for view in views)
     if (decoded := max(stored, sum(sizes.values()))) > max_bytes:
@@ -146,7 +146,7 @@ def _check(archive: Archive, folder: str, by_storage: dict[Storage, list[Tensor]
 def _numbers(archive: Archive, folder: str, storage: Storage, keep: bool = True) -> Array:
     """The numbers of a storage, in one axis; not to `keep` them tries whether they can be read."""
     dtype, name = np.dtype(STORAGES[storage.kind]), f"{folder}data/{storage.key}"
-    room = storage.count * dtype.itemsize
+    room = storage.numbers * dtype.itemsize
     numbers = np.empty(room if keep else 0, np.uint8)
     at = 0
     for piece in archive.pieces(name):

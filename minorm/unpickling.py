@@ -38,7 +38,7 @@ class Storage(NamedTuple):
 
     key: str
     kind: str  # of STORAGES
-    count: int
+    numbers: int
 
 
 class Tensor(NamedTuple):
@@ -239,8 +239,8 @@ def _tensor(storage: Any, offset: Any, shape: Any, strides: Any) -> Tensor:
         raise ValueError(f"a tensor has {len(shape)} axes and {len(strides)} strides; "
                          f"expected as many of both, {MAX_AXES} at most")  # fmt: skip
     last = offset + sum((length - 1) * step for length, step in zip(shape, strides, strict=True))
-    if (last >= storage.count) if 0 not in shape else (offset > storage.count):
-        raise ValueError(f"a tensor of shape {shape} does not fit into its {storage.count} numbers")
+    if (last >= storage.numbers) if 0 not in shape else (offset > storage.numbers):
+        raise ValueError(f"a tensor of shape {shape} does not fit into its {storage.numbers} numbers")
     return Tensor(storage, offset, shape, strides)
 
 

@@ -27,7 +27,7 @@ for package in ("rich", "matplotlib", "sklearn", "onnx"):
 
 import minorm.onnx as mo  # noqa: E402  after importorskip
 from minorm import plots  # noqa: E402
-from minorm.cli import demo, labs  # noqa: E402
+from minorm.cli import demo, labs, run_report  # noqa: E402
 from minorm.labs import catalogue, grading  # noqa: E402
 from minorm.labs.sealed import finding  # noqa: E402
 from minorm.onnx.operators import table  # noqa: E402
@@ -81,6 +81,17 @@ def writers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Writer]:
             patch.setattr(plots, "training_picture", lambda *_: small)
             demo._drawn(trained[version], str(folder / "training.png"))
 
+    def report(folder: Path, version: int) -> None:
+        from matplotlib.figure import Figure
+
+        small = Figure((3, 2))
+        small.text(0.1, 0.1, f"version {version}")
+        run = trained[version].run
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(plots, "curves", lambda *_: small)
+            patch.setattr(plots, "confusion", lambda *_: small)
+            run_report.write(run, str(folder), 1.0)
+
     def start(folder: Path, version: int) -> None:
         if version == 1:
             labs._start(argparse.Namespace(lab=0, out=str(folder), lab_dir=None))
@@ -94,6 +105,7 @@ def writers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Writer]:
         "train": train,
         "demo: checkpoint": lambda folder, v: demo._saved(trained[v].run, str(folder / "model.safetensors")),
         "demo: picture": picture,
+        "report": report,
         "grades": grades,
         "table": operators,
         "labs start": start,
@@ -102,9 +114,9 @@ def writers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Writer]:
 
 NAMES = [
     "save", "save_training", "export", "external data", "convert", "train", "demo: checkpoint", "demo: picture",
-    "grades", "table", "labs start",
+    "report", "grades", "table", "labs start",
 ]  # fmt: skip
-SEVERAL = ("train", "labs start")  # files one after the other: the first may be new when the second fails
+SEVERAL = ("train", "report", "labs start")  # files one after the other: the first may be new when the second fails
 
 
 def contents(folder: Path) -> dict[str, bytes]:

@@ -103,7 +103,7 @@ def _opened(picture: Picture) -> Any:
     """
     from PIL import JpegImagePlugin, PngImagePlugin, WebPImagePlugin
 
-    classes = {
+    classes: dict[str, Any] = {
         "PNG": PngImagePlugin.PngImageFile, "JPEG": JpegImagePlugin.JpegImageFile,
         "WEBP": WebPImagePlugin.WebPImageFile,
     }  # fmt: skip

@@ -13,7 +13,7 @@ from minorm.documented import documented_methods
 from minorm.operators import Operators
 from minorm.ops import elementwise
 from minorm.ops.diagonal import MatrixDiagonal
-from minorm.ops.indexing import own
+from minorm.ops.indexing import own, rolled
 from minorm.ops.operands import axis_of, check_room, operands, sizes_of
 from minorm.shapes import TensorT
 
@@ -240,10 +240,7 @@ class Choosing(Operators[TensorT], Generic[TensorT]):
             raise ValueError(f"roll: shifts={shifts}, dims={dims}; expected one shift for each axis")
         x: Any = self
         for step, dim in zip(steps, axes, strict=True):
-            axis = axis_of("roll", dim, x)
-            n = x.shape[axis]
-            if n and step % n:
-                x = x[(*(slice(None),) * axis, (np.arange(n) - step % n) % n)]
+            x = rolled(x, step, axis_of("roll", dim, x))
         return x if x is not self else self.clone()
 
     def repeat_interleave(

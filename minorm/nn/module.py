@@ -353,7 +353,11 @@ class Module(Attributes):
                     f"Module.to: dtype is {dtype}; expected a float type (float16, bfloat16, float32, float64)"
                 )
         convert = Conversion((tensor for _, tensor in self._named("", True, PARAMETER, *BUFFERS)), device, dtype)
-        completed(lambda: self._apply(convert))
+
+        def swap() -> None:
+            self._apply(convert)
+
+        completed(swap)
         return self
 
     def _apply(self: Self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from minorm import dtypes
+from minorm import dtypes, trace
 from minorm.autograd import Function
 from minorm.kernels.select import as_array, backend, is_array
 from minorm.mistakes import outside
@@ -167,3 +167,10 @@ class Gather(Function):
 
     def backward(self, dy: Any) -> Any:
         return backend(dy).indexing.add_along(dy, self.index, self.axis, self.shape), None
+
+
+@trace.operation
+def rolled(x: Any, step: int, axis: int) -> Any:
+    """y[(i + step) mod n] = x[i] along one axis, as a new Tensor."""
+    n = x.shape[axis]
+    return x[(*(slice(None),) * axis, (np.arange(n) - step) % max(1, n))]

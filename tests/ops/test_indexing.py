@@ -164,3 +164,12 @@ def test_an_integer_is_taken_before_arrays() -> None:
     np.testing.assert_array_equal(x[1].numpy()[:, [0, 2, 1]], np.arange(9).reshape(3, 3))
     with pytest.raises(IndexError, match="out of bounds"):
         x[0, :, mn.tensor([7])]
+
+
+@pytest.mark.parametrize("step", [0, 1, -1, 3, 5, -7, 12])
+@pytest.mark.parametrize("shape", [(5, 2), (1, 2), (0, 2), (2, 5)])
+def test_rolled_is_what_numpy_rolls_and_a_tensor_apart(step: int, shape: tuple[int, int]) -> None:
+    x = mn.tensor(np.arange(float(np.prod(shape))).reshape(shape))
+    y = x.roll(step, 0)
+    np.testing.assert_array_equal(y.array, np.roll(x.array, step, 0))
+    assert not np.shares_memory(x.array, y.array)

@@ -27,6 +27,7 @@ from minorm.onnx.checking.verification import (
 )
 from minorm.onnx.graph import encoding
 from minorm.onnx.graph.errors import VerifyError
+from minorm.onnx.graph.lengths import length_of
 from minorm.onnx.graph.names import drop
 
 
@@ -119,7 +120,8 @@ class Comparison:
                     kind.ClearField("shape")
                 return
             for axis, (dim, n) in enumerate(zip(dims, got, strict=True)):
-                said = dim.dim_value if dim.HasField("dim_value") else size.bound.get(dim.dim_param, n)
+                length = length_of(dim)
+                said = length if isinstance(length, int) else size.bound.get(length, n)
                 if said != n:
                     self._warn(
                         f"axis {axis} of output {entry.name!r} has length {n}, not {said} as the file says; it is "

@@ -13,6 +13,7 @@ import onnx
 from minorm.onnx.checking import sandbox
 from minorm.onnx.checking.trying import Size
 from minorm.onnx.graph import encoding
+from minorm.onnx.graph.lengths import length_of
 
 Shapes = dict[str, tuple[int, ...]]
 _MARK = "/shape of "
@@ -57,7 +58,7 @@ def contradictions(model: Any, found: Shapes, bound: Mapping[str, int]) -> Itera
         if name not in declared:
             continue
         dims = declared[name].type.tensor_type.shape.dim
-        said = [d.dim_value if d.HasField("dim_value") else d.dim_param or None for d in dims]
+        said = [None if (n := length_of(dim)) == "" else n for dim in dims]
         wrong = len(said) != len(shape)
         for length, n in zip(said, shape, strict=False):
             known = names.setdefault(length, n) if isinstance(length, str) else n if length is None else length

@@ -21,6 +21,7 @@ from minorm.onnx.checking.profiling import Seen
 from minorm.onnx.graph import encoding, registry, tensors, versions
 from minorm.onnx.graph.errors import LoadError, Unsupported
 from minorm.onnx.graph.layer import NormLayer
+from minorm.onnx.graph.lengths import length_of
 from minorm.onnx.graph.reading import Node
 from minorm.onnx.graph.tensors import Budget
 from minorm.onnx.loading import resolving, validation
@@ -265,7 +266,7 @@ def _inputs(proto: onnx.ModelProto) -> list[Input]:
             continue
         if kind.elem_type not in tensors.DTYPES:
             return []
-        shape = [d.dim_value if d.HasField("dim_value") else d.dim_param or "?" for d in kind.shape.dim]
+        shape = ["?" if (n := length_of(dim)) == "" else n for dim in kind.shape.dim]
         found.append(
             Input(entry.name, tensors.DTYPES[kind.elem_type], tuple(shape) if kind.HasField("shape") else None)
         )
@@ -302,5 +303,5 @@ def _value(entry: Any) -> str:
     code, known = kind.elem_type, onnx.TensorProto.DataType
     name = known.Name(code).lower() if code in known.values() else f"element type {code}"
     dtype = str(tensors.DTYPES.get(code) or name)
-    shape = [axis.dim_param or (str(axis.dim_value) if axis.HasField("dim_value") else "?") for axis in kind.shape.dim]
+    shape = ["?" if (n := length_of(dim)) == "" else str(n) for dim in kind.shape.dim]
     return f"{entry.name}: {dtype} [{', '.join(shape)}]" if kind.HasField("shape") else f"{entry.name}: {dtype}"

@@ -12,8 +12,8 @@ from onnx import TensorProto
 from minorm.onnx.checking import sandbox
 from minorm.onnx.conversion.comparing import inputs_of
 from minorm.onnx.graph import versions
-from minorm.onnx.graph.draft import Kind, Kinds
-from minorm.onnx.graph.lengths import Shapes, declared_of, settle
+from minorm.onnx.graph.draft import Kind, Kinds, graphs_of
+from minorm.onnx.graph.lengths import Shapes, declared_of, length_of, settle
 
 SMALL = 1 << 16  # elements of a tensor whose contents shape inference, or a rule, may want
 
@@ -61,7 +61,7 @@ def describe_anew(model: Any) -> None:
             for dim, n in zip(shape.dim, kind.shape or (), strict=False):
                 if isinstance(n, int):
                     dim.dim_value = n
-                elif n is not None and not dim.HasField("dim_value"):
+                elif n is not None and isinstance(length_of(dim), str):
                     dim.dim_param = n
         elif name in made and kind.shape is not None:
             model.graph.value_info.append(onnx.helper.make_tensor_value_info(name, kind.elem, kind.shape))
@@ -102,7 +102,19 @@ def skeleton(model: Any) -> Any:
             bare.graph.initializer.append(tensor)
         elif tensor.name not in {entry.name for entry in bare.graph.input}:
             bare.graph.input.append(onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims))
+    _free(bare.graph)
     return bare
+
+
+def _free(graph: Any) -> None:
+    """Free axes that the file declares as -1: the shape inference of onnx would add that to other lengths."""
+    for entry in (*graph.input, *graph.value_info, *graph.output):
+        for dim in entry.type.tensor_type.shape.dim:
+            if length_of(dim) == "":
+                dim.Clear()
+    for node in graph.node:
+        for _, inner in graphs_of(node):
+            _free(inner)
 
 
 def ir_version(model: Any, opset: int) -> int:

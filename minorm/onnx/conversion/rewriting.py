@@ -14,6 +14,7 @@ from minorm.onnx.conversion import steps
 from minorm.onnx.graph import schemas
 from minorm.onnx.graph.draft import LANGUAGE, Draft, Kind, Kinds, Values, constant_of, graphs_of, is_node, path_of
 from minorm.onnx.graph.errors import Decline, ExportError, LoadError
+from minorm.onnx.graph.lengths import length_of
 from minorm.onnx.graph.names import drop, names_of, reads_of
 from minorm.onnx.graph.tensors import text
 from minorm.onnx.loading.flattening import MAX_DEPTH
@@ -153,8 +154,7 @@ def said_of(entry: Any) -> Kind:
     kind = entry.type.tensor_type
     if not kind.HasField("shape"):
         return Kind(kind.elem_type)
-    lengths = [d.dim_value if d.HasField("dim_value") else d.dim_param or None for d in kind.shape.dim]
-    return Kind(kind.elem_type, tuple(lengths))
+    return Kind(kind.elem_type, tuple(None if (n := length_of(dim)) == "" else n for dim in kind.shape.dim))
 
 
 # Descriptions

@@ -27,6 +27,7 @@ from minorm.onnx.conversion.rewriting import check_node, names_of, reads_of
 from minorm.onnx.graph import kinds, tensors, versions
 from minorm.onnx.graph.draft import Kind, graphs_of, is_node
 from minorm.onnx.graph.errors import Decline
+from minorm.onnx.graph.lengths import length_of
 from minorm.onnx.graph.names import drop
 from minorm.onnx.graph.reading import Node, attribute_values
 from minorm.onnx.graph.tensors import Budget
@@ -176,7 +177,7 @@ class _Fuser:
         entry = next((entry for entry in self.graph.input if entry.name == name), None)
         if kind.shape is None and entry is not None and entry.type.tensor_type.HasField("shape"):
             dims = entry.type.tensor_type.shape.dim
-            shape = tuple(dim.dim_value if dim.HasField("dim_value") else dim.dim_param or None for dim in dims)
+            shape = tuple(None if (n := length_of(dim)) == "" else n for dim in dims)
             kind = Kind(entry.type.tensor_type.elem_type, shape)
         if kind.shape is None:
             raise Decline(f"how many axes {name!r} has is not known")

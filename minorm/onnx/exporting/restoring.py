@@ -134,21 +134,26 @@ class Restorer:
 
     def _set_modes(self) -> None:
         current: dict[str, str] = {}  # of a buffer: the value that it becomes
+        first: dict[tuple[str, ...], list[str]] = {}  # of statistics: what the first call of their layer reads
         for placed in self.module.placed:
             node = self.bodies.maker(placed.value)
             if node is None or node.op_type not in MODES or not getattr(placed.layer, "owned", True):
                 continue
             holder, _ = self.bodies.find(placed.value)
+            if placed.statistics and holder is self.graph and len(node.input) > 4:
+                names = first.setdefault(placed.statistics, list(node.input[3:5]))
+                if not self._trains(placed):  # a further call reads that too, not what the call before made of it
+                    node.input[3], node.input[4] = names
             draft, new = self._apply(placed, node, holder)
             if new and holder is not self.graph:
                 raise ExportError(
                     f"export: {draft.label!r} stands in a branch, where no new running statistics come out; freeze "
                     "it, or export its inference form"
                 )
-            for index, (buffer, value) in enumerate(zip(placed.statistics, new, strict=False)):
+            for index, buffer in enumerate(placed.statistics[:2]):
                 if buffer in current:
                     node.input[3 + index] = current[buffer]
-                current[buffer] = value
+            current |= dict(zip(placed.statistics, new, strict=False))
             if draft.before or draft.behind or draft.node is None:
                 self.bodies.place(holder, node, draft.before, draft.behind, stays=draft.node is not None)
             if "warning" in draft.notes:

@@ -186,7 +186,17 @@ def _walk(
     for name, tensor, shape in zip(inputs.names, inputs.tensors, inputs.shapes(), strict=True):
         graph.inputs.append(Value(shape, tensor.dtype, name))
     writer = Writer(Agreement(graph, probe, follower), _homes(model), _labels(model), training)
-    return writer, writer.write(runs, graph.inputs, inputs.places)
+    try:
+        return writer, writer.write(runs, graph.inputs, inputs.places)
+    except Unstable as reason:
+        raise Unstable(f"{reason}{_layer(model, graph.scope)}") from reason
+
+
+def _layer(model: Callable[..., Any], path: str) -> str:
+    """Where a walk stopped, in words; "" for a plain function."""
+    module = dict(model.named_modules()).get(path) if isinstance(model, Module) else None
+    name = f"{path!r}, a " if path else "the "
+    return "" if module is None else f"; the layer is {name}{type(module).__name__}"
 
 
 def _homes(model: Callable[..., Any]) -> dict[int, str]:

@@ -25,6 +25,7 @@ from minorm.onnx.graph import encoding
 from minorm.onnx.graph.draft import graphs_of
 from minorm.onnx.graph.errors import ExportError
 from minorm.onnx.graph.external import Weights
+from minorm.onnx.graph.lengths import length_of
 from minorm.onnx.graph.names import names_of
 from minorm.onnx.loading import metadata
 from minorm.onnx.loading.graph_module import GraphModule
@@ -139,7 +140,7 @@ def _limit(model: Any, module: GraphModule, examples: Sequence[Tensor] | None, a
         named = dict(labels) if isinstance(labels, Mapping) else {axis: f"{name}_axis_{axis}" for axis in labels}
         named = {axis % max(1, len(dims)): label for axis, label in named.items()}
         for axis, dim in enumerate(dims):
-            fixed = dim.HasField("dim_value")
+            fixed = isinstance(length_of(dim), int)
             if axis in named and fixed:
                 raise ValueError(
                     f"export: dynamic_axes names axis {axis} of {name!r}, which the file fixes at {dim.dim_value}; a "

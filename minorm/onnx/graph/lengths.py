@@ -12,6 +12,7 @@ Shapes = Mapping[str, int | Sequence[int]]
 Declared = Mapping[str, Sequence[int | str] | None]  # as a file says it; a str is a free axis, None a free rank
 
 NAMELESS = ("", "?")
+FREE = -1
 
 
 def settle(declared: Declared, shapes: Shapes) -> dict[str, tuple[int | str, ...] | None]:
@@ -50,7 +51,15 @@ def declared_of(entry: Any) -> tuple[int | str, ...] | None:
     kind = entry.type.tensor_type
     if not kind.HasField("shape"):
         return None
-    return tuple(d.dim_value if d.HasField("dim_value") else d.dim_param for d in kind.shape.dim)
+    return tuple(length_of(dim) for dim in kind.shape.dim)
+
+
+def length_of(dim: Any) -> int | str:
+    """What a file says of one axis: the length, or the name of a free one, "" without a name.
+
+    -1 is a free axis: older exporters, Paddle2ONNX 0.x among them, write it so, and onnxruntime reads it so.
+    """
+    return int(dim.dim_value) if dim.HasField("dim_value") and dim.dim_value != FREE else str(dim.dim_param)
 
 
 def listed(declared: Declared) -> str:

@@ -1,7 +1,8 @@
 """A length that follows free axes, as nodes that compute it when the graph runs.
 
 The shape of a tensor has it, or it is a formula of the free axes, or of the lengths that tensors have: a multiple, half
-of one, a product of two. What fits only some of the runs is no form: every one of them must agree.
+of one, a product of two, or such a product less the 1 of an unbiased variance. What fits only some of the runs is no
+form: every one of them must agree.
 """
 
 from __future__ import annotations
@@ -75,8 +76,10 @@ def _derived(g: Graph, size: Size) -> Value:
         if compute is not None:
             return compute(g, g.length(whole))
     for n, m in combinations_with_replacement([*known[:PAIRS], *known[PAIRS:][-PAIRS:]], 2):
-        if n * m == size:
-            return g.add("Mul", g.length(n), g.length(m))
+        area = n * m
+        compute = _line(area, size) if isinstance(area, Size) else None
+        if compute is not None:
+            return compute(g, g.add("Mul", g.length(n), g.length(m)))
     seen = " or ".join(map(str, dict.fromkeys(size.values)))
     raise Decline(f"needs at run time the length {seen}, which no tensor has", size)
 

@@ -13,6 +13,7 @@ from minorm.documented import documented
 from minorm.mistakes import checked
 from minorm.onnx.graph import encoding, ledger, tensors
 from minorm.onnx.graph.errors import LoadError
+from minorm.onnx.graph.lengths import length_of
 from minorm.onnx.graph.tensors import Budget, text
 from minorm.onnx.loading import metadata, original, recognition, updates, validation, weights
 from minorm.onnx.loading.building import Builder
@@ -175,10 +176,13 @@ def _input(entry: Any) -> Input:
         raise LoadError(f"load: input {entry.name!r} declares more than {tensors.MAX_RANK} axes")
     lengths: list[int | str] = []
     for length in entry.type.tensor_type.shape.dim:
-        fixed = length.WhichOneof("value") == "dim_value"
-        if fixed and length.dim_value < 0:
-            raise LoadError(f"load: input {entry.name!r} declares a length of {length.dim_value}")
-        lengths.append(length.dim_value if fixed else text(length.dim_param, "a length") or "?")
+        text(length.dim_param, "a length")
+        said = length_of(length)
+        if isinstance(said, int) and said < 0:
+            raise LoadError(
+                f"load: input {entry.name!r} declares a length of {said}; expected at least 0, or -1 for a free axis"
+            )
+        lengths.append("?" if said == "" else said)
     return Input(entry.name, dtype, tuple(lengths))
 
 

@@ -7,7 +7,7 @@ holds, and what minorm's own files call so. Everything else (shapes, indices, bo
 exporters wrote) is a constant.
 
 Two nodes may name one tensor as their statistics, because a tool merged equal initializers of a fresh model. Nodes
-that share scale and bias too are one layer, called twice; others get statistics of their own.
+that share scale and bias too are one layer, called twice (calls.py); others get statistics of their own.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from minorm import dtypes
 from minorm.onnx.graph import kinds
 from minorm.onnx.graph.reading import Node
 from minorm.onnx.graph.registry import READERS
-from minorm.onnx.loading import weights
+from minorm.onnx.loading import calls, weights
 from minorm.onnx.loading.weights import Origin, Trainable
 
 
@@ -68,6 +68,8 @@ def assign(
     trainable    which tensors are Parameters, where the caller says so
     """
     origin = _origins(nodes, initializers)
+    arrays = _floats(nodes, initializers, source)
+    firsts = calls.chain(nodes, origin)
     owners = [node for node in nodes if _statistics(node) and all(name in origin for name in _statistics(node))]
     discrete = kinds.discrete(nodes, {**inputs, **{name: array.dtype for name, array in initializers.items()}})
     wanted = _wanted(nodes, {id(node) for node in owners}, outputs, discrete)
@@ -80,7 +82,6 @@ def assign(
     named = [name for name in readers if source.ours and name.rpartition(".")[2] in RUNNING]
     alone = {name for name in named if name in initializers and name not in held}
     fixed |= alone
-    arrays = _floats(nodes, initializers, source)
     known = {name: array for name, array in arrays.items() if name in wanted and name not in fixed}
     if trainable is None:
         chosen = weights.of(nodes, inputs, initializers, arrays, source)
@@ -94,11 +95,14 @@ def assign(
     taken: dict[str, Any] = dict.fromkeys(roles.parameters)
     numbers: dict[Any, int] = {}  # behind the name of a layer's statistics
     last: dict[str, int] = {}
-    same = _roots(nodes) if updated else {}
+    affine = {id(node): firsts.get(id(node), node).inputs[1:3] for node in owners}
+    named_once = {name for names in affine.values() for name in names}
+    contents = {name: calls.content(name, arrays, roles.parameters) for name in named_once}
     for node in owners:
         names = []
+        shared = tuple(contents[name] for name in affine[id(node)])
         for place in places(node):
-            layer = (place, node.inputs[1:5])
+            layer = (place, shared, node.inputs[3:5])
             name = wish = node.inputs[place]
             number = numbers.get(layer, last.get(wish, 0))
             while taken.setdefault(f"{wish}_{number}" if number else wish, layer) != layer:
@@ -108,11 +112,14 @@ def assign(
             roles.buffers[name] = origin[wish]
             names.append(name)
         node.statistics = tuple(names)
-        node.updates = _updates(node, same, updated)
+    same = _roots(nodes) if updated else {}
+    kept = {node.statistics for node in owners if _updates(node, same, updated)}
+    for node in owners:  # the statistics that the last call of a layer computes are those that the file keeps
+        node.updates = node.statistics in kept
         if node.updates:
-            for name in names:
+            for name in node.statistics:
                 roles.updates.pop(name, None)
-            roles.snapshots.update(name for name in names if name in readers)
+            roles.snapshots.update(name for name in node.statistics if name in readers)
     roles.buffers |= {name: name for name, start in roles.buffers.items() if not start}
     return roles
 

@@ -62,8 +62,10 @@ def adopted(
     """
     left = dict(updated)
     layers: dict[tuple[str, str], list[Node]] = {}
+    made: dict[str, list[str]] = {}  # by scope
     for node in nodes if described else ():
         layers.setdefault((node.operator, node.scope), []).append(node)
+        made.setdefault(node.scope, []).extend(node.outputs)
     for path, how in described.items():
         names = ["running_mean", "running_var", *(["num_batches_tracked"] if how.momentum is None else [])]
         keys = [f"{path}.{name}" if path else name for name in names]
@@ -71,7 +73,8 @@ def adopted(
             continue
         operator = "InstanceNormalization" if how.per_sample and keys[0] in updated else "BatchNormalization"
         owners = layers.get((operator, path), [])
-        if any(list(node.inputs[3:5]) not in ([], keys[:2]) for node in owners):
+        own = {*keys[:2], *made.get(path, ())} if owners else set()
+        if not all(own.issuperset(node.inputs[3:5]) for node in owners):  # a further call reads what the first one made
             continue
         for node in owners:
             node.inputs, node.described = (*node.inputs[:3], *keys), how

@@ -150,7 +150,7 @@ def split_18(d: Draft) -> None:
 
 @converts("Split", 18, 13)
 def split_equally(d: Draft) -> None:
-    """From 18 on the last part may be smaller; before, all are equal unless the node says the lengths."""
+    """From 18 on the last parts may be smaller, or empty; before, all are equal unless the node says the lengths."""
     count = d.take("num_outputs")
     if count is None or d.input(1):
         return
@@ -160,15 +160,18 @@ def split_equally(d: Draft) -> None:
     if isinstance(n, int):
         size = -(-n // count)
         if n % count:
-            d.feed(1, d.integers([size] * (count - 1) + [n - size * (count - 1)], "split"))
+            d.feed(1, d.integers([max(0, min(size, n - i * size)) for i in range(count)], "split"))
         return
     if d.opset < 13:
         raise Decline("how long its parts are depends on a free length")
     lengths = shape_of(d, d.input(0))
     n = d.emit("Gather", lengths, d.integers([axis], "axis"), kind=Kind(INT64, (1,)))
     size = d.emit("Div", d.emit("Add", n, d.integers([count - 1], "more")), d.integers([count], "parts"))
-    last = d.emit("Sub", n, d.emit("Mul", size, d.integers([count - 1], "others")))
-    d.feed(1, d.emit("Concat", *[size] * (count - 1), last, axis=0, kind=Kind(INT64, (count,))))
+    nothing = d.integers([0], "nothing")
+    starts = [nothing, *(d.emit("Mul", size, d.integers([i], "part")) for i in range(1, count))]
+    left = [d.emit("Max", d.emit("Sub", n, start), nothing) for start in starts]
+    parts = [d.emit("Min", size, rest) for rest in left]
+    d.feed(1, d.emit("Concat", *parts, axis=0, kind=Kind(INT64, (count,))))
 
 
 # Slice

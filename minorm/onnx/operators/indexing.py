@@ -13,6 +13,7 @@ from minorm.onnx.graph.graph import Graph, Value
 from minorm.onnx.graph.reading import Node, integers
 from minorm.onnx.graph.registry import lowers, reads, writes
 from minorm.onnx.graph.sizes import Length, Size, size_of
+from minorm.onnx.operators.generation import count
 from minorm.onnx.operators.shape import INT_MAX, INT_MIN, expand, reshape, slice_, squeeze, unsqueeze
 from minorm.ops import indexing as ops
 from minorm.ops.diagonal import MatrixDiagonal
@@ -150,6 +151,18 @@ def write_gather(g: Graph, x: Value, index: Value, axis: int) -> Value:
 
 
 # Slice. 10: bounds are inputs, and steps exist.
+
+
+@lowers(ops.rolled)
+def write_rolled(g: Graph, x: Value, step: int, axis: int) -> Value:
+    """Where the axis is free: the elements (i - step) mod n."""
+    n = x.known_shape[axis]
+    if not isinstance(n, Size):
+        raise Decline("along an axis of fixed length it picks places that are known")
+    if not g.has("Mod"):
+        raise Decline("there is no Mod before opset 10")
+    moved = g.add("Sub", count(g, n, np.dtype(np.int64)), g.constant(step, np.int64, "step"))
+    return g.add("Gather", x, g.add("Mod", moved, g.length(n)), axis=axis, shape=x.known_shape)
 
 
 @reads("Slice", since=(1,))

@@ -1,6 +1,7 @@
 """Pad. 1: `paddings`; 2: `pads`; 11: pads and value are inputs; 18: axes are one; 19: mode wrap.
 
-Zeros and other constants are a Pad; reflect, edge and wrap pick elements of x again, axis by axis.
+Zeros and other constants are a Pad; reflect, edge and wrap pick elements of x again, axis by axis. Around free axes
+they are written as a Pad too.
 """
 
 from __future__ import annotations
@@ -10,7 +11,9 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from onnx import TensorProto
 
-from minorm.functional.padding import along
+import minorm.functional as F
+from minorm import dtypes
+from minorm.functional.padding import COPIES, along
 from minorm.onnx.graph.draft import Draft, Kind
 from minorm.onnx.graph.errors import Decline
 from minorm.onnx.graph.graph import Graph, Value
@@ -19,6 +22,7 @@ from minorm.onnx.graph.reading import Node, integers
 from minorm.onnx.graph.registry import converts, reads, writes
 from minorm.onnx.graph.sizes import Length, Size
 from minorm.onnx.operators.composing import numbers, one_number, part, to_attribute, to_input
+from minorm.onnx.operators.shape import INT_MAX, slice_
 from minorm.ops import shape as ops
 from minorm.ops.operands import axes_of
 from minorm.tensor import Tensor
@@ -35,6 +39,70 @@ def write_pad_2(g: Graph, x: Value, widths: tuple[tuple[int, int], ...], value: 
 @writes(ops.Pad, "Pad", since=(11, 13, 18, 19, 21, 23, 24, 25))  # they are inputs; 11: integers
 def write_pad_11(g: Graph, x: Value, widths: tuple[tuple[int, int], ...], value: float) -> Value:
     return pad(g, x, widths, value)
+
+
+@writes(F.pad, "Pad", since=(2, 11, 13, 18, 19, 21, 23, 24, 25))
+def write_copies(g: Graph, input: Value, pad: Sequence[Length], mode: str, value: float | None) -> Value:
+    """Copies of the tensor's own elements around free axes; around axes of fixed length a Gather picks them.
+
+    Negative numbers cut, for wrap before the copies are made, else after.
+    """
+    if mode not in COPIES:
+        raise Decline(f"mode {mode} puts a value around")
+    if any(isinstance(n, Size) for n in pad):
+        raise Decline("how much is put around follows a free axis")
+    if not dtypes.is_float(input.dtype):
+        raise Decline("runtimes put copies around floats")
+    pairs = [(int(low), int(high)) for low, high in zip(pad[::2], pad[1::2], strict=True)]
+    widths = [(0, 0)] * (input.ndim - len(pairs)) + pairs[::-1]
+    if not any(isinstance(n, Size) and any(pair) for n, pair in zip(input.known_shape, widths, strict=True)):
+        raise Decline("around axes of fixed length it picks places that are known")
+    more = [(max(low, 0), max(high, 0)) for low, high in widths]
+    x = g.cast(input, dtypes.float32) if input.dtype in dtypes.HALVES else input
+    if mode == "circular":
+        y = _wrapped(g, _cut(g, x, widths), more)
+    else:
+        y = _cut(g, copies(g, x, more, COPIES[mode]), widths)
+    return g.cast(y, input.dtype)
+
+
+def copies(g: Graph, x: Value, widths: Pairs, mode: str) -> Value:
+    """A Pad of elements of x."""
+    shape = tuple(low + n + high for n, (low, high) in zip(x.known_shape, widths, strict=True))
+    amounts = [low for low, _ in widths] + [high for _, high in widths]
+    if not any(amounts):
+        return x
+    if not g.has("Pad", 11):
+        return g.add("Pad", x, shape=shape, mode=mode, pads=amounts)
+    return g.add("Pad", x, g.vector(amounts), shape=shape, mode=mode)
+
+
+def _wrapped(g: Graph, x: Value, widths: Pairs) -> Value:
+    """Mode wrap; before 19, which does not have it, the end in front of x and the beginning behind it."""
+    if g.has("Pad", 19):
+        return copies(g, x, widths, "wrap")
+    for axis, (low, high) in enumerate(widths):
+        shape = x.known_shape
+        end = [_part(g, x, axis, -low, INT_MAX, low)] if low else []
+        beginning = [_part(g, x, axis, 0, high, high)] if high else []
+        if end or beginning:
+            longer = (*shape[:axis], low + shape[axis] + high, *shape[axis + 1 :])
+            x = g.add("Concat", *end, x, *beginning, axis=axis, shape=longer)
+    return x
+
+
+def _cut(g: Graph, x: Value, widths: Pairs) -> Value:
+    """x without what negative widths take away."""
+    for axis, (low, high) in enumerate(widths):
+        if min(low, high) < 0:
+            low, high = min(low, 0), min(high, 0)
+            x = _part(g, x, axis, -low, high or INT_MAX, x.known_shape[axis] + low + high)
+    return x
+
+
+def _part(g: Graph, x: Value, axis: int, start: int, end: int, length: Length) -> Value:
+    shape = (*x.known_shape[:axis], length, *x.known_shape[axis + 1 :])
+    return slice_(g, x, [axis], [start], [end], [1], shape)
 
 
 def pad(g: Graph, x: Value, widths: Sequence[tuple[Length, Length]], value: float) -> Value:
@@ -95,6 +163,9 @@ def padded(node: Node, x: Tensor, amounts: Sequence[int], axes: Sequence[int], m
     for axis, (low, high) in enumerate(widths):
         if (low, high) == (0, 0):
             continue
+        if mode == "wrap":  # negative numbers cut first: what is left is what repeats
+            x = along(x, axis, min(low, 0), min(high, 0), mode)
+            low, high = max(low, 0), max(high, 0)
         if x.shape[axis] == 0:
             raise ValueError(f"mode {mode} repeats elements of axis {axis}, which has none")
         node.fits((x.shape[axis] + max(low, 0) + max(high, 0),), np.int64)

@@ -21,6 +21,7 @@ from minorm.onnx.graph.errors import Decline, Unsupported
 from minorm.onnx.graph.graph import Graph, Value
 from minorm.onnx.graph.reading import Node, integers
 from minorm.onnx.graph.registry import reads, writes
+from minorm.onnx.graph.sizes import Length
 from minorm.onnx.graph.tensors import MAX_RANK
 from minorm.ops.operands import axes_of
 from minorm.ops.resizing import ROUNDINGS, coordinates, matrix, reach
@@ -41,6 +42,11 @@ COORDINATES = (
 def _up(x: Any) -> Any:
     """Version 10 has no word on rounding; its node test, which onnxruntime follows, rounds up where an axis shrinks."""
     return np.ceil(x)
+
+
+def scaled(n: int, scale: float | np.floating[Any]) -> int:
+    """How long n elements become. The product is a float32, as runtimes compute it: 5 times float32(2.6) is 13."""
+    return math.floor(np.float32(n) * np.float32(scale))
 
 
 class Sampling:
@@ -74,14 +80,14 @@ class Sampling:
         self.kept = functools.lru_cache(maxsize=16)(self.weights)  # of no method: a cycle would hold the node
 
     def resize(self, x: Tensor, scales: Sequence[float], sizes: Sequence[int] | None, roi: Sequence[float]) -> Tensor:
-        """x with each of `axes` brought to a length: `sizes`, or scale * length rounded down."""
+        """x with each of `axes` brought to a length: `sizes`, or `scaled` lengths."""
         axes = tuple(range(x.ndim)) if self.axes is None else axes_of("resize", tuple(self.axes), x)
         if len(sizes or scales) != len(axes) or (self.kind == "tf_crop_and_resize" and len(roi) != 2 * len(axes)):
             raise ValueError(f"scales, sizes or roi has a wrong length; expected a number for each of axes {axes}")
         if sizes is None:
             if not all(s > 0 and math.isfinite(s) for s in scales):
                 raise ValueError(f"scales is {list(scales)}; expected numbers above 0")
-            sizes = [math.floor(x.shape[axis] * s) for axis, s in zip(axes, scales, strict=True)]
+            sizes = [scaled(x.shape[axis], s) for axis, s in zip(axes, scales, strict=True)]
         else:
             sizes, scales = self._sizes(x, axes, sizes)
         shape = list(x.shape)
@@ -192,6 +198,16 @@ def read_upsample_7(node: Node) -> Callable[[Tensor], Tensor]:
 # A writer: what minorm.functional.interpolate computes, in the words of the operator.
 
 
+def _fitting(n: Length, m: Length, scale: float) -> float:
+    """The scale, or the float32 next to it with which runtimes make m elements of n: 2.3 times 50 rounds to 114 here,
+    and to 115 there. A free axis has no such scale for all its lengths.
+    """
+    near = np.float32(scale)
+    while isinstance(n, int) and isinstance(m, int) and scaled(n, near) != m:
+        near = np.nextafter(near, np.float32(0 if scaled(n, near) > m else np.inf))
+    return float(near)
+
+
 @writes(interpolate, "Resize", since=(11, 13, 18, 19))
 def write_interpolate(
     g: Graph,
@@ -213,7 +229,8 @@ def write_interpolate(
     shape, scales = g.result.shape, None
     if scale_factor is not None and not recompute_scale_factor:
         factors = scale_factor if isinstance(scale_factor, (list, tuple)) else [scale_factor] * (input.ndim - 2)
-        scales = g.constant([1.0, 1.0, *factors], np.float32, "scales")
+        triples = zip(input.known_shape[2:], shape[2:], factors, strict=True)
+        scales = g.constant([1.0, 1.0, *(_fitting(*triple) for triple in triples)], np.float32, "scales")
     empty = None if g.has("Resize", 13) else g.constant([], np.float32, "empty")
     sizes = g.vector(tuple(shape)) if scales is None else None
     cubic = mode == "bicubic"

@@ -10,6 +10,7 @@ import pytest
 
 onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
+pytest.importorskip("onnx.reference")
 
 from onnx import helper  # noqa: E402
 
@@ -99,6 +100,7 @@ def cases() -> Iterator[Case]:
     yield case("Split", 13, [M, i(1, 3)], (1,), (7, 11), 2, axis=-1)
     yield case("Split", 13, [M], (), (18, 22), 2, axis=1)
     yield case("Split", 18, [f(7, 3)], (), (7, 13), 3, num_outputs=3)
+    yield case("Split", 18, [f(7, 3)], (), (7, 13), 4, num_outputs=4)
     yield case("Slice", 1, [X], (), (10, 11, 13), starts=[1, -3], ends=[9, -1], axes=[1, 2])
     yield case("Slice", 13, [X, i(1, -3), i(9, -1), i(1, -2), i(1, 1)], (1, 2, 3, 4), (7, 9, 10))
     yield case("Slice", 13, [X, i(1, -1), i(9, -9), i(1, -2), i(1, -2)], (3,), (10,))
@@ -393,3 +395,24 @@ def test_neighbouring_versions_with_one_signature_are_plain_steps_but_for_a_list
     assert same & both == MEANS_SOMETHING_ELSE
     assert (len(same), len(others)) == (299, 127)
     assert {key for key in both if key not in same} <= others
+
+
+@pytest.mark.parametrize(("n", "count", "wanted"), [
+    (5, 4, [2, 2, 1, 0]), (3, 5, [1, 1, 1, 0, 0]), (9, 4, [3, 3, 3, 0]), (7, 4, [2, 2, 2, 1]), (6, 3, [2, 2, 2]),
+])  # fmt: skip
+@pytest.mark.parametrize("free", [False, True])
+def test_a_split_whose_last_parts_are_empty(n: int, count: int, wanted: list[int], free: bool) -> None:
+    """ceil(n / count) elements for each part as long as there are some, as the reference of onnx has it."""
+    names = [f"y{place}" for place in range(count)]
+    node = helper.make_node("Split", ["x"], names, "split", num_outputs=count)
+    graph = helper.make_graph(
+        [node], "g", [helper.make_tensor_value_info("x", 1, ["n" if free else n, 2])],
+        [helper.make_tensor_value_info(name, 1, [None, 2]) for name in names],
+    )  # fmt: skip
+    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
+    x = f(n, 2)
+    want = onnx.reference.ReferenceEvaluator(proto).run(None, {"x": x})
+    assert [len(part) for part in want] == wanted
+    session = verification.start(mo.convert(proto, opset_version=13))
+    for got, part in zip(verification.run(session, {"x": x}), want, strict=True):
+        np.testing.assert_array_equal(got, part)

@@ -16,6 +16,7 @@ from minorm import nn
 
 onnx = pytest.importorskip("onnx")
 
+from minorm.onnx.checking import verification  # noqa: E402
 from minorm.onnx.exporting import lengths  # noqa: E402
 from minorm.onnx.exporting.translating import translate  # noqa: E402
 
@@ -264,3 +265,61 @@ def test_odd_lengths_stay_odd_when_they_are_halved() -> None:
             for _ in range(5):
                 assert n % 2
                 n = -(-n // 2) if rest == 1 else n // 2
+
+
+def moved(x: Any) -> Any:
+    return x.roll((1, -3, 70), (2, 3, 3)) + x.roll(5).roll(0, 1)
+
+
+POSITIONS = {
+    **{f"Conv2d {mode}": nn.Conv2d(3, 2, 3, padding=(2, 1), padding_mode=mode)
+       for mode in ("reflect", "replicate", "circular")},
+    "ReflectionPad2d": nn.ReflectionPad2d((1, 2, 0, 3)),
+    "ReflectionPad2d that cuts": nn.ReflectionPad2d((2, -1, -1, 2)),
+    "ReplicationPad2d": nn.ReplicationPad2d((1, 0, 0, 3)),
+    "ReplicationPad2d that cuts": nn.ReplicationPad2d((-1, 2, 3, -2)),
+    "CircularPad2d": nn.CircularPad2d((1, 2, 0, 3)),
+    "CircularPad2d that cuts": nn.CircularPad2d((2, -1, -2, 2)),
+    "std": lambda x: x.std((2, 3)),
+    "std, correction 2": lambda x: x.std((1, 3), correction=2),
+    "var": lambda x: (x - x.mean((2, 3), keepdim=True)) / x.var((1, 2, 3), keepdim=True).sqrt(),
+    "roll": moved,
+}  # fmt: skip
+
+
+def in_pytorch(name: str, model: Any, x: Any) -> Any:
+    """The same, computed by PyTorch; None for what has weights."""
+    torch = pytest.importorskip("torch")
+    t = torch.tensor(x)
+    if isinstance(model, nn.Conv2d):
+        return None
+    if "Pad2d" in name:
+        return getattr(torch.nn, type(model).__name__)(model.padding)(t).numpy()
+    if name == "roll":
+        return (t.roll((1, -3, 70), (2, 3, 3)) + t.roll(5).roll(0, 1)).numpy()
+    if name.startswith("std"):
+        return t.std((2, 3) if name == "std" else (1, 3), correction=1 if name == "std" else 2).numpy()
+    return ((t - t.mean((2, 3), keepdim=True)) / t.var((1, 2, 3), keepdim=True).sqrt()).numpy()
+
+
+@pytest.mark.parametrize("opset", [11, 17, 19])
+@pytest.mark.parametrize("name", POSITIONS)
+def test_copies_around_deviations_and_rolls_of_free_height_and_width(name: str, opset: int) -> None:
+    pytest.importorskip("onnxruntime")
+    model = POSITIONS[name]
+    proto = mo.export(model, images(8), None, opset_version=opset, input_names=["x"], dynamic_axes=FREE)
+    session, loaded = verification.start(proto), mo.load(proto)
+    for size in ((8, 8), (5, 7), (9, 6)):
+        x = images(*size).array
+        want = in_pytorch(name, model, x)
+        want = model(mn.tensor(x)).array if want is None else want
+        np.testing.assert_allclose(verification.run(session, {"x": x})[0], want, rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(loaded(mn.tensor(x)).array, want, rtol=1e-5, atol=1e-5)
+
+
+def test_the_error_names_the_layer() -> None:
+    model = nn.Sequential(nn.ReLU(), nn.Sequential(nn.Unfold(3)))
+    with pytest.raises(mo.ExportError, match=r"the layer is '1\.0', a Unfold; leave that axis out of dynamic_axes"):
+        mo.export(model, images(8), None, input_names=["x"], dynamic_axes=FREE)
+    with pytest.raises(mo.ExportError, match="the layer is the Unfold; leave"):
+        mo.export(nn.Unfold(3), images(8), None, input_names=["x"], dynamic_axes=FREE)

@@ -15,6 +15,7 @@ onnx = pytest.importorskip("onnx")
 from onnx import helper as h  # noqa: E402  after importorskip
 
 import minorm.onnx as mo  # noqa: E402
+from minorm.onnx.checking.inspection import inspect  # noqa: E402
 
 FLOAT = np.float32
 
@@ -290,6 +291,34 @@ def test_one_error_lists_every_node_that_cannot_be_imported(graph_of: Any) -> No
     assert lines[3].startswith("  com.example.Thing (opset 1), node 'thing': domain 'com.example' is not ONNX's own")
     assert lines[4].startswith("  SequenceMap (since version 17, opset 17), the node that computes 'd': it holds")
     assert len(lines) == 5
+
+
+def test_a_declared_length_of_minus_one_is_a_free_axis(graph_of: Any, tmp_path: Path) -> None:
+    """Paddle2ONNX 0.x and others write it so, and onnxruntime reads it so."""
+    ort = pytest.importorskip("onnxruntime")
+    nodes = [h.make_node("Concat", ["x", "z"], ["c"], axis=0), h.make_node("Relu", ["c"], ["y"])]
+    proto = graph_of(nodes, {"x": (FLOAT, [1, 3]), "z": (FLOAT, [2, 3])}, ["y"], opset=11)
+    proto.graph.value_info.append(h.make_tensor_value_info("c", 1, [1, 3]))
+    proto.graph.output[0].CopyFrom(h.make_tensor_value_info("y", 1, [1, 3]))
+    for entry in (*proto.graph.input, *proto.graph.value_info, *proto.graph.output):
+        entry.type.tensor_type.shape.dim[0].dim_value = -1
+    x, z = (np.arange(-6, 3 * n - 6, dtype=FLOAT).reshape(n, 3) for n in (5, 4))
+    want = np.maximum(np.concatenate([x, z]), 0)
+    model = mo.load(proto)
+    assert [entry.shape for entry in model.inputs] == [("?", 3), ("?", 3)]
+    np.testing.assert_array_equal(model(mn.Tensor(x), mn.Tensor(z)).array, want)
+    path = str(tmp_path / "model.onnx")
+    onnx.save(proto, path)
+    assert inspect(path).facts["inputs"] == ["x: float32 [?, 3]", "z: float32 [?, 3]"]
+    written = mo.export(model, None)
+    for new in (
+        written,
+        mo.convert(proto, opset_version=17),
+        mo.convert(proto, opset_version=13, shapes={"x": (5, 3), "z": (4, 3)}),
+    ):
+        session = ort.InferenceSession(new.SerializeToString(), providers=["CPUExecutionProvider"])
+        np.testing.assert_array_equal(session.run(None, {"x": x, "z": z})[0], want)
+    assert proto.graph.input[0].type.tensor_type.shape.dim[0].dim_value == -1  # the caller's own
 
 
 @pytest.mark.parametrize(

@@ -88,6 +88,38 @@ def test_one_layer_called_twice_has_one_set_of_statistics(graph_of: Any) -> None
     assert not any(p.requires_grad for p in model.parameters())
 
 
+@pytest.mark.parametrize("scale", ["Constant", "initializer"])
+def test_equal_constants_as_scale_and_bias_are_those_of_one_layer(scale: str, graph_of: Any) -> None:
+    """PyTorch's older exporter writes the ones and zeros of a BatchNorm without weights anew for each call."""
+    names = ["s", "b", "s2", "b2"]
+    arrays = {name: np.full(3, name[0] == "s", F32) for name in names}
+    constants = [h.make_node("Constant", [], [name], value_floats=arrays[name]) for name in names]
+    nodes = [
+        batch_norm("a", "x", "h", ["s", "b", "bn.running_mean", "bn.running_var"]),
+        batch_norm("c", "h", "y", ["s2", "b2", "bn.running_mean", "bn.running_var"]),
+    ]
+    values = {"bn.running_mean": np.zeros(3, F32), "bn.running_var": np.ones(3, F32)}
+    proto = graph_of(constants + nodes, {"x": (F32, [None, 3])}, ["y"], values)
+    if scale == "initializer":
+        proto = graph_of(nodes, {"x": (F32, [None, 3])}, ["y"], {**values, **arrays})
+    model = mo.load(proto, trainable=[])
+    assert [name for name, _ in model.named_buffers()] == ["bn.running_mean", "bn.running_var"]
+    x = np.random.default_rng(0).normal(5, 3, (6, 3)).astype(F32)
+    model.train()(mn.tensor(x))
+    inner = (x - x.mean(0)) / np.sqrt(x.var(0, dtype=np.float64) + 1e-5)
+    mean = 0.9 * (0.1 * x.mean(0)) + 0.1 * inner.mean(0)
+    np.testing.assert_allclose(model.state_dict()["bn.running_mean"].array, mean, rtol=1e-5)
+
+
+def test_other_constants_as_scale_are_those_of_another_layer(graph_of: Any) -> None:
+    parts = ["bn.running_mean", "bn.running_var"]
+    nodes = [batch_norm("a", "x", "h", ["s", "b", *parts]), batch_norm("c", "h", "y", ["s2", "b", *parts])]
+    values = {"s": np.ones(3, F32), "s2": np.full(3, 2, F32), "b": np.zeros(3, F32)}
+    values |= {"bn.running_mean": np.zeros(3, F32), "bn.running_var": np.ones(3, F32)}
+    model = mo.load(graph_of(nodes, {"x": (F32, [None, 3])}, ["y"], values), trainable=[])
+    assert len(list(model.named_buffers())) == 4
+
+
 def test_statistics_handed_on_by_identity_belong_to_the_layer_that_reads_them(graph_of: Any) -> None:
     """PyTorch's exporter writes equal initializers once, and hands them on to the other layers by Identity."""
     parts = ["1.weight", "1.bias", "1.running_mean", "1.running_var"]

@@ -215,3 +215,41 @@ def test_nothing_of_a_node_waits_for_the_garbage_collector() -> None:
         assert gone() is None
     finally:
         gc.enable()
+
+
+@pytest.mark.parametrize(
+    ("operator", "opset"), [("Upsample", 9), ("Resize", 10), ("Resize", 11), ("Resize", 13), ("Resize", 19)]
+)
+@pytest.mark.parametrize(("scale", "lengths"), [(2.6, (5, 10, 20)), (1.4, (5, 10)), (1.8, (5, 15)), (3.6, (5, 10))])
+def test_lengths_are_those_of_onnxruntime(
+    one_node: Any, operator: str, opset: int, scale: float, lengths: tuple[int, ...]
+) -> None:
+    """float32(2.6) is a little less than 2.6, and 5 times that is 13 in float32, 12.9999998 in float64."""
+    ort = pytest.importorskip("onnxruntime")
+    for n in lengths:
+        x = np.arange(n, dtype=np.float32).reshape(1, 1, 1, n)
+        scales = np.array([1, 1, 1, scale], np.float32)
+        late = opset > 10
+        proto = one_node(operator, [x, None, scales] if opset > 11 else [x, np.zeros(0, np.float32), scales] if late
+                         else [x, scales], opset, held=(2,) if opset > 11 else (1, 2) if late else (1,))  # fmt: skip
+        proto.graph.output[0].type.tensor_type.elem_type = 1
+        session = ort.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
+        want = session.run(None, {"i0": x})[0].shape
+        assert want[3] == round(n * scale)
+        assert mo.load(proto)(mn.Tensor(x)).shape == want
+
+
+@pytest.mark.parametrize("scale", [0.58, 2.3, 2.6, 1.1])
+@pytest.mark.parametrize("opset", [11, 19])
+def test_the_file_of_a_fixed_picture_has_the_lengths_of_the_model(scale: float, opset: int) -> None:
+    """2.3 * 50 is 114.99999999999999 in float64, where the model and PyTorch count, and 115 in float32."""
+    ort, torch = pytest.importorskip("onnxruntime"), pytest.importorskip("torch")
+    x = np.arange(50, dtype=np.float32).reshape(1, 1, 5, 10).repeat(5, 3)
+    model = mn.nn.Upsample(scale_factor=scale, mode="bilinear")
+    proto = mo.export(model, mn.Tensor(x), opset_version=opset)
+    want = torch.nn.functional.interpolate(torch.tensor(x), scale_factor=scale, mode="bilinear").numpy()
+    session = ort.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
+    for y in (session.run(None, {proto.graph.input[0].name: x})[0], mo.load(proto)(mn.Tensor(x)).array):
+        assert y.shape == want.shape
+        if scale != 1.1:  # onnxruntime copies an axis of 5 that becomes 5
+            np.testing.assert_allclose(y, want, atol=1e-4)

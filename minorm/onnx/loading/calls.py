@@ -1,0 +1,46 @@
+"""A layer that is called several times is several nodes: which BatchNormalizations of a graph are one layer.
+
+In a training graph the statistics of the second node are what the first one made of them. Read as the layer's own,
+they follow train() and eval() like those of the first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from minorm.onnx.graph.reading import Node
+
+
+def chain(nodes: Sequence[Node], held: Collection[str]) -> dict[int, Node]:
+    """Give each further call the statistics of the first one as its inputs 3 and 4; id of such a node -> the first.
+
+    held    the values that the file holds, under whatever names
+    """
+    firsts: dict[int, Node] = {}
+    made: dict[str, tuple[Node, int]] = {}  # a running mean or variance -> the node that computes it, and which output
+    for node in nodes:
+        if node.operator == "Identity" and node.inputs[0] in made:
+            made[node.outputs[0]] = made[node.inputs[0]]
+        if node.operator != "BatchNormalization" or node.described is not None:
+            continue
+        before = _call_before(node, made)
+        first = None if before is None else firsts.get(id(before), before)
+        if first is not None and all(name in held for name in first.inputs[3:5]):
+            node.inputs = (*node.inputs[:3], *first.inputs[3:5])
+            firsts[id(node)] = first
+        made |= {name: (node, place) for place, name in enumerate(node.outputs[:3]) if place and name}
+    return firsts
+
+
+def _call_before(node: Node, made: Mapping[str, tuple[Node, int]]) -> Node | None:
+    """The node that computes the running mean and variance that this one starts from."""
+    mean, var = (made.get(name, (None, 0)) for name in node.inputs[3:5])
+    same = mean[0] is var[0] and (mean[1], var[1]) == (1, 2)
+    return mean[0] if same and mean[0] is not None and mean[0].conditions == node.conditions else None
+
+
+def content(name: str, arrays: Mapping[str, Any], parameters: Collection[str]) -> Any:
+    """What tells a scale or bias from another: a Parameter's name, what a constant holds."""
+    array = None if name in parameters else arrays.get(name)
+    return name if array is None else (str(array.dtype), array.shape, array.tobytes())
