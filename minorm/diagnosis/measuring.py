@@ -32,6 +32,7 @@ class Norm:
     running: tuple[Any, Any] | None = None  # mean and variance, float64
     momentum: float | None = None
     batches: int | None = None  # that the running statistics have seen
+    skipped: int = 0  # that were left out of them, as theirs were not finite
     frozen: bool = False
     per_sample: bool = False
     virtual: int | None = None  # samples that share statistics, where they are fewer than the batch
@@ -251,6 +252,7 @@ def _described(step: Step) -> Norm:
         frozen=holder.frozen or not hasattr(holder, "momentum"),
         per_sample="Instance" in type(holder).__name__ or bool(statistics_kept and statistics_kept.per_sample),
         virtual=getattr(holder, "virtual_batch_size", None),
+        skipped=int(getattr(holder, "skipped_batches", 0)),
     )
 
 

@@ -44,6 +44,8 @@ def batch_renorm(
     *,
     num_batches_tracked: Tensor | None = None,
     unbiased_running_var: bool = False,
+    update_nonfinite: bool = False,
+    skipped_batches: Tensor | None = None,
     compute_dtype: Any = None,
     backend: Any = None,
 ) -> Tensor:
@@ -85,7 +87,14 @@ def batch_renorm(
             "expected more than one value per channel: a larger batch, or training=False"
         )
     running = running_stats(
-        "batch_renorm", running_mean, running_var, momentum, unbiased_running_var, num_batches_tracked
+        "batch_renorm",
+        running_mean,
+        running_var,
+        momentum,
+        unbiased_running_var,
+        num_batches_tracked,
+        skipped_batches,
+        update_nonfinite,
     )
     y = Renormalize.apply(
         x, weight, bias, axes=axes, param=param, equation=rule, old=(running_mean.array, running_var.array),

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, TypeVar
 from minorm import devices, dtypes
 from minorm.documented import documented_methods
 from minorm.nn import hooks
-from minorm.nn.attributes import BUFFER, BUFFERS, MODULE, PARAMETER, Attributes
+from minorm.nn.attributes import BUFFER, BUFFERS, COUNTER, MODULE, PARAMETER, Attributes
 from minorm.nn.module_arguments import METHODS
 from minorm.nn.parameter import Parameter
 from minorm.nn.state import LoadResult, load_into
@@ -324,7 +324,7 @@ class Module(Attributes):
                 raise TypeError(
                     f"Module.to: dtype is {dtype}; expected a float type (float16, bfloat16, float32, float64)"
                 )
-        for _, tensor in self._named("", True, PARAMETER, *BUFFERS):
+        for _, tensor in self._named("", True, PARAMETER, *BUFFERS, COUNTER):
             _convert(tensor, device, dtype)
         return self
 

@@ -203,3 +203,26 @@ def test_compute_dtype_of_several_ranks(dtype: Any) -> None:
         assert got.dtype == dtype
         assert (got != rounded).mean() < 1e-2
         np.testing.assert_allclose(got, rounded, rtol=2 * np.finfo(dtype).eps)
+
+
+@pytest.mark.parametrize("kind", ["batch", "instance"])
+def test_a_part_that_is_not_finite_leaves_the_batch_out_on_all_ranks(kind: str) -> None:
+    whole = np.random.default_rng(0).standard_normal((6, 3, 4)).astype(np.float32)
+
+    def program(group: Any) -> Any:
+        layer: Any = nn.BatchNorm1d(3) if kind == "batch" else nn.InstanceNorm1d(3, track_running_stats=True)
+        layer = nn.SyncBatchNorm.convert_sync_batchnorm(layer, group)
+        part = whole[2 * group.rank : 2 * group.rank + 2].copy()
+        layer(Tensor(part))
+        before = [buffer.numpy().copy() for buffer in layer.buffers()]
+        if group.rank == 1:
+            part[1, 2, 3] = np.inf
+        layer(Tensor(part))
+        return before, [buffer.numpy() for buffer in layer.buffers()], layer.skipped_batches
+
+    for before, after, skipped in simulate(3, program):
+        for a, b in zip(before, after, strict=True):
+            np.testing.assert_array_equal(a, b)
+        assert skipped == 1
+        mean = (whole.astype(np.float64)).mean((0, 2))
+        np.testing.assert_allclose(after[0], 0.1 * mean, rtol=1e-5, atol=1e-7)
