@@ -32,7 +32,6 @@ class Norm:
     running: tuple[Any, Any] | None = None  # mean and variance, float64
     momentum: float | None = None
     batches: int | None = None  # that the running statistics have seen
-    skipped: int = 0  # that were left out of them, as theirs were not finite
     frozen: bool = False
     per_sample: bool = False
     virtual: int | None = None  # samples that share statistics, where they are fewer than the batch
@@ -44,6 +43,7 @@ class Norm:
     sets: list[tuple[Any, Any]] = field(default_factory=list)  # mean and variance of each set, in R
     outputs: dict[str, list[Any]] = field(default_factory=lambda: {"E": [], "R": []})  # a sample of each output
     undone: tuple[str, float] | None = None  # the normalization before, and what it changes
+    skipped: int = 0  # batches left out of the running statistics
 
     def sampled(self, which: str) -> Any:
         """The outputs that were kept, in one row."""

@@ -126,12 +126,10 @@ def running_stats(
             raise ValueError(f"{operation}: momentum={momentum}; expected the share of the old value to keep, 0 to 1")
     if not isinstance(update_nonfinite, (bool, np.bool)):
         raise TypeError(f"{operation}: update_nonfinite is {update_nonfinite!r}; expected True or False")
-    counters = [
-        None if counter is None else _counter(operation, name, counter)
-        for name, counter in (("num_batches_tracked", batches), ("skipped_batches", skipped))
-    ]
+    counter = None if batches is None else _counter(operation, "num_batches_tracked", batches)
+    left_out = None if skipped is None else _counter(operation, "skipped_batches", skipped)
     return RunningStats(
-        running_mean.array, running_var.array, momentum, unbiased, *counters, update_nonfinite=bool(update_nonfinite)
+        running_mean.array, running_var.array, momentum, unbiased, counter, left_out, bool(update_nonfinite)
     )
 
 
