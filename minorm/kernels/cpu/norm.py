@@ -50,7 +50,7 @@ def forward(
     count = None if mask is None else empty((nest.rows,), _FLOAT64)
     rule = equation.eps, equation.centered, equation.guard
     _forward(nest, x, s, b, y, block, rule, True, dtype, mask, count, activation is not None, residual)
-    if running is not None and not (running.update_nonfinite or _are_small(block, running.mean.dtype)):
+    if running is not None and not (running.update_nonfinite or _are_small(block, running.mean.dtype, x.dtype)):
         shape = running.mean.shape
         running.update((block[0] + block[1]).reshape(shape), block[2].reshape(shape), nest.columns)
     elif running is not None:
@@ -92,10 +92,13 @@ def plan_of(nest: Nest, stored: Any, computed: Any, scale: bool = True, other: b
     return _kernels.plan(nest.code, STORAGE[stored], computed == _FLOAT32, False, scale, other, _threads())
 
 
-def _are_small(block: Array, dtype: Any) -> bool:
+def _are_small(block: Array, running: Any, stored: Any) -> bool:
     """Are the statistics finite, and so far from the largest number of the type that the running ones stay finite?"""
-    with np.errstate(over="ignore"):
-        return float(np.vdot(block[:3], block[:3])) < _limit(dtype)
+    found = block[:3].reshape(-1)
+    if stored is not _FLOAT64:
+        return bool(found.dot(found) < _limit(running))
+    with np.errstate(over="ignore"):  # only there can squares overflow; asking for this takes longer than the sum
+        return bool(found.dot(found) < _limit(running))
 
 
 @functools.cache

@@ -117,7 +117,7 @@ class RunningNorm(Affine):
     def _counter(self) -> Tensor | None:
         """What those batches are counted in, beside the running statistics."""
         mean, counter = self.running_mean, self._skipped
-        if mean is not None and (counter is None or counter.device != mean.device):  # whose owner set them anew
+        if mean is not None and (counter is None or type(counter.array) is not type(mean.array)):
             counter = self._skipped = self._new_counter()
         return counter
 

@@ -378,3 +378,30 @@ def test_an_export_after_an_overflow_is_unharmed():
     mean, var = 0.1 * x.mean((0, 2)), 0.9 + 0.1 * x.var((0, 2))
     expected = (x - mean[:, None]) / np.sqrt(var[:, None] + 1e-5)
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_large_numbers_of_float64_are_no_overflow():
+    layer = nn.BatchNorm1d(2, dtype=mn.float64)
+    layer(mn.tensor(np.array([[1e100, 0], [-1e100, 0]])))
+    np.testing.assert_allclose(layer.running_var.numpy(), [1e199, 0.9])
+    layer(mn.tensor(np.array([[1e160, 0], [-1e160, 0]])))  # whose square is not in float64
+    np.testing.assert_allclose(layer.running_var.numpy(), [1e199, 0.9])
+    assert (layer.skipped_batches, layer.num_batches_tracked.item()) == (1, 1)
+
+
+def test_a_product_that_overflows_under_autocast():
+    """What a GradScaler's step leaves out, because its gradients are not finite, the statistics leave out as well."""
+    mn.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3))
+    x = mn.randn(8, 4)
+    with mn.autocast("cpu", dtype=mn.float16):
+        model(x)
+        before = {key: value.numpy().copy() for key, value in model.state_dict().items()}
+        model(x * 1e6)  # 65504 is the largest number of float16
+        for key, value in model.state_dict().items():
+            np.testing.assert_array_equal(value.numpy(), before[key], err_msg=key)
+        model(x)
+    norm = model[1]
+    assert (norm.skipped_batches, norm.num_batches_tracked.item()) == (1, 2)
+    seen = (x.numpy() @ model[0].weight.numpy().T + model[0].bias.numpy()).astype(np.float64).mean(0)
+    np.testing.assert_allclose(norm.running_mean.numpy(), seen * 0.19, rtol=2e-3, atol=1e-4)
