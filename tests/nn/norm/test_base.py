@@ -389,6 +389,7 @@ def test_large_numbers_of_float64_are_no_overflow():
     assert (layer.skipped_batches, layer.num_batches_tracked.item()) == (1, 1)
 
 
+@pytest.mark.filterwarnings("ignore:overflow encountered in cast")
 def test_a_product_that_overflows_under_autocast():
     """What a GradScaler's step leaves out, because its gradients are not finite, the statistics leave out as well."""
     mn.manual_seed(0)
