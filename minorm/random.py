@@ -202,6 +202,17 @@ def set_state(state: dict[str, Any]) -> None:
     _own().set_state(state if ranks is None else ranks[_rank.number])
 
 
+@contextmanager
+def kept() -> Iterator[None]:
+    """Inside, numbers are drawn; afterwards this rank's generator is where it was. Other ranks are not asked."""
+    own = _own()
+    state = own.get_state()
+    try:
+        yield
+    finally:
+        own.set_state(state)
+
+
 def _bits(state: Any, kind: str = "Philox") -> Any:
     """A new generator in that state, which may be of this kind or of one that minorm has or had."""
     if not isinstance(state, dict) or not isinstance(state.get("bit_generator"), str):

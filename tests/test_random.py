@@ -263,3 +263,14 @@ def test_a_fork_in_the_middle_of_a_draw_of_its_own_thread() -> None:
     """
     result = in_a_new_process(program)
     assert result.stdout == "7\n", result.stderr
+
+
+def test_kept_goes_on_as_if_nothing_had_been_drawn() -> None:
+    mn.manual_seed(3)
+    expected = mn.rand(5).numpy()
+    mn.manual_seed(3)
+    with pytest.raises(KeyError), mn.random.kept():
+        mn.randn(7)
+        mn.rand(70)
+        raise KeyError
+    np.testing.assert_array_equal(mn.rand(5).numpy(), expected)

@@ -210,3 +210,62 @@ def test_a_backend_of_ones_own_is_not_asked_to_update():
     ours, own = (layer.running_mean.numpy() for layer in layers)
     assert np.all(ours != 0)
     np.testing.assert_array_equal(own, ours)
+
+
+# Batches that are not finite
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("which", ["mean", "var"])
+@pytest.mark.parametrize("options", [{}, {"momentum": None}, {"unbiased": True}])
+def test_one_channel_that_is_not_finite_leaves_the_batch_out(bad, which, options):
+    batches, skipped = np.array(3), np.array(0)
+    running = fresh(batches=batches, skipped=skipped, **options)
+    found = {"mean": MEAN.copy(), "var": VAR.copy()}
+    found[which][1] = bad
+    running.update(**found, count=10)
+    running.update_counted(**found, count=np.array([10, 10]))
+    np.testing.assert_array_equal(running.mean, 0)
+    np.testing.assert_array_equal(running.var, 1)
+    assert (batches, skipped) == (3, 2)
+    assert not running.changed
+
+
+def test_update_nonfinite_blends_them_in():
+    batches, skipped = np.array(0), np.array(0)
+    running = fresh(batches=batches, skipped=skipped, update_nonfinite=True)
+    running.update(np.array([np.nan, 2.0]), np.array([np.inf, 8.0]), 10)
+    np.testing.assert_allclose(running.mean, [np.nan, 0.2])
+    np.testing.assert_allclose(running.var, [np.inf, 1.7])
+    assert (batches, skipped) == (1, 0)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16, np.float32])
+def test_a_batch_that_does_not_fit_the_type_is_left_out(dtype):
+    top = float(ml_dtypes.finfo(dtype).max)
+    batches, skipped = np.array(0), np.array(0)
+    running = RunningStats(np.zeros(2, dtype), np.ones(2, dtype), 0.5, batches=batches, skipped=skipped)
+    running.update(MEAN, np.array([1.0, 1.5 * top]), 10)  # half of it fits
+    assert (batches, skipped) == (1, 0)
+    before = running.var.copy()
+    running.update(MEAN, np.array([1.0, 4 * top]), 10)
+    assert (batches, skipped) == (1, 1)
+    np.testing.assert_array_equal(running.var, before)
+    assert np.isfinite(running.var.astype(np.float64)).all()
+
+
+def test_statistics_of_nothing_are_not_asked():
+    skipped = np.array(0)
+    running = fresh(momentum=0.75, skipped=skipped)
+    running.update_counted(np.array([1.0, np.nan]), np.array([4.0, np.nan]), np.array([5, 0]))
+    np.testing.assert_allclose(running.mean, [0.25, 0])
+    assert skipped == 0
+
+
+def test_what_was_nan_before_is_not_the_fault_of_a_batch():
+    skipped = np.array(0)
+    running = fresh(momentum=0.75, skipped=skipped)
+    running.mean[0] = np.nan
+    running.update(MEAN, VAR, 10)
+    np.testing.assert_allclose(running.mean, [np.nan, 0.5])
+    assert skipped == 0

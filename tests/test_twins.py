@@ -186,8 +186,9 @@ COUNT = 18_000  # comparisons of the sample, at least: it must not shrink unseen
 DEVIATIONS = {
     "F.avg_pool3d": "a window larger than x is allowed where padding or ceil_mode makes room for it, as in one and two "
     "dimensions; PyTorch refuses it in three",
-    "F.batch_norm": "momentum is the share of the old running value, and running_var the population's, as in ONNX; an "
-    "infinity makes the running mean of its channel NaN, as it makes the output, and not infinite",
+    "F.batch_norm": "momentum is the share of the old running value, and running_var the population's, as in ONNX; a "
+    "batch whose statistics are not finite is left out of both, unless update_nonfinite=True. Then an infinity makes "
+    "the running mean of its channel NaN, as it makes the output, and not infinite",
     "F.conv_transpose2d": "a result without positions is an error, for an empty batch too",
     "F.conv_transpose3d": "a result without positions is an error, for an empty batch too",
     "F.cross_entropy": "an ignored example has gradient 0, even if its logits are NaN or infinite; 0 * infinity is 0: "

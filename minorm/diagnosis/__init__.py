@@ -51,9 +51,10 @@ def diagnose(model: Module, loader: Iterable[Any], *, batch_size: int | None = F
         offset = RMS over channels of sqrt((mu - m)^2 / (s sr) + ln(s / sr)^2)
 
     is how far running statistics (m, sr^2) are from the moments (mu, s^2) of a layer's input, taken while all layers
-    use the batch's. Findings: stale_statistics, untouched_statistics, momentum_convention, train_eval_gap, small_batch,
-    batch_of_one, large_mean, eps_swallows_variance, vanished_scale, dead_channel, saturated_channel, undone_norm,
-    folded_norm; docs/doctor.md has a section for each. In a distributed run all ranks call it.
+    use the batch's. Findings: stale_statistics, untouched_statistics, momentum_convention, skipped_batches,
+    train_eval_gap, small_batch, batch_of_one, large_mean, eps_swallows_variance, vanished_scale, dead_channel,
+    saturated_channel, undone_norm, folded_norm; docs/doctor.md has a section for each. One rank of a
+    distributed run may call it alone.
 
     TypeError for a model that is no Module and a loader that can be read once only, ValueError for one that gives fewer
     than 2 images, images that the model does not take, and a model without a normalization; ArithmeticError for one

@@ -40,6 +40,14 @@ WORDS: Mapping[str, Words] = {
         "stands, the statistics are those of the last batch or two, and change with it",
         "layer.momentum = {usual:g}; statistics that have suffered: " + FORMULA,
     ),
+    "skipped_batches": Words(
+        "{skipped} batches, {share:.1%} of all, were left out of the running statistics: their mean or variance was "
+        "NaN, infinite or too large",
+        "one of them would have stayed in the running statistics for ever. A few are usual in float16; where they are "
+        "many, evaluation normalizes with what the other batches alone have shown",
+        "look for NaN and infinity in the data; mn.autocast with bfloat16, which reaches as far as float32; a smaller "
+        "learning rate",
+    ),
     "train_eval_gap": Words(
         "{changes}",
         "evaluation, with running statistics, and the same images normalized by their batch give other answers. What "

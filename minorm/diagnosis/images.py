@@ -54,11 +54,8 @@ def drawn(loader: Any) -> Images:
             f"diagnose: loader is a {kind_of(loader)}; expected batches that can be read again: a DataLoader, or a "
             "list of (images, labels)"
         )
-    state = random.get_state()
-    try:
+    with random.kept():  # a sampler may draw its order
         return _drawn(_mixed(loader) if isinstance(loader, DataLoader) else loader)
-    finally:
-        random.set_state(state)  # a sampler may have drawn its order
 
 
 def _mixed(loader: DataLoader) -> DataLoader:

@@ -19,7 +19,15 @@ from minorm.diagnosis.symptoms import ERROR, NOTE, WARNING, Symptom, of
 
 STATISTICS = ("untouched_statistics", "momentum_convention", "stale_statistics")
 DESTROYING = ("eps_swallows_variance", "vanished_scale", "dead_channel", "saturated_channel")
-OWN = ("vanished_scale", "momentum_convention", "small_batch", "batch_of_one", "undone_norm", "folded_norm")
+OWN = (
+    "vanished_scale",
+    "momentum_convention",
+    "skipped_batches",
+    "small_batch",
+    "batch_of_one",
+    "undone_norm",
+    "folded_norm",
+)
 
 
 @dataclass(frozen=True)

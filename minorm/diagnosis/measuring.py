@@ -43,6 +43,7 @@ class Norm:
     sets: list[tuple[Any, Any]] = field(default_factory=list)  # mean and variance of each set, in R
     outputs: dict[str, list[Any]] = field(default_factory=lambda: {"E": [], "R": []})  # a sample of each output
     undone: tuple[str, float] | None = None  # the normalization before, and what it changes
+    skipped: int = 0  # batches left out of the running statistics
 
     def sampled(self, which: str) -> Any:
         """The outputs that were kept, in one row."""
@@ -251,6 +252,7 @@ def _described(step: Step) -> Norm:
         frozen=holder.frozen or not hasattr(holder, "momentum"),
         per_sample="Instance" in type(holder).__name__ or bool(statistics_kept and statistics_kept.per_sample),
         virtual=getattr(holder, "virtual_batch_size", None),
+        skipped=int(getattr(holder, "skipped_batches", 0)),
     )
 
 

@@ -19,14 +19,12 @@ def borrowed(model: Module) -> Iterator[None]:
     modes = [(module, module.training, module.frozen) for module in model.modules()]
     groups = [(m, m.process_group) for m in model.modules() if getattr(m, "process_group", None) is not None]
     buffers = [(buffer, buffer.cpu().array.copy()) for buffer in model.buffers()]
-    state = random.get_state()
     try:
         for module, _ in groups:
             module.process_group = None  # the other ranks are not asked
-        with no_grad(), no_stats_update():
+        with no_grad(), no_stats_update(), random.kept():
             yield
     finally:
-        random.set_state(state)
         for module, training, frozen in modes:
             module.training, module.frozen = training, frozen
         for module, group in groups:

@@ -38,7 +38,12 @@ def of(measured: Measured) -> Iterator[Symptom]:
         if norm.running is not None:
             yield from _some(_untouched(norm) or _convention(norm) or _stale(norm, measured))
         yield from _some(
-            _batch(norm, measured.batch_size), _large_mean(norm), _eps(norm), _vanished(norm), _undone(norm)
+            _skipped(norm),
+            _batch(norm, measured.batch_size),
+            _large_mean(norm),
+            _eps(norm),
+            _vanished(norm),
+            _undone(norm),
         )
     for activation in measured.activations:
         yield from _some(_dead(activation) or _saturated(activation))
@@ -107,6 +112,15 @@ def _noise_kept(norm: Norm) -> float:
 def _samples(norm: Norm, batch: int) -> int:
     """How many samples a layer takes its statistics over."""
     return min(batch * norm.ranks, norm.virtual or batch * norm.ranks)
+
+
+def _skipped(norm: Norm) -> Symptom | None:
+    if not norm.skipped:
+        return None
+    share = norm.skipped / (norm.skipped + (norm.batches or 0))
+    return Symptom(
+        "skipped_batches", norm.name, WARNING if share > 0.1 else NOTE, {"skipped": norm.skipped, "share": share}
+    )
 
 
 # The size of the batch

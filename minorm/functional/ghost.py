@@ -38,6 +38,8 @@ def ghost_batch_norm(
     *,
     num_batches_tracked: Tensor | None = None,
     unbiased_running_var: bool = False,
+    update_nonfinite: bool = False,
+    skipped_batches: Tensor | None = None,
     compute_dtype: Any = None,
     backend: Any = None,
 ) -> Tensor:
@@ -67,6 +69,7 @@ def ghost_batch_norm(
     options = {"compute_dtype": compute_dtype, "backend": backend}
     statistics = running_mean, running_var, weight, bias, training, momentum, eps
     options |= {"num_batches_tracked": num_batches_tracked, "unbiased_running_var": unbiased_running_var}
+    options |= {"update_nonfinite": update_nonfinite, "skipped_batches": skipped_batches}
     computed = check_types(
         "ghost_batch_norm", x, compute_dtype, weight=weight, bias=bias, running_mean=running_mean,
         running_var=running_var,
@@ -84,7 +87,14 @@ def ghost_batch_norm(
     if trace.state.calls is not None:
         return cat([batch_norm(part, *statistics, **options) for part in x.split(size)])
     running = running_stats(
-        "ghost_batch_norm", running_mean, running_var, momentum, unbiased_running_var, num_batches_tracked
+        "ghost_batch_norm",
+        running_mean,
+        running_var,
+        momentum,
+        unbiased_running_var,
+        num_batches_tracked,
+        skipped_batches,
+        update_nonfinite,
     )
 
     head = x if not rest else x[: groups * size]

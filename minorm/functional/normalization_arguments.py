@@ -19,6 +19,13 @@ ARGUMENTS = {
     "unbiased_running_var": (
         "False keeps the population variance in running_var, as ONNX does; True N / (N - 1) of it, as PyTorch does"
     ),
+    "update_nonfinite": (
+        "False leaves a batch out of all running values if its mean or variance is NaN or infinite for one channel, or "
+        "if a running value would no longer fit its type; True blends it in, as PyTorch does"
+    ),
+    "skipped_batches": (
+        "an integer Tensor of one element that is counted up for each batch that is left out; None counts nothing"
+    ),
     "compute_dtype": (
         "float32 or float64, the type to compute in, forward and backward (ONNX's stash_type); None is float32 for the "
         "16-bit types and x's own otherwise. y is rounded once, to x's type"

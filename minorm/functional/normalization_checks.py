@@ -8,6 +8,8 @@ import warnings
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import numpy as np
+
 from minorm import dtypes
 from minorm.equation import Equation
 from minorm.functional.arguments import float_type, number, whole
@@ -105,6 +107,8 @@ def running_stats(
     momentum: float | None,
     unbiased: bool,
     batches: Tensor | None,
+    skipped: Tensor | None = None,
+    update_nonfinite: bool = False,
 ) -> RunningStats | None:
     """What is to be told the statistics of the batch."""
     if running_mean is None and running_var is None:
@@ -126,8 +130,13 @@ def running_stats(
             raise ValueError(f"{operation}: momentum={momentum}; expected the share of the old value to keep, 0 to 1")
         if momentum < LOW_MOMENTUM and not called_within("minorm.functional", "minorm.mistakes", "minorm.trace"):
             warn_of_low_momentum(operation, momentum)
-    counter = None if batches is None else _counter(operation, batches)
-    return RunningStats(running_mean.array, running_var.array, momentum, unbiased, counter)
+    if not isinstance(update_nonfinite, (bool, np.bool)):
+        raise TypeError(f"{operation}: update_nonfinite is {update_nonfinite!r}; expected True or False")
+    counter = None if batches is None else _counter(operation, "num_batches_tracked", batches)
+    left_out = None if skipped is None else _counter(operation, "skipped_batches", skipped)
+    return RunningStats(
+        running_mean.array, running_var.array, momentum, unbiased, counter, left_out, bool(update_nonfinite)
+    )
 
 
 def warn_of_low_momentum(name: str, momentum: float) -> None:
@@ -141,18 +150,16 @@ def warn_of_low_momentum(name: str, momentum: float) -> None:
     )
 
 
-def _counter(operation: str, batches: Any) -> Any:
-    """The array of num_batches_tracked; raise unless it is one integer."""
-    if not isinstance(batches, Tensor):
+def _counter(operation: str, name: str, counter: Any) -> Any:
+    """The array of num_batches_tracked or skipped_batches; raise unless it is one integer."""
+    if not isinstance(counter, Tensor):
         raise TypeError(
-            f"{operation}: num_batches_tracked is {type(batches).__name__}; expected a Tensor, which is counted up: "
+            f"{operation}: {name} is {type(counter).__name__}; expected a Tensor, which is counted up: "
             "minorm.zeros((), dtype=minorm.int64)"
         )
-    array = batches.array
+    array = counter.array
     if array.dtype.kind not in "iu" or array.size != 1:
-        raise ValueError(
-            f"{operation}: num_batches_tracked is {array.dtype} of shape {array.shape}; expected one integer"
-        )
+        raise ValueError(f"{operation}: {name} is {array.dtype} of shape {array.shape}; expected one integer")
     return array
 
 

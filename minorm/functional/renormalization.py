@@ -44,6 +44,8 @@ def batch_renorm(
     *,
     num_batches_tracked: Tensor | None = None,
     unbiased_running_var: bool = False,
+    update_nonfinite: bool = False,
+    skipped_batches: Tensor | None = None,
     compute_dtype: Any = None,
     backend: Any = None,
 ) -> Tensor:
@@ -80,7 +82,14 @@ def batch_renorm(
     rule = equation("batch_renorm", eps)
     axes, param, _ = batch_axes(x, weight, bias, running_mean, running_var)
     running = running_stats(
-        "batch_renorm", running_mean, running_var, momentum, unbiased_running_var, num_batches_tracked
+        "batch_renorm",
+        running_mean,
+        running_var,
+        momentum,
+        unbiased_running_var,
+        num_batches_tracked,
+        skipped_batches,
+        update_nonfinite,
     )
     if math.prod(x.shape[axis] for axis in axes) == 1 and not (running is not None and running.is_part):
         raise ValueError(

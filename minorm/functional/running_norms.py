@@ -49,6 +49,8 @@ def batch_norm(
     *,
     num_batches_tracked: Tensor | None = None,
     unbiased_running_var: bool = False,
+    update_nonfinite: bool = False,
+    skipped_batches: Tensor | None = None,
     compute_dtype: Any = None,
     backend: Any = None,
     process_group: Any = None,
@@ -100,7 +102,14 @@ def batch_norm(
         )  # fmt: skip
     across = process_group is not None and _is_across(process_group)
     running = running_stats(
-        "batch_norm", running_mean, running_var, momentum, unbiased_running_var, num_batches_tracked
+        "batch_norm",
+        running_mean,
+        running_var,
+        momentum,
+        unbiased_running_var,
+        num_batches_tracked,
+        skipped_batches,
+        update_nonfinite,
     )
     if count == 1 and not across and mask is None and not (running is not None and running.is_part):
         raise ValueError(
@@ -144,6 +153,8 @@ def instance_norm(
     *,
     num_batches_tracked: Tensor | None = None,
     unbiased_running_var: bool = False,
+    update_nonfinite: bool = False,
+    skipped_batches: Tensor | None = None,
     compute_dtype: Any = None,
     backend: Any = None,
     process_group: Any = None,
@@ -192,7 +203,14 @@ def instance_norm(
             "expected more than one position"
         )
     running = running_stats(
-        "instance_norm", running_mean, running_var, momentum, unbiased_running_var, num_batches_tracked
+        "instance_norm",
+        running_mean,
+        running_var,
+        momentum,
+        unbiased_running_var,
+        num_batches_tracked,
+        skipped_batches,
+        update_nonfinite,
     )
     across = process_group is not None and _is_across(process_group)
     seen: PooledStats | None = None

@@ -97,8 +97,11 @@ class Running(Protocol):
 
     mean, var   contiguous arrays of one float type, with nest.rows elements in the nest's order
     batches     an int64 array of one element, to be counted up; or None
+    skipped     the same for batches that are left out
     changed     to be set when they are written
 
+    A batch with a statistic that is not finite, or with which a value would not fit its type, is left out for all rows,
+    unless update_nonfinite; `update` does that too.
     Both are blended in float64 and rounded once. They are written when nothing can fail any more: an error leaves them
     as they were.
     """
@@ -106,6 +109,8 @@ class Running(Protocol):
     mean: Array
     var: Array
     batches: Array | None
+    skipped: Array | None
+    update_nonfinite: bool
     changed: bool
 
     def rates(self, count: int) -> tuple[Any, Any, Any]:

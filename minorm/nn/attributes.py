@@ -19,6 +19,8 @@ from minorm.tensor import Tensor
 PARAMETER, BUFFER, LOCAL_BUFFER, MODULE = "parameter", "buffer", "buffer that is not saved", "module"
 BUFFERS = (BUFFER, LOCAL_BUFFER)
 MadeBy = Mapping[str, Callable[[Any], Any]]
+COUNTER = "counter"  # a Tensor that moves with the module and is otherwise no part of its state
+MOVED = (PARAMETER, *BUFFERS, COUNTER)
 
 
 @documented_methods(METHODS)
@@ -104,7 +106,11 @@ class Attributes(Checked):
             self._assign(name, value, BUFFER if value.persistent else LOCAL_BUFFER)
         else:
             kind = self.__dict__.get("_kinds", {}).get(name)
-            if value is not None and kind is not None and not (kind in BUFFERS and isinstance(value, Tensor)):
+            if (
+                value is not None
+                and kind is not None
+                and not (kind in (*BUFFERS, COUNTER) and isinstance(value, Tensor))
+            ):
                 raise TypeError(_wrong_value(type(self).__name__, name, kind, value))
             value = self._as_setting(name, value)
             if name in self._made_by and name in self.__dict__:

@@ -13,7 +13,7 @@ from minorm import devices, dtypes
 from minorm.documented import documented_methods
 from minorm.masking import printable
 from minorm.nn import hooks, state
-from minorm.nn.attributes import BUFFER, BUFFERS, MODULE, PARAMETER, Attributes
+from minorm.nn.attributes import BUFFER, BUFFERS, MODULE, MOVED, PARAMETER, Attributes
 from minorm.nn.conversion import Conversion
 from minorm.nn.module_arguments import METHODS
 from minorm.nn.parameter import Parameter
@@ -352,7 +352,7 @@ class Module(Attributes):
                 raise TypeError(
                     f"Module.to: dtype is {dtype}; expected a float type (float16, bfloat16, float32, float64)"
                 )
-        convert = Conversion((tensor for _, tensor in self._named("", True, PARAMETER, *BUFFERS)), device, dtype)
+        convert = Conversion((tensor for _, tensor in self._named("", True, *MOVED)), device, dtype)
 
         def swap() -> None:
             self._apply(convert)
@@ -364,7 +364,7 @@ class Module(Attributes):
         """Every parameter, buffer and gradient becomes fn of it, in the same objects: what `to` does, with an fn."""
         for child in self.children() if recurse else ():
             child._apply(fn)
-        for _, tensor in self._own(PARAMETER, *BUFFERS):
+        for _, tensor in self._own(*MOVED):
             tensor.set_array(fn(tensor).array)
             if tensor.grad is not None:
                 tensor.grad.set_array(fn(tensor.grad).array)

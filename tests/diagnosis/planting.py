@@ -194,11 +194,21 @@ def folded() -> Sick:
     return Sick("folded_norm", "3", model.eval(), "note")
 
 
+def skipped() -> Sick:
+    """A layer that has met 20 batches with an infinity beside the 120 it trained on."""
+    model = healthy()
+    model[4].train()
+    for _ in range(20):
+        model[4](mn.full((2, 16, 2, 2), float("inf")))
+    return Sick("skipped_batches", "4", model.eval(), "warning")
+
+
 PLANTED: dict[str, Callable[[], Sick]] = {
     f.__name__: f
     for f in (
         stale_variance, stale_mean, untouched, convention, gap, small_batch, batch_of_one, large_mean, huge_mean,
         tiny_variance, vanished_scale, dead_channels, saturated, undone, folded,
+        skipped,
     )
 }  # fmt: skip
-IN_FILES = [name for name in PLANTED if name not in ("small_batch", "batch_of_one")]  # a file has no batch size
+IN_FILES = [name for name in PLANTED if name not in ("small_batch", "batch_of_one", "skipped")]  # which are in no file

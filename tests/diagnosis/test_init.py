@@ -19,7 +19,8 @@ from tests.diagnosis import planting
 from tests.diagnosis.planting import Sick, loader, network, trained
 
 NAMES = {
-    "stale_statistics", "untouched_statistics", "momentum_convention", "train_eval_gap", "small_batch", "batch_of_one",
+    "stale_statistics", "untouched_statistics", "momentum_convention", "skipped_batches",
+    "train_eval_gap", "small_batch", "batch_of_one",
     "large_mean", "eps_swallows_variance", "vanished_scale", "dead_channel", "saturated_channel", "undone_norm",
     "folded_norm",
 }  # fmt: skip

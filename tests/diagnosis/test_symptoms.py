@@ -47,6 +47,11 @@ def test_running_statistics_that_are_off(shift: float, factor: float, sick: bool
     assert found(norm) == ([("stale_statistics", "note")] if sick else [])
 
 
+@pytest.mark.parametrize(("skipped", "level"), [(1, "note"), (11, "note"), (12, "warning"), (400, "warning")])
+def test_batches_that_were_left_out(skipped: int, level: str) -> None:
+    assert found(layer(skipped=skipped)) == [("skipped_batches", level)]
+
+
 def test_one_channel_that_is_far_off() -> None:
     mean = np.zeros(CHANNELS)
     mean[3] = 3.0

@@ -32,6 +32,36 @@ def test_p1_ranks_train_as_one_process_with_the_whole_batch(size: int) -> None:
         np.testing.assert_allclose(found[0]["losses"], one["losses"], rtol=1e3 * most)
 
 
+@pytest.mark.parametrize(
+    ("pool", "dtype", "most"),
+    [(nn.AvgPool2d, np.float32, 1e-6), (nn.MaxPool2d, np.float64, 1e-13)],
+)
+def test_p1_of_a_wider_network(pool: Any, dtype: Any, most: float) -> None:
+    """In float32 a maximum is of another element where rounding alone tells two apart, and its gradient goes there."""
+    draw = np.random.default_rng(0)
+    images = draw.standard_normal((10, 16, 3, 12, 12)).astype(dtype)
+    labels = draw.integers(0, 10, (10, 16))
+
+    def program(group: Group) -> dict[str, Any]:
+        mn.manual_seed(0)
+        layers = [nn.Conv2d(3, 16, 3, padding=1), nn.BatchNorm2d(16), nn.ReLU(), pool(2)]
+        layers += [nn.Conv2d(16, 32, 3, padding=1), nn.BatchNorm2d(32), nn.ReLU(), pool(2)]
+        network = nn.Sequential(*layers, nn.Flatten(), nn.Linear(288, 10)).to(dtype=dtype)
+        model = DistributedDataParallel(nn.SyncBatchNorm.convert_sync_batchnorm(network, group), group)
+        optimizer = optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+        for batch in zip(images, labels, strict=True):
+            x, y = (Tensor(np.array_split(part, group.size)[group.rank]) for part in batch)
+            loss = F.cross_entropy(model(x), y)
+            optimizer.zero_grad()
+            model.backward(loss, len(y))
+            optimizer.step()
+        return {name: value.numpy().copy() for name, value in model.state_dict().items()}
+
+    one = simulate(1, program)[0]
+    for size in (2, 3, 4):
+        assert distance(simulate(size, program)[0], one) <= most
+
+
 def fault_share(self: Any, loss: Tensor, count: int) -> tuple[int, float]:
     _, whole = ROLL_CALL(self, loss, count)
     return count * self.group.size, whole  # as if all parts were of one size

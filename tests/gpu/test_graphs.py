@@ -272,3 +272,24 @@ def test_memory_that_a_graph_cannot_have_is_an_error(cuda: Any, monkeypatch: pyt
 def test_an_error_of_the_user_passes_as_it_is(cuda: Any) -> None:
     with pytest.raises(NotImplementedError, match=r"^not yet$"), mn.cuda.graph(mn.cuda.CUDAGraph()):
         raise NotImplementedError("not yet")
+
+
+def test_a_replay_leaves_out_a_batch_that_is_not_finite(cuda: Any) -> None:
+    layer, x = nn.BatchNorm2d(4).to("cuda"), mn.zeros(4, 4, 3, 3, device="cuda")
+    draws = [np.random.default_rng(seed).standard_normal((4, 4, 3, 3)).astype(np.float32) for seed in range(4)]
+    draws[1][0, 2, 0, 0] = np.inf
+    draws[2][3, 0, 1, 1] = np.nan
+    layer(x)
+    graph = mn.cuda.CUDAGraph()
+    with mn.cuda.graph(graph):
+        layer(x)
+    for draw in draws:
+        x.copy_(mn.tensor(draw))
+        graph.replay()
+    mean, var = np.zeros(4), np.ones(4) * 0.9
+    for draw in (draws[0], draws[3]):
+        mean = mean * 0.9 + draw.astype(np.float64).mean((0, 2, 3)) * 0.1
+        var = var * 0.9 + draw.astype(np.float64).var((0, 2, 3)) * 0.1
+    np.testing.assert_allclose(layer.running_mean.cpu().numpy(), mean, rtol=1e-5, atol=1e-7)
+    np.testing.assert_allclose(layer.running_var.cpu().numpy(), var, rtol=1e-5)
+    assert (layer.num_batches_tracked.item(), layer.skipped_batches) == (3, 2)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from contextlib import nullcontext
 from typing import Any
 
 import bridge
@@ -334,3 +335,58 @@ def test_unaligned_memory(norm: bridge.Norm) -> None:
     s, b = norm.cupy.asarray(problem.s), norm.cupy.asarray(problem.b)
     y, _ = norm.norm.forward(problem.nest, x, s, b, Equation())
     assert math.isclose(relative(y.get(), problem.expected(Equation())[0]), 0, abs_tol=1e-6)
+
+
+KEEPING: dict[str, Any] = {
+    "in registers": (lambda **o: nn.BatchNorm2d(6, **o), (5, 6, 4, 4)),
+    "by chunks": (lambda **o: nn.BatchNorm1d(6, **o), (40, 6)),
+    "many channels": (lambda **o: nn.BatchNorm2d(70, **o), (4, 70, 3, 2)),
+    "many columns": (lambda **o: nn.BatchNorm1d(300, **o), (6, 300)),
+    "float16": (lambda **o: nn.BatchNorm2d(6, dtype=dtypes.float16, **o), (5, 6, 4, 4)),
+    "bfloat16": (lambda **o: nn.BatchNorm2d(6, dtype=dtypes.bfloat16, **o), (5, 6, 4, 4)),
+    "cumulative": (lambda **o: nn.BatchNorm2d(6, momentum=None, **o), (5, 6, 4, 4)),
+    "unbiased": (lambda **o: nn.BatchNorm2d(6, unbiased_running_var=True, **o), (5, 6, 4, 4)),
+    "instance": (lambda **o: nn.InstanceNorm2d(6, track_running_stats=True, **o), (5, 6, 4, 4)),
+    "ghost": (lambda **o: nn.GhostBatchNorm(6, 2, **o), (4, 6, 4, 4)),
+    "renorm": (lambda **o: nn.BatchRenorm2d(6, rmax=2.0, dmax=1.0, **o), (5, 6, 4, 4)),
+    "masked": (lambda **o: nn.BatchNorm2d(6, **o), (5, 6, 4, 4)),
+    "accumulated": (lambda **o: nn.BatchNorm2d(6, **o), (5, 6, 4, 4)),
+}
+
+
+@pytest.mark.parametrize("name", KEEPING)
+@pytest.mark.parametrize("update_nonfinite", [False, True])
+def test_batches_that_are_not_finite(name: str, update_nonfinite: bool, norm: bridge.Norm) -> None:
+    """As on the CPU, and the host is not asked: the first and last channel in turn, finite batches between them."""
+    make, shape = KEEPING[name]
+    found = {}
+    for device in ("cpu", "cuda"):
+        layer = make(update_nonfinite=update_nonfinite).to(device)
+        rest = (mn.tensor(np.arange(4) < 3).to(device),) if name == "masked" else ()
+        given = []
+        for seed, bad in enumerate((None, (0, np.inf), None, (shape[1] - 1, np.nan), None)):
+            x = np.random.default_rng(seed).standard_normal(shape).astype(np.float32) + 2
+            if bad is not None:
+                x.reshape(*shape[:2], -1)[1, bad[0], 0] = bad[1]
+            given.append(mn.tensor(x).to(layer.running_mean.dtype).to(device))
+        norm.cupy.transfers.clear()
+        with nn.accumulate_stats(layer) if name == "accumulated" else nullcontext():
+            for x in given:
+                layer(x, *rest)
+        asked = device == "cuda" and name == "masked"  # MaskedBackend: is its mean close enough?
+        assert norm.cupy.transfers.to_host == 5 * asked
+        found[device] = {key: value.cpu().numpy().astype(np.float64) for key, value in layer.state_dict().items()}
+        found[device]["skipped"] = np.array(layer.skipped_batches)
+    assert found["cpu"]["skipped"] == (0 if update_nonfinite else 2)
+    assert np.isfinite(found["cpu"]["running_mean"]).all() != update_nonfinite
+    half = name in ("float16", "bfloat16")
+    for key, value in found["cpu"].items():
+        np.testing.assert_allclose(found["cuda"][key], value, rtol=1e-2 if half else 1e-5, atol=1e-6, err_msg=key)
+
+
+def test_a_variance_that_its_type_cannot_hold(norm: bridge.Norm) -> None:
+    layer = nn.BatchNorm1d(3).to("cuda")
+    for size, skipped in ((3e19, 0), (1e20, 1)):  # a tenth of the variance, 9e38 or 1e40, is to fit into float32
+        layer(mn.tensor(np.float32([[0, size, 0], [0, -size, 0]])).to("cuda"))
+        assert layer.skipped_batches == skipped
+        np.testing.assert_allclose(layer.running_var.cpu().numpy()[1], 9e37, rtol=1e-6)

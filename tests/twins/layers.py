@@ -149,7 +149,7 @@ def _batch_norm(how: str, eps: float, mean: Any, var: Any, lib: Any, x: Any, w: 
     mean, var = lib.tensor(mean), lib.tensor(var)
     options: dict[str, Any] = {}
     if how == "moving":
-        minorms = {"momentum": 0.75, "unbiased_running_var": True}
+        minorms = {"momentum": 0.75, "unbiased_running_var": True, "update_nonfinite": True}
         options = minorms if hasattr(lib.m, "no_stats_update") else {"momentum": 0.25}
     return lib.F.batch_norm(x, mean, var, w, b, training=how != "evaluation", eps=eps, **options), mean, var
 

@@ -7,6 +7,7 @@ they are widened in registers. See minorm/kernels/protocol.py for what each func
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -49,7 +50,10 @@ def forward(
     count = None if mask is None else empty((nest.rows,), _FLOAT64)
     rule = equation.eps, equation.centered, equation.guard
     _forward(nest, x, s, b, y, block, rule, True, dtype, mask, count, activation is not None, residual)
-    if running is not None:
+    if running is not None and not (running.update_nonfinite or _are_small(block, running.mean.dtype, x.dtype)):
+        shape = running.mean.shape
+        running.update((block[0] + block[1]).reshape(shape), block[2].reshape(shape), nest.columns)
+    elif running is not None:
         rates = running.rates(nest.columns)
         _kernels.blend(running.mean, running.var, STORAGE[running.mean.dtype], block, nest.rows, *rates)
         if running.batches is not None:
@@ -86,6 +90,21 @@ def plan_of(nest: Nest, stored: Any, computed: Any, scale: bool = True, other: b
     scale: is there one; other: is there a bias, or does backward fill the gradients of both.
     """
     return _kernels.plan(nest.code, STORAGE[stored], computed == _FLOAT32, False, scale, other, _threads())
+
+
+def _are_small(block: Array, running: Any, stored: Any) -> bool:
+    """Are the statistics finite, and so far from the largest number of the type that the running ones stay finite?"""
+    found = block[:3].reshape(-1)
+    if stored is not _FLOAT64:
+        return bool(found.dot(found) < _limit(running))
+    with np.errstate(over="ignore"):  # only there can squares overflow; asking for this takes longer than the sum
+        return bool(found.dot(found) < _limit(running))
+
+
+@functools.cache
+def _limit(dtype: Any) -> float:
+    """Of their sum of squares, whose own overflow says no more than that they are large."""
+    return (min(float(dtypes.finfo(dtype).max), 1e150) / 4) ** 2
 
 
 def is_one_pass(x: Array, dtype: Any = None) -> bool:

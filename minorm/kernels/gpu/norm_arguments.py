@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from typing import Any
 
+import cupy
 import numpy as np
 
 from minorm import dtypes
@@ -16,7 +17,8 @@ Array = Any
 Type = np.dtype[Any]
 
 cached = functools.lru_cache(maxsize=4096)
-RUNNING = np.dtype([("mean", "u8"), ("var", "u8"), ("batches", "u8"), ("rates", "f8", 3)])  # running.cuh
+ADDRESSES = ["mean", "var", "batches", "skipped", "ticket"]
+RUNNING = np.dtype([*[(name, "u8") for name in ADDRESSES], ("rates", "f8", 3)])  # running.cuh
 
 
 def types_of(x: Array, s: Array | None, b: Array | None, dtype: Any) -> tuple[Type, Array | None, Array | None, Type]:
@@ -49,12 +51,21 @@ def running_of(running: Running | None, count: int) -> tuple[Struct, Type]:
     """The struct Running, and the type that running statistics have."""
     if running is None:
         return nobody(), dtypes.float32
-    batches = 0 if running.batches is None else running.batches.data.ptr
-    kept = _running_at(running.mean.data.ptr, running.var.data.ptr, batches, *running.rates(count))
-    return kept, running.mean.dtype
+    mean, *others = (
+        0 if array is None else array.data.ptr
+        for array in (running.mean, running.var, running.batches, running.skipped)
+    )
+    ticket = 0 if running.update_nonfinite else _ticket(mean).data.ptr
+    return _running_at((mean, *others, ticket), *running.rates(count)), running.mean.dtype
 
 
 @cached
-def _running_at(mean: int, var: int, batches: int, *rates: float) -> Struct:
+def _running_at(addresses: tuple[int, ...], *rates: float) -> Struct:
     """The struct for these addresses: a layer's stay where they are from step to step."""
-    return Struct(np.array((mean, var, batches, rates), RUNNING))
+    return Struct(np.array((*addresses, rates), RUNNING))
+
+
+@functools.cache
+def _ticket(mean: int) -> Array:  # noqa: ARG001  one for each address, for as long as graphs may hold it
+    """What the blocks that find the statistics count with, to know which is the last; 0 between launches."""
+    return cupy.zeros((), np.uint32)

@@ -207,12 +207,15 @@ __global__ void __launch_bounds__(Merge<SPLITS, I>::THREADS)
         }
     }
     at.add_up(sums);
-    if (at.split > 0 || !inside) return;
-    const double step = sums[1] / columns, mean = mean_0 + step, m2 = sums[0] + (sums[2] - sums[1] * step);
-    const double k = (C)mean, var = m2 < 0 ? 0 : m2 / columns;  // NaN stays
-    stats[row] = k;
-    stats[rows + row] = mean - k;
-    stats[2 * rows + row] = var;
-    stats[3 * rows + row] = rstd_of(var, eps, guard);
-    running.update(row, mean, var);
+    const bool writes = at.split == 0 && inside;
+    if (writes) {
+        const double step = sums[1] / columns, mean = mean_0 + step, m2 = sums[0] + (sums[2] - sums[1] * step);
+        const double k = (C)mean, var = m2 < 0 ? 0 : m2 / columns;  // NaN stays
+        stats[row] = k;
+        stats[rows + row] = mean - k;
+        stats[2 * rows + row] = var;
+        stats[3 * rows + row] = rstd_of(var, eps, guard);
+        running.update(row, mean, var);
+    }
+    running.template finish<false>(stats, rows, writes, (int)threadIdx.x, (int)blockDim.x);
 }

@@ -103,6 +103,7 @@ __global__ void __launch_bounds__(512, 1) row_forward(Loops<I> loops, const T* _
         put(y, row.data + writing.place.data, out);
         writing.advance();
     }
+    running.template finish<WARP>(stats, loops.results, team.lane == 0, team.lane, team.size);
 }
 
 // What becomes of the sums that scale and bias need.

@@ -1,16 +1,64 @@
 // Running statistics, updated by the kernel that has the statistics of the batch: running = running * keep + batch * share.
 //
-// R is the type they are stored in. A null `mean` means that nobody keeps any.
+// A batch with a statistic that is not finite, or with which a running value would not fit its type, is left out for all
+// rows. Only the part of the grid that ends last knows that of all rows: it looks, and then updates them or none.
+#include "types.cuh"
 
+__device__ inline bool is_finite(double v) { return v - v == 0; }
+
+// R is the type they are stored in. A null `mean` means that none are kept.
 template <class R> struct Running {
     R *mean, *var;
-    long long* batches;            // counted up by one; may be null
+    long long *batches, *skipped;   // counted up by one; may be null
+    unsigned* ticket;               // 0 between launches; null: every batch is blended in, each row when it is done
     double keep, share, share_var;  // share_var is share, or share * n / (n - 1) for the unbiased variance
 
+    __device__ static double blended(R old, double kept, double batch, double part) {
+        return widen<double>(old) * kept + batch * part;
+    }
+    template <class I> __device__ void blend(I row, double batch_mean, double batch_var) const {
+        place(mean[row], blended(mean[row], keep, batch_mean, share));
+        place(var[row], blended(var[row], keep, batch_var, share_var));
+    }
+    __device__ static bool fits(R old, double value) {
+        R stored;
+        place(stored, value);
+        return is_finite(widen<double>(stored)) || !is_finite(widen<double>(old));
+    }
+    template <class I> __device__ bool takes(I row, double batch_mean, double batch_var) const {
+        return is_finite(batch_mean) && is_finite(batch_var) &&
+               fits(mean[row], blended(mean[row], keep, batch_mean, share)) &&
+               fits(var[row], blended(var[row], keep, batch_var, share_var));
+    }
+
+    // A row whose statistics are there.
     template <class I> __device__ void update(I row, double batch_mean, double batch_var) const {
-        if (!mean) return;
-        place(mean[row], widen<double>(mean[row]) * keep + batch_mean * share);
-        place(var[row], widen<double>(var[row]) * keep + batch_var * share_var);
+        if (!mean || ticket) return;
+        blend(row, batch_mean, batch_var);
         if (row == 0 && batches) *batches += 1;
+    }
+
+    // All rows, by the warp or block whose thread was the last to write a row's statistics. wrote: did this thread?
+    template <bool WARP, class I>
+    __device__ void finish(const double* stats, I rows, bool wrote, int lane, int size) const {
+        if (!mean || !ticket) return;
+        double last = 0;
+        if (wrote) {
+            __threadfence();
+            last = atomicAdd(ticket, 1u) == (unsigned)rows - 1;
+        }
+        if (row_sum<WARP>(last) == 0) return;
+        __threadfence();
+        const volatile double* found = stats;  // others wrote it: not from this processor's own cache
+        double refused = 0;
+        for (I row = lane; row < rows; row += size)
+            if (!takes(row, found[row] + found[rows + row], found[2 * rows + row])) refused = 1;
+        refused = row_sum<WARP>(refused);
+        for (I row = lane; row < rows && refused == 0; row += size)
+            blend(row, found[row] + found[rows + row], found[2 * rows + row]);
+        if (lane > 0) return;
+        *ticket = 0;
+        long long* counter = refused == 0 ? batches : skipped;
+        if (counter) *counter += 1;
     }
 };

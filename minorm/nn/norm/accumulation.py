@@ -68,14 +68,19 @@ class Entry:
         self.mean, self.var, self.batches = tensors
         self.running = running
         self.momentum, self.unbiased = running.momentum, running.unbiased
+        self.skipped, self.update_nonfinite = running.skipped, running.update_nonfinite
         self.moments = Moments(per_sample)
 
     def set(self) -> None:
         """Write the moments that were merged as they are, in place."""
         assert self.mean is not None
         assert self.var is not None
+        found = self.moments
+        if isinstance(found.weight, int) and found.weight == 0:
+            return  # of no part that is finite
         with devices.on_device_of(self.mean.array):
-            self.mean.array[...], self.var.array[...] = self.moments.mean, self.moments.var
+            for array, new in ((self.mean.array, found.mean), (self.var.array, found.var)):
+                array[...] = np.where(found.weight > 0, new, array)
         self.mean.version.count += 1
         self.var.version.count += 1
 
@@ -84,12 +89,14 @@ class Entry:
         assert self.mean is not None
         assert self.var is not None
         batches = None if self.batches is None else self.batches.array
-        running = RunningStats(self.mean.array, self.var.array, self.momentum, self.unbiased, batches)
+        running = RunningStats(
+            self.mean.array, self.var.array, self.momentum, self.unbiased, batches, self.skipped, self.update_nonfinite
+        )
         found = self.moments
         samples = found.weight if found.per_sample else None
         with devices.on_device_of(running.mean):
-            if not isinstance(found.weight, int):  # a mask left each channel its own number
-                running.update_counted(found.mean, found.var, found.weight, samples, found.rest)
+            if not isinstance(found.weight, int):  # a mask left each channel its own number, or a GPU knows it
+                running.update_counted(found.mean, found.var, found.count, samples, found.rest)
             else:
                 running.update(found.mean, found.var, found.count, samples, found.rest)
         for tensor in (self.mean, self.var, self.batches) if running.changed else ():

@@ -2,9 +2,11 @@
 
 Constructors are PyTorch's, with one difference in meaning: `momentum` is the share of the *old* running value that is
 kept, 0.9 by default, where PyTorch's 0.1 is the share of the new one. Running variances are the population's unless
-`unbiased_running_var=True`. `compute_dtype=` is the type to compute in, forward and backward (see `F.layer_norm`);
-`backend=` takes an object with the functions of minorm/kernels/protocol.py; `variance=` a formula by name (see
-`F.batch_norm`). All but Normalization and LocalResponseNorm are called as layer(x), or as layer(x, mask): True where an
+`unbiased_running_var=True`. A batch whose statistics are not finite is left out of the running ones and counted in
+`skipped_batches`, which is in no state_dict, unless `update_nonfinite=True`. `compute_dtype=` is the type to compute
+in, forward and backward (see `F.layer_norm`); `backend=` takes an object with the functions of
+minorm/kernels/protocol.py; `variance=` a formula by name (see `F.batch_norm`).
+All but Normalization and LocalResponseNorm are called as layer(x), or as layer(x, mask): True where an
 element counts. layer(x, activation="relu", residual=r) is relu(layer(x) + r) in one pass: the end of a residual block.
 """
 
@@ -19,7 +21,7 @@ from minorm import dtypes
 from minorm.functional.normalization_checks import LOW_MOMENTUM, warn_of_low_momentum
 from minorm.mistakes import called_within
 from minorm.nn import init
-from minorm.nn.attributes import MadeBy
+from minorm.nn.attributes import COUNTER, MadeBy
 from minorm.nn.fusing import takes_activation
 from minorm.nn.module import Module
 from minorm.nn.parameter import Parameter, check_sizes, uninitialized
@@ -55,6 +57,8 @@ class RunningNorm(Affine):
     running_mean: Tensor | None
     running_var: Tensor | None
     num_batches_tracked: Tensor | None
+    update_nonfinite: bool = False
+    _skipped: Tensor | None  # how many batches were left out: no buffer, as it is this run's, not the model's
 
     def __init__(
         self,
@@ -68,6 +72,7 @@ class RunningNorm(Affine):
         *,
         bias: bool = True,
         unbiased_running_var: bool = False,
+        update_nonfinite: bool = False,
         compute_dtype: Any = None,
         backend: Any = None,
         variance: str | None = None,
@@ -77,7 +82,7 @@ class RunningNorm(Affine):
         if momentum is not None and momentum < LOW_MOMENTUM:
             warn_of_low_momentum(type(self).__name__, momentum)
         self.affine, self.track_running_stats = affine, track_running_stats
-        self.unbiased_running_var = unbiased_running_var
+        self.unbiased_running_var, self.update_nonfinite = unbiased_running_var, update_nonfinite
         self.compute_dtype, self.backend, self.variance = compute_dtype, backend, variance
         shape = self._shape()
         self._add_affine(shape, affine, affine and bias, dtype, device)
@@ -88,6 +93,7 @@ class RunningNorm(Affine):
         ):
             value = Tensor(np.zeros(sizes, kind)).to(device=device) if track_running_stats else None
             self.register_buffer(buffer, value)
+        self._register("_skipped", self._new_counter(), COUNTER, type(self).__name__)
         self.reset_running_stats()
 
     def _shape(self) -> tuple[int, ...]:
@@ -100,6 +106,27 @@ class RunningNorm(Affine):
         for buffer, value in ((self.running_mean, 0), (self.running_var, 1), (self.num_batches_tracked, 0)):
             if buffer is not None:
                 buffer.fill_(value)
+        if self._skipped is not None:
+            self._skipped.fill_(0)
+
+    @property
+    def skipped_batches(self) -> int:
+        """How many batches were left out since the layer was made, as their statistics were not finite.
+
+        On a GPU this waits for the device.
+        """
+        return 0 if self._skipped is None else int(self._skipped.item())
+
+    def _counter(self) -> Tensor | None:
+        """What those batches are counted in, beside the running statistics."""
+        mean, counter = self.running_mean, self._skipped
+        if mean is not None and (counter is None or type(counter.array) is not type(mean.array)):
+            counter = self._skipped = self._new_counter()
+        return counter
+
+    def _new_counter(self) -> Tensor | None:
+        mean = self.running_mean
+        return None if mean is None else Tensor(np.zeros((), dtypes.int64)).to(device=mean.device)
 
     def __setattr__(self, name: str, value: Any) -> None:
         later = name in self.__dict__
@@ -154,6 +181,8 @@ class RunningNorm(Affine):
             self.eps,
             num_batches_tracked=self.num_batches_tracked if kept else None,
             unbiased_running_var=self.unbiased_running_var,
+            update_nonfinite=self.update_nonfinite,
+            skipped_batches=self._counter() if self.training else None,
             compute_dtype=self.compute_dtype,
             backend=self.backend,
             variance=self.variance,
@@ -179,9 +208,10 @@ class RunningNorm(Affine):
         """The options, as PyTorch prints them."""
         bias = ", bias=False" if self.affine and self.bias is None else ""
         unbiased = ", unbiased_running_var=True" if self.unbiased_running_var else ""
+        nonfinite = ", update_nonfinite=True" if self.update_nonfinite else ""
         return (
             f"{self.num_features}, eps={self.eps}, momentum={self.momentum}, affine={self.affine}, "
-            f"track_running_stats={self.track_running_stats}{bias}{unbiased}"
+            f"track_running_stats={self.track_running_stats}{bias}{unbiased}{nonfinite}"
         )
 
 

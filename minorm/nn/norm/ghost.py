@@ -46,13 +46,15 @@ class GhostBatchNorm(_Variant):
         *,
         bias: bool = True,
         unbiased_running_var: bool = False,
+        update_nonfinite: bool = False,
         compute_dtype: Any = None,
         backend: Any = None,
     ) -> None:
         check_sizes("GhostBatchNorm", virtual_batch_size=virtual_batch_size)
         super().__init__(
             num_features, eps, momentum, affine, track_running_stats, device, dtype, bias=bias,
-            unbiased_running_var=unbiased_running_var, compute_dtype=compute_dtype, backend=backend,
+            unbiased_running_var=unbiased_running_var, update_nonfinite=update_nonfinite,
+            compute_dtype=compute_dtype, backend=backend,
         )  # fmt: skip
         self.virtual_batch_size = virtual_batch_size
 

@@ -66,6 +66,7 @@ class _BatchRenorm(_Variant):
         *,
         bias: bool = True,
         unbiased_running_var: bool = False,
+        update_nonfinite: bool = False,
         compute_dtype: Any = None,
         backend: Any = None,
         rmax: Schedule = default_rmax,
@@ -75,7 +76,8 @@ class _BatchRenorm(_Variant):
         self._check_clamps(rmax=rmax, dmax=dmax)
         super().__init__(
             num_features, eps, momentum, affine, track_running_stats, device, dtype, bias=bias,
-            unbiased_running_var=unbiased_running_var, compute_dtype=compute_dtype, backend=backend,
+            unbiased_running_var=unbiased_running_var, update_nonfinite=update_nonfinite,
+            compute_dtype=compute_dtype, backend=backend,
         )  # fmt: skip
         self.rmax, self.dmax = rmax, dmax
 

@@ -55,14 +55,15 @@ class SyncBatchNorm(_BatchNorm):
         *,
         bias: bool = True,
         unbiased_running_var: bool = False,
+        update_nonfinite: bool = False,
         compute_dtype: Any = None,
         backend: Any = None,
         variance: str | None = None,
     ) -> None:
         super().__init__(
             num_features, eps, momentum, affine, track_running_stats, device, dtype, bias=bias,
-            unbiased_running_var=unbiased_running_var, compute_dtype=compute_dtype, backend=backend,
-            variance=variance,
+            unbiased_running_var=unbiased_running_var, update_nonfinite=update_nonfinite,
+            compute_dtype=compute_dtype, backend=backend, variance=variance,
         )  # fmt: skip
         self.process_group = process_group
 

@@ -115,14 +115,13 @@ def same_random_numbers_after(model: Any = None) -> Iterator[None]:
 
     Not around a single run: two runs must draw different numbers, so that a constant drawn at random shows.
     """
-    numbers = random.get_state()
     layers = model.modules() if isinstance(model, Module) else ()
     generators = [g for layer in layers if isinstance(g := getattr(layer, "generator", None), np.random.Generator)]
     states = [generator.bit_generator.state for generator in generators]
     try:
-        yield
+        with random.kept():
+            yield
     finally:
-        random.set_state(numbers)
         for generator, state in zip(generators, states, strict=True):
             generator.bit_generator.state = state
 

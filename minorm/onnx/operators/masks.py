@@ -44,8 +44,11 @@ def masked(rule: Rule) -> Rule:
     return write
 
 
-def _said(backend: Any, process_group: Any = None, variance: str | None = None, **call: Any) -> dict[str, Any]:
-    """The call without its backend, which computes what a file does; a group: a file is for one rank; and a variance:
-    the runtime has its own.
+UNSAID = "backend", "process_group", "variance", "update_nonfinite", "skipped_batches"
+
+
+def _said(**call: Any) -> dict[str, Any]:
+    """The call without its backend, which computes what a file does; a group: a file is for one rank; a variance: the
+    runtime has its own; and what becomes of batches that are not finite: a graph blends in all of them.
     """
-    return call
+    return {name: value for name, value in call.items() if name not in UNSAID}

@@ -357,3 +357,34 @@ def test_masked_micro_batches_count_as_one(make: Any, nested: bool) -> None:
     np.testing.assert_allclose(parts.running_mean.numpy(), whole.running_mean.numpy(), rtol=1e-12, atol=0)
     np.testing.assert_allclose(parts.running_var.numpy(), whole.running_var.numpy(), rtol=1e-12, atol=0)
     assert parts.num_batches_tracked.item() == whole.num_batches_tracked.item() == 1
+
+
+@pytest.mark.parametrize("name", LAYERS)
+@pytest.mark.parametrize("where", [0, 1])
+def test_a_part_that_is_not_finite_is_left_out(name: str, where: int) -> None:
+    x = np.random.default_rng(0).standard_normal((6, 3, 2, 2))
+    ill = x[:2].copy()
+    ill[0, 1, 0, 0] = np.inf
+    parts = [x[:4], x[4:]]
+    parts.insert(where, ill)
+    one, merged = (LAYERS[name](mn.float64) for _ in range(2))
+    one(Tensor(x))
+    with nn.accumulate_stats(merged):
+        for part in parts:
+            merged(Tensor(part))
+    assert merged.skipped_batches == 1
+    for key, value in state(one).items():
+        np.testing.assert_allclose(state(merged)[key], value, rtol=1e-12, atol=1e-14)
+
+
+def test_without_a_finite_part_nothing_moves() -> None:
+    layer = nn.BatchNorm2d(3)
+    before = state(layer)
+    with nn.accumulate_stats(layer):
+        for _ in range(2):
+            layer(mn.full((2, 3, 2, 2), float("nan")))
+    assert layer.skipped_batches == 2
+    for key, value in state(layer).items():
+        np.testing.assert_array_equal(value, before[key])
+    nn.utils.precise_bn(layer, [mn.full((2, 3, 2, 2), float("nan")), mn.ones(2, 3, 2, 2)])
+    np.testing.assert_array_equal(layer.running_mean.numpy(), 1)

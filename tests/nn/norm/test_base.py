@@ -11,6 +11,7 @@ import pytest
 import minorm as mn
 import minorm.functional as F
 from minorm import nn
+from minorm.kernels import reference
 
 BATCH = [
     (nn.BatchNorm1d, (4, 3)),
@@ -340,3 +341,139 @@ def test_a_low_momentum_warns_wherever_it_arrives():
         with pytest.raises(error, match=f"BatchNorm1d: momentum.*{wrong}"):
             layer.momentum = wrong
     assert layer.momentum == 0.75
+
+
+# Batches whose statistics are not finite
+
+KEEPING = {
+    "BatchNorm": nn.BatchNorm1d,
+    "cumulative": lambda c, **options: nn.BatchNorm1d(c, momentum=None, **options),
+    "unbiased": lambda c, **options: nn.BatchNorm1d(c, unbiased_running_var=True, **options),
+    "half": lambda c, **options: nn.BatchNorm1d(c, dtype=mn.float16, **options),
+    "reference": lambda c, **options: nn.BatchNorm1d(c, backend=reference.norm, **options),
+    "ghost": lambda c, **options: nn.GhostBatchNorm(c, 4, **options),
+    "ghosts": lambda c, **options: nn.GhostBatchNorm(c, 2, **options),
+    "renorm": lambda c, **options: nn.BatchRenorm1d(c, rmax=2.0, dmax=1.0, **options),
+    "sync": nn.SyncBatchNorm,
+    "instance": lambda c, **options: nn.InstanceNorm1d(c, track_running_stats=True, **options),
+}
+
+
+def _batch(bad=None):
+    x = np.random.default_rng(0).standard_normal((4, 3, 5)).astype(np.float32)
+    if bad is not None:
+        x[0, 1, 2] = x[2, 1, 0] = bad
+    return mn.tensor(x)
+
+
+@pytest.mark.filterwarnings("ignore:invalid value encountered")  # in the reference, which is NumPy
+@pytest.mark.parametrize(
+    ("name", "masked"),
+    [
+        *((name, False) for name in KEEPING),
+        *((name, True) for name in KEEPING if name not in ("ghost", "ghosts", "renorm")),
+    ],
+)
+def test_a_batch_that_is_not_finite_moves_nothing(name, masked):
+    layer = KEEPING[name](3)
+    given = (mn.tensor(np.arange(5) < 4),) if masked else ()
+    dtype = mn.float16 if name == "half" else mn.float32
+    layer(_batch().to(dtype), *given)
+    before = {key: value.numpy().copy() for key, value in layer.state_dict().items()}
+    for bad in (np.inf, -np.inf, np.nan):
+        layer(_batch(bad).to(dtype), *given)
+    for key, value in layer.state_dict().items():
+        np.testing.assert_array_equal(value.numpy(), before[key], err_msg=key)
+    assert layer.skipped_batches == (6 if name == "ghosts" else 3)
+    assert not any("skipped" in key for key in layer.state_dict())
+    assert np.isfinite(layer.eval()(_batch().to(dtype)).numpy()).all()
+    layer.reset_running_stats()
+    assert layer.skipped_batches == 0
+
+
+@pytest.mark.parametrize("name", ["BatchNorm", "instance"])
+def test_update_nonfinite_is_what_pytorch_does(name):
+    torch = pytest.importorskip("torch")
+    layer = KEEPING[name](3, update_nonfinite=True, unbiased_running_var=True)
+    theirs = (torch.nn.BatchNorm1d if name == "BatchNorm" else torch.nn.InstanceNorm1d)(3, track_running_stats=True)
+    for x in (_batch(), _batch(np.nan), _batch()):
+        layer(x)
+        theirs(torch.tensor(x.numpy()))
+    np.testing.assert_allclose(layer.running_mean.numpy(), theirs.running_mean.numpy(), rtol=1e-5, atol=1e-7)
+    np.testing.assert_allclose(layer.running_var.numpy(), theirs.running_var.numpy(), rtol=1e-5)
+    assert np.isnan(layer.running_mean.numpy()).tolist() == [False, True, False]
+    assert (layer.skipped_batches, layer.num_batches_tracked.item()) == (0, 3)
+    assert "update_nonfinite=True" in repr(layer)
+
+
+def test_a_variance_beyond_the_type_is_left_out():
+    """x is finite in float32, a tenth of its variance is not: 1e40 / 10. A tenth of 9e38 is."""
+    layer = nn.BatchNorm1d(3)
+    layer(mn.tensor(np.float32([[3e19, 0, 0], [-3e19, 0, 0]])))
+    assert layer.skipped_batches == 0
+    np.testing.assert_allclose(layer.running_var.numpy(), [9e37, 0.9, 0.9], rtol=1e-6)
+    layer(mn.tensor(np.float32([[1e20, 0, 0], [-1e20, 0, 0]])))
+    assert layer.skipped_batches == 1
+    np.testing.assert_allclose(layer.running_var.numpy(), [9e37, 0.9, 0.9], rtol=1e-6)
+
+
+def test_the_function_has_both_options():
+    mean, var, skipped = mn.zeros(3), mn.ones(3), mn.zeros((), dtype=mn.int64)
+    F.batch_norm(_batch(np.inf), mean, var, training=True, skipped_batches=skipped)
+    assert (mean.numpy().tolist(), skipped.item()) == ([0, 0, 0], 1)
+    F.batch_norm(_batch(np.inf), mean, var, training=True, skipped_batches=skipped, update_nonfinite=True)
+    assert (np.isnan(mean.numpy()).tolist(), skipped.item()) == ([False, True, False], 1)
+    with pytest.raises(ValueError, match=r"skipped_batches is float32 of shape \(3,\); expected one integer"):
+        F.batch_norm(_batch(), mean, var, training=True, skipped_batches=mn.zeros(3))
+    with pytest.raises(TypeError, match="update_nonfinite is 'no'; expected True or False"):
+        F.batch_norm(_batch(), mean, var, training=True, update_nonfinite="no")
+
+
+def test_an_export_after_an_overflow_is_unharmed():
+    pytest.importorskip("onnx")
+    runtime = pytest.importorskip("onnxruntime")
+    import io
+
+    from minorm import onnx
+
+    model = nn.Sequential(nn.BatchNorm1d(3))
+    model(_batch())
+    model(_batch(np.inf))
+    for training in (False, True):
+        onnx.export(model.train(training), _batch(), io.BytesIO())
+    file = io.BytesIO()
+    onnx.export(model.eval(), _batch(), file)
+    session = runtime.InferenceSession(file.getvalue(), providers=["CPUExecutionProvider"])
+    found = session.run(None, {session.get_inputs()[0].name: _batch().numpy()})[0]
+    x = _batch().numpy().astype(np.float64)
+    mean, var = 0.1 * x.mean((0, 2)), 0.9 + 0.1 * x.var((0, 2))
+    expected = (x - mean[:, None]) / np.sqrt(var[:, None] + 1e-5)
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_large_numbers_of_float64_are_no_overflow():
+    layer = nn.BatchNorm1d(2, dtype=mn.float64)
+    layer(mn.tensor(np.array([[1e100, 0], [-1e100, 0]])))
+    np.testing.assert_allclose(layer.running_var.numpy(), [1e199, 0.9])
+    layer(mn.tensor(np.array([[1e160, 0], [-1e160, 0]])))  # whose square is not in float64
+    np.testing.assert_allclose(layer.running_var.numpy(), [1e199, 0.9])
+    assert (layer.skipped_batches, layer.num_batches_tracked.item()) == (1, 1)
+
+
+@pytest.mark.filterwarnings("ignore:overflow encountered in cast")
+def test_a_product_that_overflows_under_autocast():
+    """What a GradScaler's step leaves out, because its gradients are not finite, the statistics leave out as well."""
+    mn.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3))
+    x = mn.randn(8, 4)
+    with mn.autocast("cpu", dtype=mn.float16):
+        model(x)
+        before = {key: value.numpy().copy() for key, value in model.state_dict().items()}
+        model(x * 1e6)  # 65504 is the largest number of float16
+        for key, value in model.state_dict().items():
+            np.testing.assert_array_equal(value.numpy(), before[key], err_msg=key)
+        model(x)
+    norm = model[1]
+    assert (norm.skipped_batches, norm.num_batches_tracked.item()) == (1, 2)
+    seen = (x.numpy() @ model[0].weight.numpy().T + model[0].bias.numpy()).astype(np.float64).mean(0)
+    np.testing.assert_allclose(norm.running_mean.numpy(), seen * 0.19, rtol=2e-3, atol=1e-4)

@@ -11,7 +11,7 @@ import pytest
 
 import minorm as mn
 from minorm import nn
-from minorm.distributed import run, simulate
+from minorm.distributed import DistributedDataParallel, run, simulate
 from minorm.models import digits_cnn, resnet20
 from minorm.tensor import Tensor
 
@@ -203,3 +203,63 @@ def test_compute_dtype_of_several_ranks(dtype: Any) -> None:
         assert got.dtype == dtype
         assert (got != rounded).mean() < 1e-2
         np.testing.assert_allclose(got, rounded, rtol=2 * np.finfo(dtype).eps)
+
+
+@pytest.mark.parametrize("kind", ["batch", "instance"])
+def test_a_part_that_is_not_finite_leaves_the_batch_out_on_all_ranks(kind: str) -> None:
+    whole = np.random.default_rng(0).standard_normal((6, 3, 4)).astype(np.float32)
+
+    def program(group: Any) -> Any:
+        layer: Any = nn.BatchNorm1d(3) if kind == "batch" else nn.InstanceNorm1d(3, track_running_stats=True)
+        layer = nn.SyncBatchNorm.convert_sync_batchnorm(layer, group)
+        part = whole[2 * group.rank : 2 * group.rank + 2].copy()
+        layer(Tensor(part))
+        before = [buffer.numpy().copy() for buffer in layer.buffers()]
+        if group.rank == 1:
+            part[1, 2, 3] = np.inf
+        layer(Tensor(part))
+        return before, [buffer.numpy() for buffer in layer.buffers()], layer.skipped_batches
+
+    for before, after, skipped in simulate(3, program):
+        for a, b in zip(before, after, strict=True):
+            np.testing.assert_array_equal(a, b)
+        assert skipped == 1
+        mean = (whole.astype(np.float64)).mean((0, 2))
+        np.testing.assert_allclose(after[0], 0.1 * mean, rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize("parallel", [False, True])
+@pytest.mark.parametrize("training", [False, True])
+def test_one_rank_alone_exports_saves_and_diagnoses(training: bool, parallel: bool, tmp_path: Path) -> None:
+    """`if group.rank == 0:` asks no other rank, and moves neither the statistics nor what is drawn next."""
+    onnx = pytest.importorskip("onnx")
+    import minorm.onnx
+
+    def made() -> nn.Sequential:
+        mn.manual_seed(0)
+        norms = nn.BatchNorm2d(2), nn.InstanceNorm2d(2, track_running_stats=True)
+        return nn.Sequential(nn.Conv2d(1, 2, 3), *norms, nn.Dropout(0.5), nn.Flatten(), nn.Linear(32, 3)).train(
+            training
+        )
+
+    x = Tensor(np.random.default_rng(0).standard_normal((8, 1, 6, 6)).astype(np.float32))
+    minorm.onnx.export(made(), x, tmp_path / "one.onnx", training=training)
+
+    def program(group: Any, alone: bool) -> tuple[Any, ...]:
+        model: Any = nn.SyncBatchNorm.convert_sync_batchnorm(made(), group)
+        model = DistributedDataParallel(model, group) if parallel else model
+        if alone and group.rank == 0:
+            minorm.onnx.export(model, x, tmp_path / "ranks.onnx", training=training)
+            mn.save(model.state_dict(), tmp_path / "state.safetensors")
+            mn.diagnose(model, [(x, mn.zeros(8, dtype=mn.int64))])
+        y = model(x)
+        return y.detach().numpy(), [buffer.numpy().copy() for buffer in model.buffers()]
+
+    expected = simulate(2, lambda group: program(group, alone=False))
+    for found, without in zip(simulate(2, lambda group: program(group, alone=True)), expected, strict=True):
+        np.testing.assert_array_equal(found[0], without[0])
+        for a, b in zip(found[1], without[1], strict=True):
+            np.testing.assert_array_equal(a, b)
+    graphs = [onnx.load(tmp_path / name).graph for name in ("one.onnx", "ranks.onnx")]
+    assert graphs[0].initializer == graphs[1].initializer
+    assert [node.op_type for node in graphs[0].node] == [node.op_type for node in graphs[1].node]
