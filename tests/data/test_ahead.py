@@ -209,7 +209,8 @@ def test_ctrl_c_ends_at_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("count", [1, 3])
-def test_ctrl_c_at_any_line_leaves_no_thread(count: int) -> None:
+def test_ctrl_c_at_any_line_leaves_no_thread(count: int, monkeypatch) -> None:
+    monkeypatch.setattr(sys, "unraisablehook", lambda _: None)  # pytest's keeps the frames
     dataset = ArrayDataset(np.arange(6))
     before = workers()
 

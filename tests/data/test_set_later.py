@@ -252,7 +252,7 @@ def drawn(images: Any, generator: Any) -> Any:
      ("transform", drawn), ("collate_fn", lambda samples: [mn.tensor([x for x, _ in samples])]), ("seed", 5),
      ("worker_init_fn", print), ("worker_init_fn", 3), ("transform", 3), ("num_workers", -1), ("seed", -1),
      ("shard", (1, 2)), ("shard", 3), ("multiprocessing_context", "fork"), ("generator", 3)],
-    ids=str,
+    ids=lambda value: getattr(value, "__name__", str(value)),
 )  # fmt: skip
 def test_other_settings_count_from_then_on(made: dict[str, Any], setting: str, value: Any) -> None:
     def outcome(later: bool) -> Any:

@@ -54,7 +54,8 @@ def case(names: str, made: dict[str, Any], inputs: Inputs, **other: Any) -> None
 
 POSITIONS = {1: (2, 4, 8), 2: (2, 4, 8, 8), 3: (2, 4, 8, 8, 8)}
 NORM = {"eps": 0.5, "bias": None, "affine": False, "num_features": 2, "compute_dtype": mn.float64}
-RUNNING = {**NORM, "momentum": 0.75, "unbiased_running_var": True, "track_running_stats": False, "backend": None}
+RUNNING = {**NORM, "momentum": 0.75, "unbiased_running_var": True, "track_running_stats": False, "backend": None,
+           "update_nonfinite": True}  # fmt: skip
 for rank, shape in POSITIONS.items():
     x = of(*shape)
     case(f"BatchNorm{rank}d", {"num_features": 4}, x, variance="welford", **RUNNING)
