@@ -165,7 +165,7 @@ def _view(numbers: Array, tensor: Tensor) -> Array:
         step * numbers.itemsize if length > 1 else 0 for length, step in zip(tensor.shape, tensor.strides, strict=True)
     ]
     found = np.lib.stride_tricks.as_strided(numbers[tensor.offset :], tensor.shape, steps)
-    return found.copy()
+    return -found if tensor.negative else found.copy()
 
 
 def _replaced(value: Any, arrays: dict[int, Any]) -> Any:

@@ -10,6 +10,7 @@ refused before it does.
 
 from __future__ import annotations
 
+import reprlib
 import struct
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -48,6 +49,7 @@ class Tensor(NamedTuple):
     offset: int
     shape: tuple[int, ...]
     strides: tuple[int, ...]
+    negative: bool = False  # the numbers are stored without their sign: PyTorch's lazy negation
 
 
 class Name(str):
@@ -204,7 +206,8 @@ class _Machine:
         elif function == PARAMETER:
             self.push(arguments[0])
         elif function == REBUILD:
-            self.push(_tensor(*arguments[:4]), TENSOR)
+            metadata = arguments[6] if len(arguments) > 6 else None
+            self.push(_tensor(*arguments[:4], metadata), TENSOR)
         else:
             raise ValueError(f"it calls {function.replace(' ', '.')}, which is no function")
 
@@ -231,8 +234,8 @@ def _are_sizes(values: Any) -> bool:
     return type(values) is tuple and all(type(value) is int and 0 <= value < 1 << 63 for value in values)
 
 
-def _tensor(storage: Any, offset: Any, shape: Any, strides: Any) -> Tensor:
-    """A tensor within its storage."""
+def _tensor(storage: Any, offset: Any, shape: Any, strides: Any, metadata: Any) -> Tensor:
+    """A tensor within its storage; metadata says what PyTorch does to the numbers when it reads them."""
     if type(storage) is not Storage or not all(map(_are_sizes, ((offset,), shape, strides))):
         raise ValueError("its pickle is damaged: a tensor is not a storage, an offset, a shape and strides")
     if len(shape) != len(strides) or len(shape) > MAX_AXES:
@@ -241,7 +244,9 @@ def _tensor(storage: Any, offset: Any, shape: Any, strides: Any) -> Tensor:
     last = offset + sum((length - 1) * step for length, step in zip(shape, strides, strict=True))
     if (last >= storage.numbers) if 0 not in shape else (offset > storage.numbers):
         raise ValueError(f"a tensor of shape {shape} does not fit into its {storage.numbers} numbers")
-    return Tensor(storage, offset, shape, strides)
+    if metadata not in (None, {}, {"neg": True}, {"neg": False}) or (metadata and storage.kind == "BoolStorage"):
+        raise ValueError(f"a tensor of a {storage.kind} has the metadata {reprlib.repr(metadata)}; expected None, or 'neg'")
+    return Tensor(storage, offset, shape, strides, metadata == {"neg": True})
 
 
 WORDS: dict[bytes, Callable[[_Machine], Any]] = {

@@ -149,3 +149,13 @@ def test_what_does_not_fit_together_is_a_sentence(
     (tmp_path / "x.pt").write_bytes(bombs.pt(program, storages))
     with pytest.raises(ValueError, match=message):
         mn.load(tmp_path / "x.pt")
+
+
+def test_a_negated_tensor_has_its_sign(tmp_path: Path) -> None:
+    """PyTorch writes the numbers of a lazy negation without their sign, and says so beside them."""
+    torch = pytest.importorskip("torch")
+    x = torch.tensor([1.0, -2.0])
+    state = {"plain": x, "negated": torch._neg_view(x), "imaginary": torch.complex(x, x).conj().imag}
+    torch.save(state, tmp_path / "state.pt")
+    for name, found in mn.load(tmp_path / "state.pt").items():
+        np.testing.assert_array_equal(found.numpy(), state[name].numpy(force=True))

@@ -222,7 +222,7 @@ def test_ctrl_c_at_any_line_leaves_no_thread(count: int, monkeypatch) -> None:
 
     for _ in at_every_line(two_batches, "data/ahead.py", "data/loader.py"):
         pass
-    wait_for(lambda: workers() == before)
+    wait_for(lambda: workers() <= before)
 
 
 def test_ctrl_c_while_an_epoch_is_left_alone_leaves_no_thread(monkeypatch) -> None:
@@ -232,7 +232,7 @@ def test_ctrl_c_while_an_epoch_is_left_alone_leaves_no_thread(monkeypatch) -> No
     before = workers()
     for _ in at_every_line(lambda _: next(iter(DataLoader(dataset, num_workers=2))), "data/ahead.py", "data/loader.py"):
         pass
-    wait_for(lambda: workers() == before)
+    wait_for(lambda: workers() <= before)
 
 
 def test_threads_that_the_system_refuses(monkeypatch) -> None:
@@ -247,7 +247,7 @@ def test_threads_that_the_system_refuses(monkeypatch) -> None:
     loader = DataLoader(ArrayDataset(np.arange(6)), num_workers=5)
     with pytest.raises(RuntimeError, match=r"num_workers=5, and the system could start 2 threads: can't start"):
         next(iter(loader))
-    wait_for(lambda: workers() == before)
+    wait_for(lambda: workers() <= before)
 
 
 def test_more_workers_than_there_can_be() -> None:
