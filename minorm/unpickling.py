@@ -245,7 +245,8 @@ def _tensor(storage: Any, offset: Any, shape: Any, strides: Any, metadata: Any) 
     if (last >= storage.numbers) if 0 not in shape else (offset > storage.numbers):
         raise ValueError(f"a tensor of shape {shape} does not fit into its {storage.numbers} numbers")
     if metadata not in (None, {}, {"neg": True}, {"neg": False}) or (metadata and storage.kind == "BoolStorage"):
-        raise ValueError(f"a tensor of a {storage.kind} has the metadata {reprlib.repr(metadata)}; expected None, or 'neg'")
+        said = reprlib.repr(metadata)
+        raise ValueError(f"a tensor of a {storage.kind} has the metadata {said}; expected None or {{'neg': True}}")
     return Tensor(storage, offset, shape, strides, metadata == {"neg": True})
 
 
