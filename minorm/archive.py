@@ -1,8 +1,8 @@
 """The entries of a zip file, read piece by piece. PyTorch's .pt and NumPy's .npz files are such archives.
 
 Python's zipfile raises six kinds of errors for a damaged file, takes seconds for a directory of some megabytes, and
-reads entries that overlap, so that a small file has more bytes than it could hold. Here the directory is checked as
-a whole before an entry is read, everything wrong is a ValueError, and no piece is larger than PIECE.
+reads entries that overlap, so that a small file seems to have more bytes than it could hold. Here the whole directory
+is checked before an entry is read, every fault is a ValueError, and no piece is larger than PIECE.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Archive:
         return b"".join(self.pieces(name))
 
     def pieces(self, name: str) -> Iterator[bytes]:
-        """The entry in pieces; ValueError at the latest after the last one where it is not exactly as described."""
+        """The entry in pieces; ValueError, at the latest after the last piece, if it differs from its description."""
         entry = self.entries[name]
         size = crc = 0
         for piece in self._inflated(entry) if entry.method == DEFLATED else self._stored(entry):
@@ -127,7 +127,7 @@ class Archive:
         return start, size
 
     def _end_64(self, at: int, size: int, start: int) -> tuple[int, int, int]:
-        """The same of an archive that needs 64 bits, if it says so."""
+        """The same for an archive in the zip64 format, if it is one."""
         locator = self._bytes(max(0, at - 20), 20)
         if locator[:4] != LOCATOR_64:
             return at, size, start

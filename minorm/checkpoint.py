@@ -184,7 +184,7 @@ def load_training(path: FilePath, /, **parts: Any) -> dict[str, Any]:
 
 
 def _load_all(parts: dict[str, Any], states: dict[str, Any]) -> None:
-    """Every part's state; where one fails, all have the state of before."""
+    """Load every part's state; if one fails, all get back the state that they had."""
     before = {name: copy.deepcopy(part.state_dict()) for name, part in parts.items() if hasattr(part, "state_dict")}
     begun = []
     try:

@@ -1,7 +1,7 @@
-"""Blocks that decorate: `@no_grad()` holds while the body of the function runs.
+"""Context managers as decorators: `@no_grad()` is active while the body of the function runs.
 
-The body of a generator runs when its next item is asked for, that of a coroutine while it is awaited, both long after
-the call: the block is around each such step, and closed while the caller has its turn.
+The body of a generator runs when its next item is asked for, that of a coroutine while it is awaited, both after the
+call has returned. So the block is entered for each step of the body, and left while the caller runs.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ AnyCallable = TypeVar("AnyCallable", bound=Callable[..., Any])
 
 
 class Block(ContextDecorator):
-    """Base of context managers that decorate; a subclass says in `_recreate_cm` how to make another one of itself."""
+    """Base of context managers that decorate; a subclass defines `_recreate_cm`, which makes another one like it."""
 
     def __call__(self, function: AnyCallable) -> AnyCallable:
         """The function with the block around its body."""

@@ -1,4 +1,4 @@
-"""How much a file may take in memory when it is read: one number a format, which docs/security.md shows as a table.
+"""How much memory a file may take when it is read: one number for each format; docs/security.md has the table.
 
 A limit counts decoded bytes: those of the arrays or pixels that come out, not those of the file. A reader checks it
 before it makes anything. `max_bytes` of the reader, or `--max-bytes` of a command, replaces it.
@@ -30,10 +30,10 @@ def spare(length: int) -> int:
 
 
 def too_large(what: str, decoded: int, most: int) -> str:
-    """The words of an error: what was asked for, the limit, and how to raise it."""
+    """Text of an error: what was asked for, the limit, and how to raise it."""
     return f"{what} {decoded:,} bytes, more than max_bytes={most}; {raised(decoded)}"
 
 
 def raised(most: int) -> str:
-    """The words of an error: how to raise a limit."""
+    """Text of an error: how to raise a limit."""
     return f"pass max_bytes={most}, or --max-bytes {most} to a command"

@@ -2,7 +2,7 @@
 
 A name may hold anything: bytes that move a cursor or colour a terminal, letters that turn a line around, a line break
 that begins a false line of output, bytes that are not UTF-8. Each of those is shown as its escape, so that a reader
-sees what is there, and nothing obeys it.
+sees it, and no terminal acts on it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ FORMULA = ("=", "+", "-", "@")  # with which a cell of a spreadsheet begins to c
 
 
 def printable(text: object) -> str:
-    r"""In one line: what `str.isprintable` denies comes as its escape, `\x1b`, `\n` or `\u202e`.
+    r"""In one line: what `str.isprintable` denies becomes its escape, `\x1b`, `\n` or `\u202e`.
 
     A byte of a file's name that is not UTF-8 comes as that byte: `j\xfcrgen`.
     """

@@ -1,10 +1,10 @@
-"""A pickle is a program for a stack machine. This machine knows the few words that a state_dict needs, and no more.
+"""Reading a pickle, which is a program for a stack machine. This machine knows only what a state_dict needs.
 
-It makes dicts, lists, tuples, texts and numbers. Three functions of PyTorch's it answers itself, and every other name
-is refused, so nothing that the file names is ever called. A tensor is described and not made: `Tensor` says where its
-numbers lie, and the reader of the file compares all of them with the file before it makes the first.
+It makes dicts, lists, tuples, texts and numbers. It computes the results of three functions of PyTorch's itself, and
+refuses every other name, so nothing that the file names is ever called. A tensor is described and not made: `Tensor`
+says where its numbers lie, and the reader of the file compares all descriptions with the file before it makes a tensor.
 
-What the words make is counted in bytes as they come. A pickle whose words make far more than its length justifies is
+The machine counts the bytes that each instruction takes. A pickle that would take far more than its length justifies is
 refused before it does.
 """
 
@@ -165,7 +165,7 @@ class _Machine:
         self.stack[-1].update(zip(items[::2], items[1::2], strict=True))
 
     def build(self) -> None:
-        """Attributes of an object: a state_dict has some, which are of no use here."""
+        """Attributes of an object: a state_dict has some, which are not needed here."""
         if type(self.pop()) is not dict or type(self.stack[-1]) is not dict:
             raise ValueError(f"it holds an object of a class; {EXPECTED}")
 

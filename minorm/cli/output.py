@@ -1,4 +1,4 @@
-"""Where the commands write: no name of a file, a class, a node or a person can steer the terminal from here.
+"""What the commands write, so that no name of a file, a class, a node or a person can control the terminal.
 
     say, note     one line, on standard output or on standard error
     complain      an error, on standard error
@@ -50,13 +50,13 @@ def show_json(value: Any, indent: int | None = 2) -> None:
 
 
 def safe(text: str, encoding: str | None) -> str:
-    """Lines that can be written in this encoding; what it lacks comes as an escape."""
+    """The lines as this encoding can write them; characters that it lacks become escapes."""
     shown = printable_lines(text)
     return shown.encode(encoding, "backslashreplace").decode(encoding) if encoding else shown
 
 
 def ask(question: str) -> str:
-    """What is typed at a terminal in answer to a question on standard error; "" where one of the two is no terminal."""
+    """The answer typed to a question on standard error; "" unless standard input and error are both a terminal."""
     if sys.stdin is None or sys.stderr is None or not (sys.stdin.isatty() and unmasked(sys.stderr).isatty()):
         return ""
     print(printable_lines(question), end=" ", file=sys.stderr, flush=True)
@@ -71,7 +71,7 @@ def unmasked(stream: Any) -> Any:
 
 
 class Masked:
-    """A stream to write text to, all of which goes through `safe`. raw: the stream it leads to."""
+    """A stream whose text goes through `safe` before it is written to the stream `raw`."""
 
     def __init__(self, raw: Any) -> None:
         self.raw = raw
@@ -100,7 +100,7 @@ class Masked:
 
 @contextmanager
 def masked(for_good: bool = False) -> Iterator[None]:
-    """Standard output and error are masked meanwhile, or `for_good`, with what Python says when the process ends."""
+    """Mask standard output and error inside the block; `for_good`: also what Python writes when the process ends."""
     before = sys.stdout, sys.stderr
     streams: Any = [stream and Masked(stream) for stream in before]  # None where a process was started without
     sys.stdout, sys.stderr = streams

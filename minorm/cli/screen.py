@@ -1,4 +1,4 @@
-"""The terminal by way of rich: its colours and cursor movements pass, and no text is taken for one."""
+"""The terminal through rich: colours and cursor movements of rich pass, and escape sequences in a text do not."""
 
 from __future__ import annotations
 

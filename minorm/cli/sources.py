@@ -203,12 +203,12 @@ def add_code(parser: argparse.ArgumentParser) -> None:
 
 
 def allowed(args: argparse.Namespace) -> Trust:
-    """What those options say."""
+    """The code that these options allow."""
     return trust.of(args, args.instead)
 
 
 def add_limit(parser: argparse.ArgumentParser) -> None:
-    """Declare the option that raises the limits of the files that are read."""
+    """Declare the option that sets the limit of memory for the files that are read."""
     parser.add_argument(
         "--max-bytes",
         type=int,

@@ -1,7 +1,7 @@
 """Which code a command may run to build a checkpoint's model: what the user writes after --model, or with --trust.
 
-A command that needs code which nobody named says what it would run, and ends with the line to write. At a terminal it
-asks instead.
+A command that needs code which the user has not named says what it would run, and ends with the line to write. At a
+terminal it asks instead.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def code(facts: Mapping[str, Any], path: str, trust: Trust) -> Code | None:
 
 
 def _agreed(found: Code) -> bool:
-    """What the user answers at a terminal; without one, and where several processes would ask, it is no."""
+    """Whether the user says yes at a terminal; no without a terminal, or where several processes would ask."""
     if launched()[1] > 1:
         return False
     question = f"The model is built by {printable(building.said(found))}.\nIt can do what you can do. Run it? [y/N]"

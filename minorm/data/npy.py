@@ -1,6 +1,6 @@
 """Arrays of numbers in an .npz archive: what the header of each says, and the numbers piece by piece.
 
-numpy.load makes an array before it knows whether its bytes are there, and raises what its parser meets.
+numpy.load allocates an array before it knows whether its bytes are there, and raises errors of many kinds.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ class Stored(NamedTuple):
 
 
 def names(archive: Archive) -> list[str]:
-    """Those of the arrays, without the ending."""
+    """The names of the arrays, without their ending."""
     return [name.removesuffix(ENDING) for name in archive.entries if name.endswith(ENDING)]
 
 
 def described(archive: Archive, name: str) -> Stored:
-    """What the array's header says; ValueError where the entry has not exactly the bytes that it asks for."""
+    """What the array's header says; ValueError unless the entry has exactly as many bytes as it says."""
     entry = name + ENDING
     try:
         head = io.BytesIO(_beginning(archive, entry))
@@ -66,7 +66,7 @@ def described(archive: Archive, name: str) -> Stored:
 
 
 def extremes(archive: Archive, stored: Stored) -> tuple[float, float]:
-    """The least and the greatest number, NaN where there is one, (0, 0) of no number. Nothing is kept in memory."""
+    """The least and the greatest number, NaN if there is one, (0, 0) for no numbers. Nothing stays in memory."""
     least = greatest = None
     for piece in _pieces(archive, stored):
         low, high = piece.min(), piece.max()

@@ -1,8 +1,8 @@
 """What a PNG, JPEG or WebP file says of itself, read before a decoder sees it.
 
-A decoder makes all pixels that a file's first bytes ask for, keeps notes that unpack to megabytes, and follows lists
-of EXIF entries that all are the same bytes. So size and orientation are read here, and what no pixel needs is left
-out of what the decoder gets.
+A decoder allocates all pixels that a file's first bytes ask for, keeps notes that unpack to megabytes, and follows
+lists of EXIF entries that all point to the same bytes. So size and orientation are read here, and the decoder gets the
+file without the parts that no pixel needs.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Picture(NamedTuple):
         return width * height * PIXEL + height * ROW
 
     def taken(self, scale: int = 1) -> int:
-        """The same with what the decoder keeps."""
+        """These bytes, and those that the decoder needs beside them."""
         return self.decoded(scale) + self.width * self.height * self.working
 
 
@@ -50,7 +50,7 @@ class OtherFormatError(ValueError):
 
 
 def look(contents: bytes) -> Picture:
-    """What the file says; ValueError where it breaks off, OtherFormatError where it is none of the three."""
+    """What the file says; ValueError if it breaks off, OtherFormatError if it is not PNG, JPEG or WebP."""
     readers = {PNG: _png, SOI: _jpeg, b"RIFF": _webp}
     read = next((reader for start, reader in readers.items() if contents.startswith(start)), None)
     if read is None or (read is _webp and contents[8:12] != b"WEBP"):
@@ -89,7 +89,7 @@ def _transparent(levels: bytes, depth: int, colour: int) -> bytes:
 
 
 def _from_hexadecimal(note: bytes, packed: bool) -> bytes:
-    """The EXIF in a note: three lines, then its bytes in hexadecimal; nothing where it is something else."""
+    """The EXIF in a note: three lines, then its bytes in hexadecimal; empty if the note is something else."""
     try:
         note = zlib.decompressobj().decompress(note[1:], PIECE) if packed else note
         return bytes.fromhex("".join(note.decode("ascii").split("\n")[3:]))
@@ -145,7 +145,7 @@ def _webp(contents: bytes) -> Picture:
 
 
 def oriented(exif: bytes) -> int:
-    """EXIF's orientation, 0 where it says none. Only the first directory's entries are looked at."""
+    """EXIF's orientation, or 0 if there is none. Only the first directory's entries are read."""
     exif = exif.removeprefix(b"Exif\0\0")
     order = {b"II": "<", b"MM": ">"}.get(exif[:2])
     try:

@@ -43,8 +43,8 @@ WORDS: Mapping[str, Words] = {
     "skipped_batches": Words(
         "{skipped} batches, {share:.1%} of all, were left out of the running statistics: their mean or variance was "
         "NaN, infinite or too large",
-        "one of them would have stayed in the running statistics for ever. A few are usual in float16; where they are "
-        "many, evaluation normalizes with what the other batches alone have shown",
+        "a single NaN would have stayed in the running statistics for good. A few are usual in float16; if there are "
+        "many, evaluation normalizes with the statistics of the other batches only",
         "look for NaN and infinity in the data; mn.autocast with bfloat16, which reaches as far as float32; a smaller "
         "learning rate",
     ),

@@ -1,8 +1,8 @@
 """The time that a submission has in all: for loading its file, in every process, and for all checks together.
 
-Each check has its own limit besides. A file that stays just below that everywhere, or sleeps whenever it is loaded,
-would still hold the grader for many minutes. Only the time in which the judge waits for the submission's code counts,
-and where it waits for several processes at once, it counts once; what the judge computes itself is nobody's fault.
+Each check also has its own limit. A file that stays just below it in every check, or sleeps whenever it is loaded,
+would still hold up the grader for many minutes. Only the time in which the judge waits for the submission's code
+counts, once if it waits for several processes at a time. What the judge computes itself does not count.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ DEADLINE = 60.0  # seconds
 
 
 class Allowance:
-    """So many seconds, of which those are spent that pass within `waiting`."""
+    """A number of seconds, which the time inside `waiting` uses up."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
@@ -25,7 +25,7 @@ class Allowance:
 
     @property
     def left(self) -> float:
-        """Seconds that are left; not above 0 when they are used up."""
+        """Seconds that are left; 0 or less when they are used up."""
         with self._lock:
             running = time.monotonic() - self._since if self._waiting else 0.0
             return self.seconds - self._spent - running

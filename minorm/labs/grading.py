@@ -33,9 +33,9 @@ from minorm.opening import in_words, kind
 
 ENDINGS = (".py", ".ipynb")
 MOST_FILES = 1000  # in a student's folder
-DEEPEST = 50  # folders in each other there
+DEEPEST = 50  # folders nested in it
 MEMORY = 16 << 30  # bytes of address space of a judge
-JUDGING = 240.0  # seconds of the judge's own, beside those that it waits for the submission
+JUDGING = 240.0  # seconds that the judge may compute, besides those that it waits for the submission
 ROOT = Path(__file__).resolve().parents[2]
 JUDGE = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from minorm.labs.grading import answer; answer()"
 

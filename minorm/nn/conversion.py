@@ -1,6 +1,6 @@
 """Another type or device for all tensors of a module: every new array is made first, then they change together.
 
-So where memory does not suffice for one of them, or Ctrl-C is pressed, the module is as it was.
+So if memory runs out, or Ctrl-C is pressed, the module stays as it was.
 """
 
 from __future__ import annotations

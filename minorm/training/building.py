@@ -1,8 +1,8 @@
 """A model by its name, or by FILE.py:FUNCTION: only code that the user names, or says to trust, is run.
 
 A checkpoint says which function its model came from and the SHA-256 of the file, and a run's folder keeps a copy of
-that file. Both may come from a stranger, so neither is a reason to run it: the user writes FILE.py:FUNCTION himself, or
-says `trust`, and then the copy beside the checkpoint is run. A path in a checkpoint is never opened.
+that file. Both may come from a stranger, so neither is a reason to run it. The user names FILE.py:FUNCTION, or passes
+`trust`; then the copy beside the checkpoint is run. A path in a checkpoint is never opened.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ def _copy(found: Mapping[str, Any], folder: str) -> Code | None:
         return None
     try:
         code = Code.read(f"{os.path.join(folder, file)}:{function}", follow=False)
-    except OSError:  # there is no such file, or one that nobody may read
+    except OSError:  # the file is missing or cannot be read
         return None
     return code if code.sha256 == found["sha256"] else None
 

@@ -1,7 +1,7 @@
-"""What a mean loss was divided by: the mean of a whole is the sum of its parts' losses times their divisors, over all.
+"""The divisor of a mean loss. The loss of a whole is sum(loss * divisor) / sum(divisor) over its parts.
 
-Batches, the parts of a step and the parts of several ranks count by it. That is the number of targets, without those
-that are `ignore_index`; with class weights it is the sum of their weights.
+The parts are batches, micro-batches of a step, or the shares of ranks. The divisor is the number of targets that are
+not `ignore_index`; with class weights it is the sum of their weights.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from minorm.tensor import Tensor
 
 
 def divisor(loss_function: Any, targets: Tensor) -> float | None:
-    """What the loss of these targets is divided by, 0 where no target counts; None for a sum, whose parts add up.
+    """What the loss of these targets is divided by: 0 if no target counts, None for a loss that is a sum.
 
-    It is known of minorm's losses, as layers and with their arguments in a `functools.partial`, and of others that have
-    their attributes `reduction` and `ignore_index`. Any other function is taken for a mean over the samples.
+    Known are the losses of minorm, as layers and with their arguments in a `functools.partial`, and others with the
+    attributes `reduction` and `ignore_index`. Any other function is assumed to be a mean over the samples.
     """
     options = _Options(loss_function)
     reduction = options.get("reduction", None)

@@ -2,7 +2,7 @@
 
     DIR/checkpoint.safetensors   the last finished epoch
     DIR/best.safetensors         the model of the best epoch
-    DIR/FILE.py                  of a model that the user's FILE.py builds: what it was when the run began
+    DIR/FILE.py                  a copy of the user's file that builds the model, as it was when the run began
     DIR/.lock                    while a process trains there
 
 The lock (flock) ends with its process, however that ends, so a file that a killed process leaves locks nothing. On
@@ -31,7 +31,7 @@ _mine = threading.local()  # .folders: those that this thread has locked
 
 @contextmanager
 def locked(out: str) -> Iterator[None]:
-    """Nothing else trains in the folder meanwhile; it is made if it is not there.
+    """Inside the block no other run trains in the folder, which is made if it is missing.
 
     BlockingIOError where another run has the lock. A thread that has it may ask again.
     """
@@ -92,7 +92,7 @@ def _is_at(descriptor: int, path: str) -> bool:
 
 
 def _check_links(place: str) -> None:
-    """ValueError where a file to write is a link out of the folder: a stranger's would choose which file is lost."""
+    """ValueError if a file to write is a link out of the folder: then the link would choose what is overwritten."""
     for name in WRITTEN:
         path = os.path.join(place, name)
         if os.path.islink(path) and os.path.dirname(os.path.realpath(path)) != place:

@@ -1,6 +1,6 @@
 """FILE.py:FUNCTION: a function of the user's that builds a model, called as build(channels, size, classes).
 
-What is run are the very bytes that were read, so a file that is swapped after it was looked at changes nothing.
+The bytes that were read are those that run, so it has no effect to swap the file after it was checked.
 """
 
 from __future__ import annotations

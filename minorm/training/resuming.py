@@ -63,7 +63,7 @@ def check_same_sizes(file: str, facts: Mapping[str, Any], mine: Mapping[str, Any
 
 
 def check_same_classes(file: str, classes: list[str] | None, mine: list[str]) -> None:
-    """None: a checkpoint of before their names were written."""
+    """ValueError if they differ; None: the checkpoint is older than the names in it."""
     if classes is not None and classes != mine:
         other = next(pair for pair in zip_longest(classes, mine) if pair[0] != pair[1])
         raise ValueError(f"{file} is of a run whose classes have other names: {other[0]!r} where these images have "
@@ -71,7 +71,7 @@ def check_same_classes(file: str, classes: list[str] | None, mine: list[str]) ->
 
 
 def check_same_images(file: str, before: images.Known | None, now: images.Known) -> None:
-    """None: a checkpoint of before they were written."""
+    """ValueError if they differ; None: the checkpoint is older than these facts."""
     if before is not None and (changes := images.changes(before, now)):
         raise ValueError(f"{file} is of a run on other images: {'; '.join(changes)}. To go on with these all the same: "
                          "--other-images, in Python other_images=True")  # fmt: skip

@@ -1,6 +1,6 @@
-"""What a run's checkpoint says, looked at before it is believed: a damaged one is a ValueError that names the part.
+"""What a run's checkpoint says, checked before it is used: a damaged one raises a ValueError that names the part.
 
-All of it is looked at before a model is built or an object is changed.
+All of it is checked before a model is built or an object is changed.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The judge tries its own walls: what a student's code might do first, done from within.
 
-Whatever succeeds here is a hole, and then nobody is graded behind these walls. Most attempts do what a student would
-do. Where a call has many forms, it is made with arguments that the kernel cannot take: an answer about them, in place
-of a refusal, says that the call came through.
+If an attempt succeeds, the walls have a hole, and no submission is graded behind them. Most attempts do what a student
+would do. Where a call has many forms, it is made with arguments that the kernel cannot take: an error about these
+arguments, in place of a refusal, says that the call came through.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def _attempts(plan: Mapping[str, Any]) -> Attempts:
 
 
 def _changes(path: str) -> Attempts:
-    """What would change a file of somebody else's, which this process may read or may not."""
+    """Attempts to change a file of another user, one that this process may read or may not read."""
     names = {os.O_WRONLY: "write to", os.O_RDWR: "edit", os.O_WRONLY | os.O_APPEND: "add to"}
     names |= {os.O_TRUNC: "empty, opening it to read,", 3 | os.O_TRUNC: "empty, opening it for nothing,"}
     tries: Attempts = {name: functools.partial(_open, path, flags) for flags, name in names.items()}
@@ -79,7 +79,7 @@ def _changes(path: str) -> Attempts:
 
 
 def _beside(folder: str) -> Attempts:
-    """What would leave something behind in a folder that is not the process's own."""
+    """Attempts to leave something behind in a folder that is not the process's own."""
     place = os.path.join(folder, "left-behind")
     return {
         "write a file elsewhere": lambda: _open(place, os.O_CREAT | os.O_WRONLY),
@@ -93,7 +93,7 @@ def _beside(folder: str) -> Attempts:
 
 
 def _talk(judge: int) -> Attempts:
-    """What would reach other processes, or start some."""
+    """Attempts to reach other processes, or to start some."""
     return {
         "read the judge's environment": lambda: _read(f"/proc/{judge}/environ"),
         "read the judge's memory": lambda: _read(f"/proc/{judge}/mem"),
@@ -123,7 +123,7 @@ def _calls() -> Attempts:
 
 
 def _shares(plan: Mapping[str, Any]) -> Attempts:
-    """What would fill the disk, or memory that no limit of the process counts."""
+    """Attempts to fill the disk, or memory that no limit of the process counts."""
     size, files = plan["share"]
     if not plan["writes"]:
         return {"write a file": lambda: _open("many0", os.O_CREAT)}

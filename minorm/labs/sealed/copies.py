@@ -1,9 +1,9 @@
-"""Where hidden files have copies: found by what is in them, whatever they are called.
+"""Copies of hidden files: found by their contents, whatever they are called.
 
 Python keeps a compiled form of what it imports, an editor a backup, a notebook a checkpoint; another Python of this
-machine may have its own minorm. All of them tell what the source tells. A text is a copy where it shares lines with a
+machine may have its own minorm. All of them reveal what the source says. A text is a copy if it shares lines with a
 hidden source. A compiled file counts as one unless it is up to date with a source beside it that is not hidden: only
-then is it known what it was made of.
+then is its source known.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def _files(folder: Path, hidden: list[Path]) -> Iterator[Path]:
 
 
 def _state(path: Path) -> tuple[int, int]:
-    """What another content would change."""
+    """Size and times: they change when the contents change."""
     there = path.stat()
     return there.st_mtime_ns, there.st_size
 

@@ -1,12 +1,12 @@
 """What a process writes, counted before it is written: the quota of a folder that lies on the machine's own disk.
 
-A look at the folder is no quota. A file that was unlinked while it was open, or mapped, holds its blocks and has no
+Looking at the folder is not enough: a file that was unlinked while it was open or mapped keeps its blocks and has no
 name. So the kernel asks the judge about each call that writes bytes or makes a file (seccomp's user notification), and
-the judge adds them up. What was written stays counted, for whoever removes a name may still hold the file.
+the judge adds them up. What was written stays counted, because a process that removes a name may still hold the file.
 
-The numbers of the call are all that the judge looks at; what they point to, another thread may change meanwhile. Hence
-`writev`, whose sizes stand in memory, is refused, and so are shared mappings of files, through which a file with holes
-would fill without any call. What goes to the judge itself, the line and what is printed, is read at once and not
+The judge looks at the numbers of a call only: another thread could change the memory that they point to. So `writev`,
+whose sizes stand in memory, is refused, and so are shared mappings, by which a process could fill the holes of a file
+without any call. What goes to the judge itself, the line and what is printed, is read at once and not
 counted; those descriptors cannot be exchanged for a file.
 """
 
@@ -112,7 +112,7 @@ def serve(listener: int, share: Share, ending: threading.Event) -> None:
             events = waiting.poll(200)
             if not events:
                 continue
-            if not events[0][1] & select.POLLIN:  # nobody is left that could ask
+            if not events[0][1] & select.POLLIN:  # the process is gone
                 return
             ctypes.memset(question, 0, _QUESTION.size)
             if library.ioctl(listener, ctypes.c_ulong(_RECEIVE), question) < 0:  # it was killed while it asked

@@ -1,4 +1,4 @@
-"""Removing a folder that a stranger's code has filled: however deep it is, and whatever modes its folders have."""
+"""Removing a folder that a student's code has filled, however deep it is and whatever modes its folders have."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ class Victims:
 
     @property
     def changed(self) -> list[str]:
-        """What the trial has done to them, if anything, whatever its process says."""
+        """What the trial has changed in them, whatever its process reports; empty if nothing."""
         return [] if self._state() == self._before else ["change files of others"]
 
     def _state(self) -> list[tuple[str, int, int, int, int, int]]:

@@ -111,7 +111,7 @@ class RunningNorm(Affine):
 
     @property
     def skipped_batches(self) -> int:
-        """How many batches were left out since the layer was made, as their statistics were not finite.
+        """How many batches were left out since the layer was made, because their statistics were not finite.
 
         On a GPU this waits for the device.
         """

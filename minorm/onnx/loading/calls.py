@@ -1,4 +1,4 @@
-"""A layer that is called several times is several nodes: which BatchNormalizations of a graph are one layer.
+"""Which BatchNormalization nodes of a graph are calls of one layer.
 
 In a training graph the statistics of the second node are what the first one made of them. Read as the layer's own,
 they follow train() and eval() like those of the first.
