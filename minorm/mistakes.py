@@ -171,7 +171,7 @@ def outside() -> int:
 
 
 def called_within(*passed: str) -> bool:
-    """Whether the caller is a module of minorm's own: the first one on the way out that is none of those passed."""
+    """Whether minorm itself calls: the first module up the stack that `passed` does not name."""
     frame: Any = sys._getframe(1)
     while frame is not None and frame.f_globals.get("__name__", "").startswith(passed):
         frame = frame.f_back

@@ -259,7 +259,7 @@ _YES, _NO = True, False
 
 
 def _answer(finite: Any) -> Any:
-    """_YES or _NO, but an array of a GPU as it is: its host need not wait."""
+    """_YES or _NO; an array on a GPU stays one, so that the host need not wait."""
     return bool(finite) if isinstance(finite, (bool, np.bool, np.ndarray)) else finite
 
 
@@ -274,7 +274,7 @@ def _part(finite: Any, mean: Any, var: Any, count: Any, samples: Any, rest: Any)
 
 
 def _rounding(nonfinite: bool) -> Any:
-    """Rounding to infinity needs no warning where such a batch is left out; who asked for an error gets it."""
+    """No warning of overflow where such a batch is left out anyway; a user who asked NumPy for errors gets them."""
     quiet = not nonfinite and np.geterr()["over"] == "warn"
     return np.errstate(over="ignore") if quiet else nullcontext()
 

@@ -112,7 +112,7 @@ class autocast(minorm_ext.Switch, Block, Checked):  # type: ignore[misc]  # noqa
         self.asked = enabled
 
     def _inside(self) -> dict[str, Any]:
-        """What is asked here beside what an autocast around this one asks for another kind of device."""
+        """The state inside: this device's type, and the types that outer autocasts ask for on other devices."""
         types = {device: kind for device, kind in trace.state.cast_types.items() if device != self.device}
         if self.asked:
             types[self.device] = self.fast_dtype

@@ -39,7 +39,7 @@ from minorm.startup import INTERRUPTED, startup
 
 
 class Parser(argparse.ArgumentParser):
-    """One whose errors, which repeat what was given, are one line."""
+    """A parser whose errors are one line each, although they repeat what was given."""
 
     def error(self, message: str) -> NoReturn:
         """Say what is wrong, and how it is meant; ends the process with code 2."""

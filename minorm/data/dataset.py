@@ -300,7 +300,7 @@ def read_samples(dataset: Any, indices: list[int]) -> list[Any]:
 
 
 def _reads_batches(dataset: Any) -> bool:
-    """Whether its `batch` gives what `__getitem__` gives: it does not where a subclass overrides the latter alone."""
+    """Whether `batch` and `__getitem__` give the same samples: not if a subclass overrides only `__getitem__`."""
     for kind in type(dataset).__mro__:
         own = vars(kind)
         if "batch" in own:

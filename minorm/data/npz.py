@@ -126,7 +126,7 @@ def _check_labels(part: str, y: Stored, count: int, least: str = "") -> None:
 
 
 def _check_numbers(found: dict[str, tuple[Stored, float, float]]) -> None:
-    """With the least and the greatest number of each array."""
+    """ValueError for numbers that do not fit; `found` has the least and the greatest one of each array."""
     for part in ("train", "test"):
         x, low, high = found[f"x_{part}"]
         if not (isfinite(low) and isfinite(high)):

@@ -1,4 +1,4 @@
-"""What has settings: each argument of its constructor is an attribute, which `repr` shows, and which may be set later.
+"""Objects with settings: each argument of the constructor is an attribute that `repr` shows and that may be set later.
 
 RandomCrop(size=(32, 32), padding=(4, 4))
 """

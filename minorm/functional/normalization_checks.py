@@ -140,7 +140,7 @@ def running_stats(
 
 
 def warn_of_low_momentum(name: str, momentum: float) -> None:
-    """Tell that this is probably PyTorch's: layers do when they get one, functions when a program calls them."""
+    """Warn that this is probably PyTorch's momentum: layers when it is set, functions when a program calls them."""
     warnings.warn(
         f"{name}: momentum={momentum} keeps {momentum:.0%} of the old running value at each step. "
         f"In minorm momentum is the share that is kept; PyTorch's momentum={momentum} is "

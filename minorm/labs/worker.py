@@ -137,7 +137,7 @@ class Worker:
             }
 
     def do_prepare(self, text: Any, beside: tuple[str, str]) -> None:
-        """Nothing more: that this answers says that the library is imported, which takes none of the file's time."""
+        """Do nothing. The answer says that the library is imported, so its import takes none of the file's time."""
 
     def do_load(self, text: Any, file: str, beside: tuple[str, str]) -> Any:
         """Run the file's cells, an array of bytes, for a notebook with pictures is long; notes on what failed."""

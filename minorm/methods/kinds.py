@@ -284,7 +284,7 @@ class Kinds(Operators[TensorT], Generic[TensorT]):
         return self  # type: ignore[return-value]
 
     def _set_requires_grad(self, operation: str, requires_grad: Any) -> None:
-        """A leaf's alone can be changed; a flag has no say in whether a result joins the graph."""
+        """Only a leaf's flag can be changed; whether a result joins the graph does not depend on it."""
         if not isinstance(requires_grad, (bool, np.bool_)):
             raise TypeError(f"{operation}: requires_grad is {requires_grad!r}; expected a bool")
         if self.creator is not None:

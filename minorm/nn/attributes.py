@@ -28,7 +28,8 @@ class Attributes(Checked):
     """The part of Module that files attributes by kind."""
 
     _reserved: ClassVar[frozenset[str]] = frozenset()  # the names of Module's own methods, filled in by module.py
-    # By setting that parameters were made by, what those that are there say of it: only that may be assigned.
+    # For each setting that decides the shape of parameters: its value, read from the parameters that are there. Only
+    # this value may be assigned.
     _made_by: ClassVar[MadeBy] = {}
     _kinds: dict[str, str]
 

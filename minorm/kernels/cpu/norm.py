@@ -103,7 +103,7 @@ def _are_small(block: Array, running: Any, stored: Any) -> bool:
 
 @functools.cache
 def _limit(dtype: Any) -> float:
-    """Of their sum of squares, whose own overflow says no more than that they are large."""
+    """The limit of their sum of squares; if the sum itself overflows, that says only that they are large."""
     return (min(float(dtypes.finfo(dtype).max), 1e150) / 4) ** 2
 
 

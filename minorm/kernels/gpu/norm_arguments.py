@@ -67,5 +67,5 @@ def _running_at(addresses: tuple[int, ...], *rates: float) -> Struct:
 
 @functools.cache
 def _ticket(mean: int) -> Array:  # noqa: ARG001  one for each address, for as long as graphs may hold it
-    """What the blocks that find the statistics count with, to know which is the last; 0 between launches."""
+    """A counter by which blocks that compute statistics find out which one is the last; 0 between launches."""
     return cupy.zeros((), np.uint32)

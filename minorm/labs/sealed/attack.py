@@ -201,7 +201,7 @@ def _command(number: int) -> None:
 
 
 def _reached(name: str, *arguments: int) -> None:
-    """A call with arguments that are none, as far as they are not given; OSError where it was refused."""
+    """Make a call, with -1 for arguments that are not given; OSError if the walls refused it."""
     given = [ctypes.c_long(value) for value in (*arguments, *[-1] * (7 - len(arguments)))]
     if getattr(ctypes.CDLL(None, use_errno=True), name)(*given) < 0 and ctypes.get_errno() in REFUSALS:
         raise OSError(ctypes.get_errno(), name)

@@ -71,7 +71,7 @@ def _found(without: tuple[str, ...], secret: tuple[str, ...] = (), newest: int |
 
 
 def _ways(landlock: bool) -> list[tuple[bool, bool]]:
-    """(mounts, counting) from the best on. Without mounts and Landlock nothing is written that could be counted."""
+    """Pairs (mounts, counting), the best first. Without mounts and Landlock a process may not write at all."""
     return [(True, True), (False, True), *([(False, False)] if landlock else [])]
 
 

@@ -106,7 +106,7 @@ class Process:
         self._threads[-1].start()
 
     def _count(self, share: Share, deadline: float) -> bytes:
-        """Take the descriptor that it sends, and count what it writes from then on; what it sends instead."""
+        """Receive the descriptor from the process, and count what it writes from then on. Returns the data received."""
         self._socket.settimeout(max(deadline - time.monotonic(), 0.01))
         data, listeners, _, _ = socket.recv_fds(self._socket, 1, 1)
         for listener in listeners:
@@ -243,7 +243,7 @@ def attack(around: walls.Walls) -> dict[str, Any]:
 
 
 def _first_files(hidden: str) -> list[str]:
-    """A file to try to read of what is hidden: itself, or one in the folder."""
+    """A hidden file that the trial tries to read: the path itself, or one file in that folder."""
     path = Path(hidden)
     return [hidden] if path.is_file() else [str(one) for one in itertools.islice(path.rglob("*.py"), 1)]
 

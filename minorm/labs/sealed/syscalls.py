@@ -57,7 +57,7 @@ def numbers(machine: str = "") -> dict[str, int]:
 
 
 def never(machine: str = "") -> dict[str, int]:
-    """The same of calls that must come into no list: the judge tries each, whatever the list says."""
+    """The same for calls that must never be allowed: the judge tries each of them, whatever the list says."""
     return _numbers(_NEVER, machine)
 
 

@@ -119,7 +119,7 @@ def import_path() -> list[str]:
 
 
 def hidden(secret: Collection[str] = ()) -> list[str]:
-    """What of it is taken away again. Compiled forms too, which another process may write at any time."""
+    """The readable paths that are hidden again. Compiled forms too: another process may write them at any time."""
     checks, module = HIDDEN
     compiled = [cache_from_source(str(module), optimization=level) for level in ("", "1", "2")]
     compiled.append(os.path.dirname(cache_from_source(str(checks / "__init__.py"))))

@@ -77,7 +77,7 @@ class Entry:
         assert self.var is not None
         found = self.moments
         if isinstance(found.weight, int) and found.weight == 0:
-            return  # of no part that is finite
+            return  # no part was finite
         with devices.on_device_of(self.mean.array):
             for array, new in ((self.mean.array, found.mean), (self.var.array, found.var)):
                 array[...] = np.where(found.weight > 0, new, array)

@@ -70,12 +70,12 @@ class Budget:
         (ledger.active() or ledger.Ledger(self.limit, self.limit)).works(steps)
 
     def folding(self) -> AbstractContextManager[Any]:
-        """Around what is computed of constants while the file is loaded: as large as the file lets one expect."""
+        """A limit on the constants computed while the file is loaded, in proportion to the file's tensors."""
         most = min(self.limit, FOLDED * (self.taken - self.computed) + SPARE)
         return ledger.entered(ledger.Ledger(self.limit, most - self.computed))
 
     def leave(self, needed: int, what: str) -> None:
-        """LoadError unless runs may compute what folding may not: a node that reads it asks for ROOM times as much."""
+        """LoadError if a run may not compute it either; a node that reads it asks for ROOM times as much."""
         if needed * ledger.ROOM > self.limit - self.computed:
             raise LoadError(
                 f"load: {what}: it would take {needed} bytes, and {ledger.ROOM} times as many where it is read, more "

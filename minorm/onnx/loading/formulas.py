@@ -16,7 +16,7 @@ from itertools import product as pairs
 from minorm.onnx.graph.reading import Node
 from minorm.onnx.loading.wiring import REPEATED, Held, Wiring
 
-MEANS = 8  # readers of a norm's mean; with more it is none, since others read it too
+MEANS = 8  # readers of a norm's mean; a value with more readers is not taken for one
 
 
 @dataclass(frozen=True)

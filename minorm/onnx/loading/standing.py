@@ -95,7 +95,7 @@ class _Learned(dict[str, bool]):
         return self[name]
 
     def through(self, node: Node) -> Iterable[str]:
-        """What a node makes a weight of that no input of the network takes part in: a learned query, to become keys."""
+        """Inputs that a node makes a weight from without an input of the network: a learned query that becomes keys."""
         places = (0, *PLACES[node.operator]) if node.operator in NORMS else PLACES.get(node.operator, ())
         if node.operator in BESIDE:
             yield from (name for name in node.inputs if name not in self.arrays)
