@@ -71,7 +71,7 @@ def _found(without: tuple[str, ...], secret: tuple[str, ...] = (), newest: int |
 
 
 def _ways(landlock: bool) -> list[tuple[bool, bool]]:
-    """Pairs (mounts, counting), the best first. Without mounts and Landlock a process may not write at all."""
+    """Pairs (mounts, counting), the best first. Without mounts and Landlock no process may write."""
     return [(True, True), (False, True), *([(False, False)] if landlock else [])]
 
 

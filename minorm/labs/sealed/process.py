@@ -106,7 +106,7 @@ class Process:
         self._threads[-1].start()
 
     def _count(self, share: Share, deadline: float) -> bytes:
-        """Receive the descriptor from the process, and count what it writes from then on. Returns the data received."""
+        """Receive its descriptor and count what it writes from then on; without a descriptor, return what it sent."""
         self._socket.settimeout(max(deadline - time.monotonic(), 0.01))
         data, listeners, _, _ = socket.recv_fds(self._socket, 1, 1)
         for listener in listeners:
