@@ -124,15 +124,17 @@ def _tensors(value: Any, most: int) -> list[Tensor]:
 def _by_storage(tensors: list[Tensor]) -> dict[Storage, list[Tensor]]:
     """The tensors of each storage.
 
-    ValueError where two storages have one key: each would be unpacked by itself, and PyTorch writes no such file.
+    ValueError where two storages have one key: each would be unpacked by itself. PyTorch writes that only of storages
+    without numbers.
     """
     found: dict[Storage, list[Tensor]] = {}
     by_key: dict[str, Storage] = {}
     for tensor in tensors:
         storage = tensor.storage
-        if (first := by_key.setdefault(storage.key, storage)) != storage:
+        first = by_key.setdefault(storage.key, storage)
+        if first != storage and (first.numbers or storage.numbers):
             raise ValueError(f"storage {storage.key[:60]!r} is {first.numbers} numbers of a {first.kind}, and "
-                             f"{storage.numbers} of a {storage.kind} elsewhere; expected one kind and count")  # fmt: skip
+                             f"elsewhere {storage.numbers} of a {storage.kind}; expected one kind and count")  # fmt: skip
         found.setdefault(storage, []).append(tensor)
     return found
 
