@@ -134,7 +134,8 @@ def _by_storage(tensors: list[Tensor]) -> dict[Storage, list[Tensor]]:
         first = by_key.setdefault(storage.key, storage)
         if first != storage and (first.numbers or storage.numbers):
             raise ValueError(f"storage {storage.key[:60]!r} is {first.numbers} numbers of a {first.kind}, and "
-                             f"elsewhere {storage.numbers} of a {storage.kind}; expected one kind and count")  # fmt: skip
+                             f"elsewhere {storage.numbers} of a {storage.kind}; "
+                             "expected one kind and count")  # fmt: skip
         found.setdefault(storage, []).append(tensor)
     return found
 
