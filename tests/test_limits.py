@@ -42,7 +42,7 @@ def test_the_other_numbers() -> None:
     assert f"nested at most {ptfile.MAX_DEPTH} deep" in PAGE
     assert f"at most {picture_files.MOST_SCANS} scans" in PAGE
     assert f"{picture_files.PIXEL} bytes a pixel and {picture_files.ROW} a row" in PAGE
-    assert f"{pictures.FACTOR} times the file's length and {pictures.SPARE // 1_000_000} MB" in PAGE
+    assert f"{pictures.FACTOR} times the file's length plus {pictures.LATE >> 20} MiB" in PAGE
 
 
 @pytest.mark.parametrize("text", ["512 MiB", "2 GiB", "1 GiB"])

@@ -7,6 +7,7 @@ file without the parts that no pixel needs.
 
 from __future__ import annotations
 
+import math
 import re
 import struct
 import zlib
@@ -102,7 +103,7 @@ def _from_hexadecimal(note: bytes, packed: bool) -> bytes:
 
 def _jpeg(contents: bytes) -> Picture:
     kept, orientation, at = [SOI], 0, 2
-    width = height = components = 0
+    width = height = numbers = 0
     while not contents.startswith(SCAN, at):
         at = contents.find(b"\xff", at) % (len(contents) + 1)  # what stands between two segments means nothing
         marker = contents[at + 1]
@@ -112,7 +113,7 @@ def _jpeg(contents: bytes) -> Picture:
         (length,) = struct.unpack_from(">H", contents, at + 2)
         segment = contents[at : at + 2 + length]
         if marker in _FRAMES:
-            height, width, components = struct.unpack_from(">HHB", segment, 5)
+            height, width, numbers = *struct.unpack_from(">HH", segment, 5), _numbers(segment)
         elif marker == 0xE1 and segment[4:10] == b"Exif\0\0":
             orientation = orientation or oriented(segment[10:])
         note = 0xE0 <= marker <= 0xEF or marker == 0xFE
@@ -122,8 +123,15 @@ def _jpeg(contents: bytes) -> Picture:
     scans, end = _scans(contents, at)
     if scans > MOST_SCANS:
         raise ValueError(f"it has {scans} scans; expected at most {MOST_SCANS}")
-    working = 2 * components if scans > 1 else 0  # between two scans the numbers of all pixels are kept
+    working = math.ceil(2 * numbers) if scans > 1 else 0  # between two scans the numbers of all pixels are kept
     return Picture("JPEG", width, height, orientation or 1, working, b"".join([*kept, contents[at:end]]))
+
+
+def _numbers(frame: bytes) -> float:
+    """How many numbers a JPEG has for a pixel: of colours most have one for two or four pixels."""
+    factors = [(factor >> 4, factor & 15) for factor in frame[11 : 10 + 3 * frame[9] : 3]]
+    across, down = (max(1, *lengths) for lengths in zip(*factors, strict=True))
+    return sum(wide * high for wide, high in factors) / (across * down)
 
 
 def _scans(contents: bytes, at: int) -> tuple[int, int]:

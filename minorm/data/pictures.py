@@ -26,6 +26,7 @@ SIXTEEN = ("I", "I;16", "I;16B", "I;16L")  # Pillow's modes of 16 bits of grey
 GREYS = ("1", "L", *SIXTEEN)
 STRIP = 1 << 20  # pixels that are converted at a time
 FACTOR, SPARE = 40, 56_000_000  # bytes for a byte of the file, and beside, before the file is known to be whole
+LATE = 256 << 20  # in place of SPARE for a WebP, or a JPEG of several scans: only decoding shows whether it is whole
 
 
 class BrokenImage(ValueError):
@@ -91,7 +92,7 @@ def _check(picture: Picture, scale: int, length: int, max_bytes: int | None) -> 
         with _opened(picture) as image:
             image.draft(None, (1, 1))
             image.load()
-    elif max_bytes is None:
+    elif max_bytes is None and taken > FACTOR * length + LATE:
         raise ValueError(f"it takes {taken:,} bytes to find out whether it is whole, "
                          f"far more than its {length:,}; {limits.raised(most)}")  # fmt: skip
 

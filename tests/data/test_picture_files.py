@@ -146,3 +146,10 @@ def test_the_time_of_a_jpeg_of_many_markers_grows_with_its_length() -> None:
         start = time.process_time()
         assert look(raw[:-2] + word * 100_000 + raw[-2:]).kind == "JPEG"
         assert time.process_time() - start < 1
+
+
+@pytest.mark.parametrize(("subsampling", "working"), [("4:4:4", 6), ("4:2:2", 4), ("4:2:0", 3)])
+def test_a_jpeg_of_several_scans_keeps_two_bytes_a_number(subsampling: str, working: int) -> None:
+    assert look(saved("JPEG", progressive=True, subsampling=subsampling)).working == working
+    assert look(saved("JPEG", channels=1, progressive=True)).working == 2
+    assert look(saved("JPEG", subsampling=subsampling)).working == 0

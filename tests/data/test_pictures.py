@@ -220,10 +220,18 @@ def test_a_jpeg_counts_as_small_as_it_is_decoded(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("kind", "options"), [("WEBP", {}), ("JPEG", {"progressive": True})])
 def test_what_shows_late_whether_it_is_whole_needs_leave(tmp_path: Path, kind: str, options: dict[str, Any]) -> None:
+    """Below 256 MiB it needs none: photographs of many megapixels and few details are honest."""
     path = saved(Image.new("RGB", (4200, 4200), "red"), tmp_path / f"a.{kind.lower()}", **options)
+    found = read_image(path, 4200)
+    raw = bytearray(Path(path).read_bytes())
+    form, at = ("<HH", 26) if kind == "WEBP" else (">HH", raw.index(b"\xff\xc2") + 5)
+    struct.pack_into(form, raw, at, 11000, 11000)
+    Path(path).write_bytes(raw)
     with pytest.raises(BrokenImage, match=r"to find out whether it is whole, far more than its .*; pass max_bytes="):
         read_image(path, 4200)
-    found = read_image(path, 4200, max_bytes=1 << 30)
+    with pytest.raises(BrokenImage) as raised:
+        read_image(path, 4200, max_bytes=11000 * 11000 * 4 - 1)
+    assert "11000 x 11000 pixels take" in str(raised.value)
     assert np.abs(found[:, ::500, ::500].astype(int) - np.array([255, 0, 0])[:, None, None]).max() <= 3
 
 
