@@ -67,12 +67,13 @@ def described(archive: Archive, name: str) -> Stored:
 
 def extremes(archive: Archive, stored: Stored) -> tuple[float, float]:
     """The least and the greatest number, NaN if there is one, (0, 0) for no numbers. Nothing stays in memory."""
-    least = greatest = None
-    for piece in _pieces(archive, stored):
-        low, high = piece.min(), piece.max()
-        least = low if least is None else np.minimum(least, low)
-        greatest = high if greatest is None else np.maximum(greatest, high)
-    return (0, 0) if least is None or greatest is None else (least.item(), greatest.item())
+    found = [(piece.min(), piece.max()) for piece in _pieces(archive, stored)]
+    return ends(np.array(found, stored.dtype))
+
+
+def ends(array: Array) -> tuple[float, float]:
+    """The same of an array in memory."""
+    return (array.min().item(), array.max().item()) if array.size else (0, 0)
 
 
 def read(archive: Archive, stored: Stored) -> Array:

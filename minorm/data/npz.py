@@ -1,8 +1,9 @@
 """x_train, y_train, x_test and y_test in one .npz file: a data set of one's own that fits in memory.
 
 Images are N x H x W, N x H x W x C or N x C x H x W, with 1 or 3 channels; bytes, 16 bits or floats. Labels are
-integers from 0 on. Objects in the file, which could run any program, are never read. The file is gone through once to
-check it, headers first, and once more to make the arrays: one that is refused has taken no memory for them.
+integers from 0 on. Objects in the file, which could run any program, are never read. Headers are checked first. Where
+the arrays take far more than the file, it is gone through once to check it, and once more to make them: one that is
+refused has taken no memory for them.
 """
 
 from __future__ import annotations
@@ -62,8 +63,12 @@ def load_npz(path: FilePath, max_bytes: int | None = None) -> tuple[ArrayDataset
             raise ValueError(f"load_npz: {name}: {error}; expected an .npz file with {', '.join(NAMES)}") from error
         try:
             _check_shapes(found)
-            _check_numbers({key: (stored, *npy.extremes(archive, stored)) for key, stored in found.items()})
-            arrays = {key: npy.read(archive, stored) for key, stored in found.items()}
+            if decoded > limits.spare(archive.length):
+                _check_numbers({key: (stored, *npy.extremes(archive, stored)) for key, stored in found.items()})
+                arrays = {key: npy.read(archive, stored) for key, stored in found.items()}
+            else:
+                arrays = {key: npy.read(archive, stored) for key, stored in found.items()}
+                _check_numbers({key: (stored, *npy.ends(arrays[key])) for key, stored in found.items()})
         except ValueError as error:
             raise ValueError(f"load_npz: {name}: {error}") from error
     train, test = (

@@ -103,7 +103,8 @@ def _from_hexadecimal(note: bytes, packed: bool) -> bytes:
 
 def _jpeg(contents: bytes) -> Picture:
     kept, orientation, at = [SOI], 0, 2
-    width = height = numbers = 0
+    width = height = 0
+    numbers = 0.0
     while not contents.startswith(SCAN, at):
         at = contents.find(b"\xff", at) % (len(contents) + 1)  # what stands between two segments means nothing
         marker = contents[at + 1]

@@ -1,9 +1,9 @@
 """Reading a file costs memory and time in proportion to it: files that promise or unpack to far more, and random ones.
 
-A refusal costs at most 40 times the file's length and 64 MB (280 MB for a WebP, or a JPEG of several scans), an accepted
-file at most 4 times what comes out and 64 MB (of a file of texts and lists what comes out is not counted, so 40 times
-its length stands for it), and three times the file takes about three times the time. Nothing is raised but ValueError,
-a warning neither.
+A refusal costs at most 40 times the file's length and 64 MB (280 MB for a WebP, or a JPEG of several scans), an
+accepted file at most 4 times what comes out and 64 MB (of a file of texts and lists what comes out is not counted, so
+40 times its length stands for it), and three times the file takes about three times the time. Nothing is raised but
+ValueError, a warning neither.
 """
 
 from __future__ import annotations

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from minorm.data import load_npz
+from minorm import limits
+from minorm.data import load_npz, npy
 
 
 def arrays(**changed: Any) -> dict[str, Any]:
@@ -118,6 +119,43 @@ def test_a_limit_counts_what_the_arrays_become(tmp_path: Path) -> None:
 def test_numbers_that_no_data_set_has(tmp_path: Path, changed: dict[str, Any], said: str) -> None:
     with pytest.raises(ValueError, match=said):
         load_npz(saved(tmp_path, **arrays(**changed)))
+
+
+def unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whole: dict[str, Any]) -> list[str]:
+    """The entries that loading unpacks from start to end, in their order."""
+    path, found = tmp_path / "set.npz", []
+    np.savez_compressed(path, **whole)
+    pieces = npy._pieces
+    monkeypatch.setattr(npy, "_pieces", lambda held, stored: found.append(stored.entry) or pieces(held, stored))
+    load_npz(path)
+    return found
+
+
+def test_an_honest_file_is_unpacked_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = [f"{name}.npy" for name in arrays()]
+    assert unpacked(tmp_path, monkeypatch, arrays()) == names
+
+
+def test_a_file_that_unpacks_to_far_more_is_checked_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = [f"{name}.npy" for name in arrays()]
+    monkeypatch.setattr(limits, "spare", lambda length: 100)
+    assert unpacked(tmp_path, monkeypatch, arrays()) == 2 * names
+
+
+@pytest.mark.parametrize("spare", [0, 1 << 30])
+@pytest.mark.parametrize("place", [0, -1])
+def test_numbers_are_checked_in_both_ways(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spare: int, place: int
+) -> None:
+    monkeypatch.setattr(limits, "spare", lambda length: spare)
+    x = np.zeros((6, 8, 8), np.float16)
+    x.reshape(-1)[place] = np.nan
+    with pytest.raises(ValueError, match="x_train holds NaN"):
+        load_npz(saved(tmp_path, **arrays(x_train=x)))
+    y = np.array([0, 1, 2, 0, 1, 2])
+    y[place] = -3
+    with pytest.raises(ValueError, match="with -3 in it"):
+        load_npz(saved(tmp_path, **arrays(y_train=y)))
 
 
 def test_every_order_of_bytes_and_axes(tmp_path: Path) -> None:
