@@ -207,7 +207,7 @@ class _Machine:
             self.push(arguments[0])
         elif function == REBUILD:
             metadata = arguments[6] if len(arguments) > 6 else None
-            self.push(_tensor(*arguments[:4], metadata), TENSOR)
+            self.push(_tensor(*arguments[:4], metadata=metadata), TENSOR)
         else:
             raise ValueError(f"it calls {function.replace(' ', '.')}, which is no function")
 
