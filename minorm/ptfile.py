@@ -55,9 +55,7 @@ def read(file: BinaryIO, path: Any, max_bytes: int | None, made: Callable[[Array
             raise ValueError("its tensors are big-endian; expected little-endian ones")
         value, length = _run(archive, place)
         tensors = _tensors(value, max(MAX_PARTS, length))
-        by_storage: dict[Storage, list[Tensor]] = {}
-        for tensor in tensors:
-            by_storage.setdefault(tensor.storage, []).append(tensor)
+        by_storage = _by_storage(tensors)
         _check(archive, folder, by_storage, max(limits.PT, archive.length) if max_bytes is None else max_bytes)
         arrays: dict[int, Any] = {}
         for storage, views in by_storage.items():
@@ -120,6 +118,25 @@ def _tensors(value: Any, most: int) -> list[Tensor]:
         return parts, height
 
     visit(value, 1)
+    return found
+
+
+def _by_storage(tensors: list[Tensor]) -> dict[Storage, list[Tensor]]:
+    """The tensors of each storage.
+
+    ValueError where two storages have one key: each would be unpacked by itself. PyTorch writes that only of storages
+    without numbers.
+    """
+    found: dict[Storage, list[Tensor]] = {}
+    by_key: dict[str, Storage] = {}
+    for tensor in tensors:
+        storage = tensor.storage
+        first = by_key.setdefault(storage.key, storage)
+        if first != storage and (first.numbers or storage.numbers):
+            raise ValueError(f"storage {storage.key[:60]!r} is {first.numbers} numbers of a {first.kind}, and "
+                             f"elsewhere {storage.numbers} of a {storage.kind}; "
+                             "expected one kind and count")  # fmt: skip
+        found.setdefault(storage, []).append(tensor)
     return found
 
 

@@ -4,8 +4,8 @@ It makes dicts, lists, tuples, texts and numbers. It computes the results of thr
 refuses every other name, so nothing that the file names is ever called. A tensor is described and not made: `Tensor`
 says where its numbers lie, and the reader of the file compares all descriptions with the file before it makes a tensor.
 
-The machine counts the bytes that each instruction takes. A pickle that would take far more than its length justifies is
-refused before it does.
+The machine counts the bytes that each instruction takes, and some for the instruction itself, which takes time. A
+pickle that would take far more than its length justifies is refused before it does.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ MAX_KEY = (1 << 61) - 1  # integers beyond it have the hash of a smaller one, an
 
 # Bytes of memory that a word takes at most, beside those of its text: what it makes, and its places on stack and memory
 DICT, LIST, TUPLE, VALUE, MEMORY, STORAGE, TENSOR, PLACE = 400, 256, 200, 48, 112, 256, 512, 16
+WORD = 32  # counted for every word: some make nothing, but millions of them take seconds
 
 
 class Storage(NamedTuple):
@@ -66,6 +67,7 @@ def run(pickle: bytes, room: int) -> Any:
     machine = _Machine(pickle, room)
     try:
         while not machine.ended:
+            machine.cost(WORD)
             WORDS.get(machine.take(1), _Machine.unknown)(machine)
         return machine.stack[-1]
     except (IndexError, KeyError, TypeError, UnicodeDecodeError) as error:
@@ -107,7 +109,8 @@ class _Machine:
         """Count bytes of memory before they are taken."""
         self.room -= size
         if self.room < 0:
-            raise ValueError(f"its pickle of {len(self.pickle)} bytes makes far more objects than a state_dict has")
+            raise ValueError(f"its pickle of {len(self.pickle)} bytes has far more words, or makes "
+                             "far more objects, than a state_dict has")  # fmt: skip
 
     def push(self, value: Any, size: int = VALUE) -> None:
         """Put a value on the stack."""
@@ -189,7 +192,7 @@ class _Machine:
         tag, kind, key, _, count = self.pop()
         if tag != "storage" or type(kind) is not Name or not kind.startswith("torch "):
             raise ValueError(f"it refers to something other than a storage; {EXPECTED}")
-        if type(key) not in (str, int) or not _are_sizes((count,)):
+        if not (type(key) is str or _are_sizes((key,))) or not _are_sizes((count,)):
             raise ValueError("its pickle is damaged: a storage has no key or no size")
         self.push(Storage(str(key), kind.removeprefix("torch "), count), STORAGE)
 
@@ -222,10 +225,10 @@ class _Machine:
 
 
 def _check_key(key: Any) -> None:
-    parts = key if type(key) is tuple else (key,)
-    if any(type(part) not in (str, int, float, bool, type(None)) for part in parts):
+    """ValueError for what a state_dict has no key of; a tuple's hash takes time, and may be that of many others."""
+    if type(key) not in (str, int, float, bool, type(None)):
         raise ValueError("a dict in it has a key that is neither a text nor a number")
-    if any(type(part) is int and abs(part) >= MAX_KEY for part in parts):
+    if type(key) is int and abs(key) >= MAX_KEY:
         raise ValueError("a dict in it has a key beyond 61 bits")
 
 

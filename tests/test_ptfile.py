@@ -159,3 +159,26 @@ def test_a_negated_tensor_has_its_sign(tmp_path: Path) -> None:
     torch.save(state, tmp_path / "state.pt")
     for name, found in mn.load(tmp_path / "state.pt").items():
         np.testing.assert_array_equal(found.numpy(), state[name].numpy(force=True))
+
+
+@pytest.mark.parametrize("other", [("0", 3), ("0", 4, "IntStorage")])
+def test_a_storage_has_one_kind_and_count(tmp_path: Path, other: tuple[Any, ...]) -> None:
+    """PyTorch writes one for each key, whichever part of it a tensor shows."""
+    held, view = bombs.storage("0", 4), ((2,), (1,))
+    ones = {"0": np.ones(4, np.float32).tobytes()}
+    twice = b"](" + bombs.tensor(held, *view) + bombs.tensor(held, *view, offset=2) + b"e"
+    (tmp_path / "x.pt").write_bytes(bombs.pt(twice, ones))
+    assert [found.shape for found in mn.load(tmp_path / "x.pt")] == [(2,), (2,)]
+    twice = b"](" + bombs.tensor(held, *view) + bombs.tensor(bombs.storage(*other), *view) + b"e"
+    (tmp_path / "x.pt").write_bytes(bombs.pt(twice, ones))
+    with pytest.raises(ValueError, match=r"storage '0' is 4 numbers of a FloatStorage, and .* one kind and co"):
+        mn.load(tmp_path / "x.pt")
+
+
+def test_empty_storages_of_two_kinds_come_back(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    empty = torch.zeros(0, 2)
+    torch.save([empty, empty.view(torch.int32)], tmp_path / "x.pt")
+    assert [(found.shape, found.dtype) for found in mn.load(tmp_path / "x.pt")] == [
+        ((0, 2), mn.float32), ((0, 2), mn.int32),
+    ]  # fmt: skip

@@ -16,7 +16,7 @@ PLAIN = [
     None, True, False, 0, 255, 256, 65535, 65536, -1, 2**31, -(2**40), 2**200, 0.1, float("inf"), "", "a", "ü€😀" * 99,
     (), (1,), (1, 2), (1, 2, 3), (1, 2, 3, 4), [], [1], list(range(2000)), {}, {"a": 1},
     dict.fromkeys(range(1500), "b"),
-    {"a": {"b": [{"c": (1, [2, {None: True}])}]}, 1.5: "x", (1, "a"): 2}, OrderedDict(a=1, b=OrderedDict(c=2)),
+    {"a": {"b": [{"c": (1, [2, {None: True}])}]}, 1.5: "x", False: 2}, OrderedDict(a=1, b=OrderedDict(c=2)),
 ]  # fmt: skip
 
 
@@ -53,6 +53,9 @@ def test_a_tensor_is_described() -> None:
         (b"h\x07.", "damaged"), (b"u.", "damaged"), (b"(N" + b"\x86.", "damaged"), (b"(" * 2000, "nested more than"),
         (b"Na.", "damaged"), (b"]NNs.", "not a dict"), (b"}(NNNu.", "not a dict"), (b"NNb.", "object of a class"),
         (b"}]Ns.", "neither a text nor a number"), (b"})\x85\x85Ns.", "neither a text nor a number"),
+        (b"})Ns.", "neither a text nor a number"), (b"}K\x01\x85Ns.", "neither a text nor a number"),
+        (b"}(K\x01\x85NK\x02Nu.", "neither a text nor a number"),
+        (b"ccollections\nOrderedDict\n]K\x01\x85N\x86a\x85R.", "neither a text nor a number"),
         (b"}" + pickle.dumps(MAX_KEY, 2)[2:-1] + b"Ns.", "beyond 61 bits"), (b"NNR.", "it calls what is no function"),
         (b"ctorch\nFloatStorage\n)R.", "calls torch.FloatStorage"), (b"NQ.", "damaged"),
         (b"ctorch._utils\n_rebuild_tensor_v2\n(NK\x00))tR.", "a tensor is not a storage"),
@@ -78,6 +81,21 @@ def test_every_other_word_is_refused() -> None:
 
 
 def test_words_that_make_too_much_are_refused_before_they_do() -> None:
-    for word in (b"}", b"]", b")", b"N", b"K\x01", b"]\x94", b"h\x00", b"N\x85", b"X\0\0\0\0"):
-        with pytest.raises(ValueError, match="far more objects than a state_dict"):
+    for word in (b"}", b"]", b")", b"N", b"K\x01", b"]\x94", b"h\x00", b"N\x85", b"X\0\0\0\0", b"\x80\x02",
+                 b"\x95" + bytes(8)):  # fmt: skip
+        with pytest.raises(ValueError, match="far more objects, than a state_dict"):
             run(b"\x80\x02Nq\x00" + word * 100_000, 1 << 20)
+
+
+def test_one_long_tuple_is_not_a_key_many_times() -> None:
+    n = 100_000
+    with pytest.raises(ValueError, match="neither a text nor a number"):
+        run(b"\x80\x02(" + b"K\x01" * n + b"tq\x00}(" + b"h\x00N" * n + b"u.", 1 << 26)
+
+
+@pytest.mark.parametrize("words", [b"(e", b"\x80\x02", b"\x95" + bytes(8)])
+def test_words_that_make_nothing_are_counted(words: bytes) -> None:
+    """A room of a megabyte has place for thousands of them, and not for a hundred thousand."""
+    assert run(b"\x80\x02]" + words * 10_000 + b".", 1 << 20) == []
+    with pytest.raises(ValueError, match="far more words"):
+        run(b"\x80\x02]" + words * 100_000 + b".", 1 << 20)

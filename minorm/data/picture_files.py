@@ -7,6 +7,7 @@ file without the parts that no pixel needs.
 
 from __future__ import annotations
 
+import re
 import struct
 import zlib
 from collections.abc import Iterator
@@ -15,13 +16,15 @@ from typing import NamedTuple
 PIXEL, ROW = 4, 32  # bytes that Pillow takes for them at most
 PIECE = 1 << 20
 MOST_SCANS = 100  # of a JPEG: each goes over all pixels, for a few bytes of the file
-PNG, SOI, EOI, SCAN = b"\x89PNG\r\n\x1a\n", b"\xff\xd8", b"\xff\xd9", b"\xff\xda"
+PNG, SOI, SCAN = b"\x89PNG\r\n\x1a\n", b"\xff\xd8", b"\xff\xda"
 ORIENTATION = 0x0112  # the EXIF tag
 RAW_EXIF = b"Raw profile type exif"  # as ImageMagick writes it into a PNG: the bytes in hexadecimal
 
 _NEEDED = (b"IHDR", b"PLTE", b"IDAT", b"IEND")
 _CHANNELS = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}  # by a PNG's type of colour
 _PASSES = ((8, 8, 0, 0), (8, 8, 4, 0), (4, 8, 0, 4), (4, 4, 2, 0), (2, 4, 0, 2), (2, 2, 1, 0), (1, 2, 0, 1))
+_MARKERS = re.compile(rb"\xff[\xc0-\xcf\xd9-\xfe]")  # that end a JPEG's numbers: 00 and D0 to D7 are within them
+_END, _SCAN = 0xD9, 0xDA
 _FRAMES = {*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC}  # JPEG's markers that say the size
 
 
@@ -116,13 +119,23 @@ def _jpeg(contents: bytes) -> Picture:
         if not note or segment[4:9] in (b"JFIF\0", b"Adobe"):
             kept.append(segment)
         at += 2 + length
-    scans = contents.count(SCAN, at)
+    scans, end = _scans(contents, at)
     if scans > MOST_SCANS:
         raise ValueError(f"it has {scans} scans; expected at most {MOST_SCANS}")
-    if contents.find(EOI, at) < 0:
-        raise ValueError("it is truncated: there is no end of image")
     working = 2 * components if scans > 1 else 0  # between two scans the numbers of all pixels are kept
-    return Picture("JPEG", width, height, orientation or 1, working, b"".join([*kept, contents[at:]]))
+    return Picture("JPEG", width, height, orientation or 1, working, b"".join([*kept, contents[at:end]]))
+
+
+def _scans(contents: bytes, at: int) -> tuple[int, int]:
+    """How many scans a JPEG has from its first one on, and where it ends: phones put a film behind it."""
+    scans = 0
+    while found := _MARKERS.search(contents, at):
+        at, marker = found.end(), contents[found.end() - 1]
+        if marker == _END:
+            return scans, at
+        scans += marker == _SCAN
+        at += int.from_bytes(contents[at : at + 2], "big")  # a segment
+    raise ValueError("it is truncated: there is no end of image")
 
 
 def _webp(contents: bytes) -> Picture:

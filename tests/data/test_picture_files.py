@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import struct
+import time
 import zlib
 from typing import Any
 
@@ -115,3 +116,33 @@ def test_a_jpeg_of_many_scans_is_refused() -> None:
     scan = raw[raw.rfind(b"\xff\xda") : -2]
     with pytest.raises(ValueError, match=r"has 1\d\d scans; expected at most 100"):
         look(raw[:-2] + scan * 95 + raw[-2:])
+
+
+@pytest.mark.parametrize("options", [{}, {"progressive": True}, {"restart_marker_blocks": 1}], ids=str)
+def test_what_follows_the_end_of_a_jpeg_is_left_out(options: dict[str, Any]) -> None:
+    """A film, as phones put it there, with what looks like scans and ends."""
+    raw = saved("JPEG", size=(200, 150), **options)
+    film = np.random.default_rng(1).bytes(1_000_000) + b"\xff\xda" * 200 + b"\xff\xd9"
+    alone, picture = look(raw), look(raw + film)
+    assert picture == alone
+    assert picture.contents.endswith(b"\xff\xd9")
+    with Image.open(io.BytesIO(raw)) as whole, Image.open(io.BytesIO(picture.contents)) as bare:
+        assert np.array_equal(np.asarray(whole), np.asarray(bare))
+    with pytest.raises(ValueError, match="truncated"):
+        look(raw[:-2])
+
+
+def test_an_end_within_a_segment_is_none() -> None:
+    raw = saved("JPEG", progressive=True)
+    second = raw.index(b"\xff\xda", raw.index(b"\xff\xda") + 2)
+    note = b"\xff\xfe\x00\x06\xff\xd9\xff\xda"
+    picture = look(raw[:second] + note + raw[second:])
+    assert picture.contents.endswith(note + raw[second:])
+
+
+def test_the_time_of_a_jpeg_of_many_markers_grows_with_its_length() -> None:
+    raw = saved("JPEG")
+    for word in (b"\xff", b"\xff\xd0", b"\xff\x00", b"\xff\xfe\x00\x00"):
+        start = time.process_time()
+        assert look(raw[:-2] + word * 100_000 + raw[-2:]).kind == "JPEG"
+        assert time.process_time() - start < 1

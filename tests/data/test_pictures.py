@@ -225,3 +225,10 @@ def test_what_shows_late_whether_it_is_whole_needs_leave(tmp_path: Path, kind: s
         read_image(path, 4200)
     found = read_image(path, 4200, max_bytes=1 << 30)
     assert np.abs(found[:, ::500, ::500].astype(int) - np.array([255, 0, 0])[:, None, None]).max() <= 3
+
+
+def test_a_photo_with_a_film_behind_it(tmp_path: Path) -> None:
+    path = Path(saved(Image.fromarray(steps(300, 400)), tmp_path / "a.jpg"))
+    alone = read_image(path, 64)
+    path.write_bytes(path.read_bytes() + np.random.default_rng(0).bytes(9_000_000))
+    assert np.array_equal(read_image(path, 64), alone)
