@@ -15,6 +15,7 @@ IDX = GIB
 IMAGE = 512 * MIB
 ONNX = 2 * GIB
 
+CODE = 16 * MIB  # of a FILE.py that builds a model
 LOG = 4 * MIB  # of a run's log.csv: 40,000 epochs
 HEADER = 100_000_000  # of a safetensors file; the safetensors library refuses more
 

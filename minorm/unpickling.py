@@ -209,8 +209,7 @@ class _Machine:
         elif function == PARAMETER:
             self.push(arguments[0])
         elif function == REBUILD:
-            metadata = arguments[6] if len(arguments) > 6 else None
-            self.push(_tensor(*arguments[:4], metadata), TENSOR)
+            self.push(_tensor(arguments), TENSOR)
         else:
             raise ValueError(f"it calls {function.replace(' ', '.')}, which is no function")
 
@@ -237,8 +236,10 @@ def _are_sizes(values: Any) -> bool:
     return type(values) is tuple and all(type(value) is int and 0 <= value < 1 << 63 for value in values)
 
 
-def _tensor(storage: Any, offset: Any, shape: Any, strides: Any, metadata: Any) -> Tensor:
-    """A tensor within its storage; metadata says what PyTorch does to the numbers when it reads them."""
+def _tensor(arguments: tuple[Any, ...]) -> Tensor:
+    """A tensor within its storage; the last argument says what PyTorch does to the numbers when it reads them."""
+    storage, offset, shape, strides = (*arguments[:4], None, None, None, None)[:4]
+    metadata = arguments[6] if len(arguments) > 6 else None
     if type(storage) is not Storage or not all(map(_are_sizes, ((offset,), shape, strides))):
         raise ValueError("its pickle is damaged: a tensor is not a storage, an offset, a shape and strides")
     if len(shape) != len(strides) or len(shape) > MAX_AXES:

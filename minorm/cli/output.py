@@ -50,8 +50,11 @@ def show_json(value: Any, indent: int | None = 2) -> None:
 
 
 def safe(text: str, encoding: str | None) -> str:
-    """The lines as this encoding can write them; characters that it lacks become escapes."""
-    shown = printable_lines(text)
+    """The lines as this encoding can write them; characters that it lacks become escapes.
+
+    Tabs stay: they are of a table or of what the user's own code prints, as those of a name are escaped before.
+    """
+    shown = "\t".join(map(printable_lines, text.split("\t")))
     return shown.encode(encoding, "backslashreplace").decode(encoding) if encoding else shown
 
 

@@ -239,7 +239,8 @@ def _settings(args: argparse.Namespace) -> Settings:
                 f"that; got {value!r}; for another value start a new run with another --out"
             )
     facts = found["model_facts"]
-    resuming.check_same_code(file, facts, trust.code(facts, file, trust.of(args, args.model)))
+    args.code = trust.code(facts, file, trust.of(args, args.model))
+    resuming.check_same_code(file, facts, args.code)
     return settings
 
 
@@ -255,7 +256,7 @@ def _open(args: argparse.Namespace, out: str, settings: Settings, group: Group, 
             load(),
             workers,
             model=args.model,
-            trust=True,  # `_settings` has asked
+            code=args.code,  # what `_settings` has read, and the user agreed to
             other_images=args.other_images,
         )
     if group.rank == 0 and os.path.exists(os.path.join(out, CHECKPOINT)):

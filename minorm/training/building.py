@@ -120,8 +120,8 @@ def _copy(found: Mapping[str, Any], folder: str) -> Code | None:
     if not COPY.fullmatch(file):
         return None
     try:
-        code = Code.read(f"{os.path.join(folder, file)}:{function}", follow=False)
-    except OSError:  # the file is missing or cannot be read
+        code = Code.read(f"{os.path.join(folder, file)}:{function}", copied=True)
+    except (OSError, ValueError):  # the file is missing, cannot be read, or is too large for a file of Python
         return None
     return code if code.sha256 == found["sha256"] else None
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -40,6 +41,14 @@ def digest(dataset: Any) -> str | None:
     return found.hexdigest()
 
 
+def known_before(found: Mapping[str, Any], now: Known) -> Known:
+    """What a checkpoint says; an older one has the number in its loader's state, and nothing of the test images."""
+    if "images" in found:
+        return {part: found["images"][part] for part in PARTS}
+    train, test = PARTS
+    return {train: {"number": found["loader"]["length"], "sha256": None}, test: now[test]}
+
+
 def changes(before: Known, now: Known) -> list[str]:
     """What is different, a sentence a part: `1,438 training images then, 1,500 now`."""
     said = []
@@ -48,7 +57,7 @@ def changes(before: Known, now: Known) -> list[str]:
         if old["number"] != new["number"]:
             said.append(f"{old['number']:,} {name} images then, {new['number']:,} now")
         elif None not in (old["sha256"], new["sha256"]) and old["sha256"] != new["sha256"]:
-            said.append(f"{new['number']:,} other {name} images")
+            said.append(f"some of the {new['number']:,} {name} images are others")
     return said
 
 

@@ -9,11 +9,12 @@ import hashlib
 import os
 import sys
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
-from minorm import opening
+from minorm import limits, opening
 from minorm.autograd import no_grad
 from minorm.creation import zeros
 from minorm.nn import Module
@@ -26,13 +27,20 @@ class Code:
     path: str
     function: str
     contents: bytes
+    copied: bool = False  # a run's own copy, which imports nothing that lies beside it
 
     @classmethod
-    def read(cls, model: str, follow: bool = True) -> Code:
-        """What `FILE.py:FUNCTION` names; follow: whether the file may be a symbolic link."""
+    def read(cls, model: str, copied: bool = False) -> Code:
+        """What `FILE.py:FUNCTION` names; copied: the file is a run's copy, and no symbolic link.
+
+        ValueError for a file of more than limits.CODE bytes.
+        """
         path, function = split(model)
-        with opening.regular(path, "model", follow) as file:
-            return cls(path, function, file.read())
+        with opening.regular(path, "model", follow=not copied) as file:
+            contents = file.read(limits.CODE + 1)
+        if len(contents) > limits.CODE:
+            raise ValueError(f"model: {path!r} has more than {limits.CODE:,} bytes; expected a file of Python")
+        return cls(path, function, contents, copied)
 
     @property
     def file(self) -> str:
@@ -61,22 +69,34 @@ class Code:
         return made
 
     def _run(self) -> Callable[..., Any]:
-        """The function; the file may import what lies beside it."""
+        """The function; a file of the user's may import what lies beside it.
+
+        Beside a copy may lie anything, a `json.py` say, that nobody agreed to run.
+        """
         module = types.ModuleType(os.path.splitext(self.file)[0])
         module.__file__ = self.path
-        folder = os.path.dirname(os.path.abspath(self.path))
-        sys.path.insert(0, folder)
         try:
-            exec(compile(self.contents, self.path, "exec"), module.__dict__)
+            with nullcontext() if self.copied else _importable(os.path.dirname(os.path.abspath(self.path))):
+                exec(compile(self.contents, self.path, "exec"), module.__dict__)
         except Exception as error:
-            raise ValueError(f"{self.path} cannot be run: {type(error).__name__}: {error}") from error
-        finally:
-            sys.path.remove(folder)
+            lacks = self.copied and isinstance(error, ImportError)
+            fix = f"; a run keeps this file alone, so write --model PATH/{self.name}" if lacks else ""
+            raise ValueError(f"{self.path} cannot be run: {type(error).__name__}: {error}{fix}") from error
         found = getattr(module, self.function, None)
         if not callable(found):
             has = [key for key, value in vars(module).items() if isinstance(value, types.FunctionType)]
             raise ValueError(f"{self.path} has no function {self.function!r}; it has {', '.join(has) or 'none'}")
         return found
+
+
+@contextmanager
+def _importable(folder: str) -> Iterator[None]:
+    """Inside, modules in the folder can be imported."""
+    sys.path.insert(0, folder)
+    try:
+        yield
+    finally:
+        sys.path.remove(folder)
 
 
 def is_file(model: str) -> bool:

@@ -18,11 +18,18 @@ from minorm.training import building, images
 from minorm.training.own_code import Code, is_file, split
 
 
-def code_of(file: str, facts: Mapping[str, Any], model: str | None, trust: bool) -> Code | None:
+def code_of(
+    file: str, facts: Mapping[str, Any], model: str | None, trust: bool, agreed: Code | None = None
+) -> Code | None:
     """The code that builds the checkpoint's model, of the SHA-256 that it was trained with; nothing is run here.
 
-    UntrustedCode where the user has not said to run it, ValueError where `model` is another one.
+    agreed  what the user was shown and let run: these bytes, whatever lies in the file by now
+
+    UntrustedCode where the user has not said to run it, ValueError where `model` or what was agreed to is another one.
     """
+    if agreed is not None:
+        check_same_code(file, facts, agreed)
+        return agreed
     if model is not None and is_file(model) != is_file(facts["name"]):
         raise ValueError(f"model is {model!r}; expected {facts['name']!r}, that of the run of {file}")
     code = building.trusted(facts, file, model, trust)
@@ -34,7 +41,7 @@ def check_same_code(file: str, facts: Mapping[str, Any], code: Code | None) -> N
     """ValueError unless it is the function, in the very file, that the checkpoint was trained with."""
     if code is None:
         return
-    if code.sha256 != facts["sha256"]:
+    if code.sha256 != facts.get("sha256"):
         raise ValueError(f"{code.path} is not the file any more that {file} was trained with; put that one back to go "
                          "on, or start a new run with another --out")  # fmt: skip
     if code.function != split(facts["name"])[1]:
@@ -70,8 +77,8 @@ def check_same_classes(file: str, classes: list[str] | None, mine: list[str]) ->
                          f"{other[1]!r}")  # fmt: skip
 
 
-def check_same_images(file: str, before: images.Known | None, now: images.Known) -> None:
-    """ValueError if they differ; None: the checkpoint is older than these facts."""
-    if before is not None and (changes := images.changes(before, now)):
+def check_same_images(file: str, found: Mapping[str, Any], now: images.Known) -> None:
+    """ValueError if they differ from those of the checkpoint; an older one knows how many trained, and no more."""
+    if changes := images.changes(images.known_before(found, now), now):
         raise ValueError(f"{file} is of a run on other images: {'; '.join(changes)}. To go on with these all the same: "
                          "--other-images, in Python other_images=True")  # fmt: skip

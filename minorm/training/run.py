@@ -30,7 +30,7 @@ from minorm.finite import NonFiniteLoss
 from minorm.training import building, resuming, saved
 from minorm.training.folder import BEST, CHECKPOINT, check_copy, keep_copy, locked
 from minorm.training.history import LOG, Row, log
-from minorm.training.images import Known, known
+from minorm.training.images import Known, known, known_before
 from minorm.training.loop import evaluate, train_epoch
 from minorm.training.loss import make_loss
 from minorm.training.optimizing import averaged, make_optimizer, make_scheduler
@@ -123,6 +123,7 @@ class Run:
         model: str | None = None,
         trust: bool = False,
         other_images: bool = False,
+        code: Code | None = None,
     ) -> Run:
         """The run in folder `out`, as it was after its last finished epoch; on the same number of ranks, carried by
         any number of processes.
@@ -130,6 +131,7 @@ class Run:
         model         FILE.py:FUNCTION, for a run whose model such a function builds; the file must be the same one
         trust         whether the copy of that file in `out` may be run, where `model` is None
         other_images  whether the run may go on with other images than those that it began with
+        code          the code itself, read before and agreed to, in place of `model` and `trust`
 
         ValueError for a damaged checkpoint and for what differs; UntrustedCode, which is one, where neither `model` nor
         `trust` says to run the code that builds the model. None is run by then.
@@ -139,7 +141,7 @@ class Run:
             resuming.check_same_file(file, group)
         found = saved.read_run(file)
         facts = found["model_facts"]
-        code = resuming.code_of(file, facts, model, trust)
+        code = resuming.code_of(file, facts, model, trust, code)
         settings = replace(
             saved.settings(found, file), model=facts["name"]
         )  # without `code` it is one of minorm.models
@@ -147,7 +149,7 @@ class Run:
         resuming.check_same_sizes(file, facts, run.model_facts)
         resuming.check_same_classes(file, found.get("preprocessing", {}).get("classes"), run.preprocessing.classes)
         if run.rank == 0 and not other_images:
-            resuming.check_same_images(file, found.get("images"), run.known_images)
+            resuming.check_same_images(file, found, run.known_images)
         run._take(file, found)
         return run
 
@@ -292,7 +294,7 @@ class Run:
         if missing := objects.keys() - found.keys():
             raise ValueError(f"{file} has no part {', '.join(sorted(missing))}, which its settings ask for")
         parts = {**found}
-        if "images" in found and found["images"]["train"]["number"] != self.images["train"]:
+        if known_before(found, self.known_images)["train"]["number"] != self.images["train"]:
             self._place(found["epoch"], parts)
         for name, part in objects.items():
             saved.taken(file, name, functools.partial(part.load_state_dict, parts[name]))

@@ -52,7 +52,10 @@ def test_what_has_changed_is_said() -> None:
     before = {"train": {"number": 1438, "sha256": "a"}, "test": {"number": 50, "sha256": "b"}}
     assert images.changes(before, before) == []
     now = {"train": {"number": 1500, "sha256": "c"}, "test": {"number": 50, "sha256": "d"}}
-    assert images.changes(before, now) == ["1,438 training images then, 1,500 now", "50 other test images"]
+    assert images.changes(before, now) == [
+        "1,438 training images then, 1,500 now",
+        "some of the 50 test images are others",
+    ]
     unknown = {part: {**entry, "sha256": None} for part, entry in before.items()}
     assert images.changes(unknown, before) == images.changes(before, unknown) == []
 

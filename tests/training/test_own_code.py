@@ -61,7 +61,7 @@ def test_reading_runs_nothing_and_follows_no_link_where_asked(file: str, tmp_pat
     (tmp_path / "link.py").symlink_to(file)
     assert Code.read(f"{tmp_path}/link.py:build").contents == Path(file).read_bytes()
     with pytest.raises(OSError, match="is a link; expected a regular file"):
-        Code.read(f"{tmp_path}/link.py:build", follow=False)
+        Code.read(f"{tmp_path}/link.py:build", copied=True)
 
 
 @pytest.mark.parametrize(
@@ -86,3 +86,25 @@ def test_what_is_wrong_with_a_file_is_said(file: str) -> None:
         Path(file).write_text(text)
         with pytest.raises(ValueError, match=rf"mine\.py cannot be run: {said}"):
             Code.read(f"{file}:build").build(3, 8, 4)
+
+
+def test_a_copy_imports_nothing_that_lies_beside_it(tmp_path: Path) -> None:
+    """Not in place of the standard library's modules either."""
+    (tmp_path / "mine.py").write_text("import colorsys\ndef build(*sizes): return colorsys.PLANTED")
+    (tmp_path / "colorsys.py").write_text("PLANTED = 1")
+    before = sys.modules.pop("colorsys", None)
+    with pytest.raises(ValueError, match=r"AttributeError: module 'colorsys' has no attribute 'PLANTED'"):
+        Code.read(f"{tmp_path}/mine.py:build", copied=True).build(1, 8, 2)
+    if before is not None:
+        sys.modules["colorsys"] = before
+    (tmp_path / "mine.py").write_text("import helper_of_mine")
+    (tmp_path / "helper_of_mine.py").write_text("")
+    with pytest.raises(ValueError, match=r"No module named 'helper_of_mine'; a run keeps this file alone, so write"):
+        Code.read(f"{tmp_path}/mine.py:build", copied=True).build(1, 8, 2)
+
+
+def test_a_file_that_is_too_large_is_not_read(tmp_path: Path) -> None:
+    with open(tmp_path / "large.py", "wb") as file:
+        file.truncate(1 << 40)
+    with pytest.raises(ValueError, match=r"large\.py' has more than 16,777,216 bytes; expected a file of Python"):
+        Code.read(f"{tmp_path}/large.py:build")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from minorm.checkpoint import load_training, save_training
 from minorm.data import ArrayDataset
 from minorm.training import Run, Settings
+from minorm.training.own_code import Code
 from minorm.training.run import BEST, CHECKPOINT, LOG
 
 SETTINGS = Settings(epochs=4, batch_size=10, seed=3)
@@ -42,8 +44,8 @@ def cut(out: Path, settings: Settings = SETTINGS) -> Path:
 def test_other_images_need_a_word(tmp_path: Path) -> None:
     out = str(cut(tmp_path / "run"))
     for given, said in (
-        (sets(60, 1), "60 other training images; 20 other test images"),
-        (sets(90), "60 training images then, 90 now; 20 other test images"),
+        (sets(60, 1), "some of the 60 training images are others; some of the 20 test images are others"),
+        (sets(90), "60 training images then, 90 now; some of the 20 test images are others"),
         (sets(30), "60 training images then, 30 now"),
     ):
         with pytest.raises(ValueError, match=f"is of a run on other images: {said}.*--other-images.*other_images=True"):
@@ -84,3 +86,34 @@ def test_images_of_another_form_do_not_fit(tmp_path: Path) -> None:
     wide = tuple(ArrayDataset(np.repeat(part.arrays[0], 3, 1), part.arrays[1]) for part in (train, test))
     with pytest.raises(ValueError, match="10 classes and 1 x 8 x 8 pixels; these are 10 classes and 3 x 8 x 8 pixels"):
         Run.resume(out, sets=wide, other_images=True)
+
+
+@pytest.mark.parametrize("count", [40, 90])
+def test_a_checkpoint_of_before_knows_the_number_of_its_images(tmp_path: Path, count: int) -> None:
+    out = cut(tmp_path / "old")
+    saved = load_training(out / CHECKPOINT)
+    del saved["images"]
+    save_training(out / CHECKPOINT, **saved)
+    with pytest.raises(ValueError, match=f"60 training images then, {count} now. To go on"):
+        Run.resume(str(out), sets=sets(count))
+    run = Run.resume(str(out), sets=sets(count), other_images=True)
+    run.fit()
+    assert run.finished
+
+
+def test_what_the_user_agreed_to_is_what_runs(tmp_path: Path) -> None:
+    """A checkpoint and a file that change after the question do not run."""
+    mark, file = tmp_path / "ran", tmp_path / "mine.py"
+    code = "from minorm import nn\ndef build(c, s, k): return nn.Sequential(nn.Flatten(), nn.Linear(c * s * s, k))\n"
+    file.write_text(code)
+    out = cut(tmp_path / "run", replace(SETTINGS, model=f"{file}:build"))
+    agreed = Code.read(f"{out}/mine.py:build", copied=True)
+    (out / "mine.py").write_text(f"open({str(mark)!r}, 'w')\n{code}")
+    with pytest.raises(ValueError, match=r"holds another mine\.py than .*run/mine\.py"):
+        Run.resume(str(out), sets=sets(60), code=agreed)
+    saved = load_training(out / CHECKPOINT)
+    changed = Code.read(f"{out}/mine.py:build").sha256
+    save_training(out / CHECKPOINT, **{**saved, "model_facts": {**saved["model_facts"], "sha256": changed}})
+    with pytest.raises(ValueError, match="is not the file any more"):
+        Run.resume(str(out), sets=sets(60), code=agreed)
+    assert not mark.exists()
