@@ -316,6 +316,7 @@ class Choosing(Operators[TensorT], Generic[TensorT]):
         if first == second:
             raise ValueError(f"diagonal: dim1={dim1} and dim2={dim2} are one axis of {self.shape}; expected two")
         order = [i for i in range(self.ndim) if i not in (first, second)]
+        offset = min(max(offset, -self.shape[first]), self.shape[second])  # beyond the edge it is empty
         return MatrixDiagonal.apply(self.permute(*order, first, second), offset=offset)
 
     def trace(self) -> TensorT:

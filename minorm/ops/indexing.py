@@ -173,4 +173,4 @@ class Gather(Function):
 def rolled(x: Any, step: int, axis: int) -> Any:
     """y[(i + step) mod n] = x[i] along one axis, as a new Tensor."""
     n = x.shape[axis]
-    return x[(*(slice(None),) * axis, (np.arange(n) - step) % max(1, n))]
+    return x[(*(slice(None),) * axis, (np.arange(n) - step % max(1, n)) % max(1, n))]
