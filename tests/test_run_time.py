@@ -420,7 +420,7 @@ def test_threads_that_the_system_refuses(limit: str) -> None:
         if os.getuid() == 0:  # whom no limit on processes holds
             os.setgroups([])
             os.setgid(65534)
-            os.setuid(65534)
+            os.setuid(100_000 + os.getpid())  # a user who has no other process
         resource.setrlimit({limit})
         try:
             mn.set_num_threads(64)
@@ -430,6 +430,7 @@ def test_threads_that_the_system_refuses(limit: str) -> None:
         together, found = threading.Barrier(8), []
 
         def compute():
+            together.wait()  # all have started: what is left is for the kernels
             found.append((a @ a).sum().item())
             together.wait()
 

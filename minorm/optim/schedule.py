@@ -196,8 +196,8 @@ class LRScheduler(Checked):
 
         def change() -> None:
             self._take(state_dict)
-            rates = state_dict.get("last_lrs")
-            self._put(self._rates_at(self.last_epoch, self.start_lrs) if rates is None else rates)
+            now = self._rates_at(self.last_epoch, self.start_lrs)  # an error where the numbers are of no schedule
+            self._put(state_dict.get("last_lrs", now))
 
         def undo() -> None:
             self._take(before)

@@ -135,6 +135,7 @@ OPERATIONS: dict[str, Case] = {
         for how in ("none", "add", "mul", "min", "max")
     },
     "scatter rows": (lambda a, b: scatter.ScatterND.apply(a, places(a)[:, :1], b, reduction="add"), ((4, 3), (2, 3))),
+    "diagonal": (lambda x: x.diagonal(1), ((3, 4),)),
     "einsum": (lambda a, b: einsum("iij,...kj->...ik", a, b), ((3, 3, 4), (2, 5, 4))),
     "grid sample": (
         lambda a, b: sum(grid_sample(a, b, mode, "reflection") for mode in ("bilinear", "nearest", "bicubic")),
