@@ -115,6 +115,13 @@ def _where(condition: Array, x: Any = None, y: Any = None) -> Any:
     return _where_loops(condition.astype(bool, copy=False), x, y)
 
 
+def _diagonal(a: Array, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Array:
+    """A view that can be written to, as CuPy's can."""
+    found = np.diagonal(a.memory, offset, axis1, axis2)
+    found.flags.writeable = True
+    return view(found, a)
+
+
 def _clip(a: Array, a_min: Any, a_max: Any, out: Any = None) -> Array:
     if a.dtype.kind in "iuf":  # not bfloat16
         low, high = (-np.inf, np.inf) if a.dtype.kind == "f" else (np.iinfo(a.dtype).min, np.iinfo(a.dtype).max)
@@ -217,6 +224,7 @@ SPECIAL: dict[str, Callable[..., Any]] = {
     "argsort": _argsort,
     "argwhere": _argwhere,
     "clip": _clip,
+    "diagonal": _diagonal,
     "empty": ndarray,
     "may_share_memory": lambda a, b, max_work=None: bool(np.may_share_memory(a.memory, b.memory)),
     "nonzero": _nonzero,

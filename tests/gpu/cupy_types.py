@@ -116,6 +116,7 @@ SIGNATURES = {
     "count_nonzero": "a, axis=None",
     "cumprod": "a, axis=None, dtype=None, out=None",
     "cumsum": "a, axis=None, dtype=None, out=None",
+    "diagonal": "a, offset=0, axis1=0, axis2=1",
     "diff": "a, n=1, axis=-1, prepend=None, append=None",
     "dot": "a, b, out=None",
     "empty": "shape, dtype=<class 'float'>, order='C'",
