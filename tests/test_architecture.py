@@ -142,6 +142,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "random",
         "cuda",
         "config",
+        "limits",
     },
     "conformance": {"config", "atomic", "tensorfile", "onnx"},
     "models": {"nn"},

@@ -13,7 +13,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import minorm as mn
-from minorm import atomic
+from minorm import atomic, limits
 from minorm.cli import extras, output, shapes, words
 from minorm.cli.check_report import Report, Verdict
 
@@ -44,7 +44,7 @@ def add(commands: Any) -> None:
         "-o", "--out", "--html", dest="html", metavar="FILE", help="write a page with the layers and the graph drawn"
     )
     parser.add_argument(
-        "--max-bytes", type=int, default=2 << 30, metavar="N", help="what the model may take (default 2 GiB)"
+        "--max-bytes", type=int, default=limits.ONNX, metavar="N", help="what the model may take (default 2 GiB)"
     )
     parser.add_argument(
         "--seconds", type=float, default=SECONDS, metavar="N", help=f"onnxruntime may take (default {SECONDS:g})"

@@ -7,6 +7,7 @@ import os
 import warnings
 from typing import Any
 
+from minorm import limits
 from minorm.cli import extras, output, shapes
 from minorm.masking import message
 
@@ -28,7 +29,7 @@ def add(commands: Any) -> None:
     parser.add_argument("--external-data", action="store_true", help="put weights into FILE.data, whatever their size")
     parser.add_argument("--no-verify", action="store_true", help="do not compare with onnxruntime")
     parser.add_argument(
-        "--max-bytes", type=int, default=2 << 30, metavar="N", help="what the model may take (default 2 GiB)"
+        "--max-bytes", type=int, default=limits.ONNX, metavar="N", help="what the model may take (default 2 GiB)"
     )
     parser.set_defaults(run=run)
 

@@ -6,7 +6,7 @@ import os
 import shutil
 import tempfile
 
-TEXT = b"somebody's work\n"
+TEXT = b"another student's work\n"
 
 
 class Victims:

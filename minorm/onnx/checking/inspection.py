@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import onnx
 
-from minorm import dtypes
+from minorm import dtypes, limits
 from minorm.onnx.checking import absent, layers, oddities, sharing
 from minorm.onnx.checking.layers import LayerRow
 from minorm.onnx.checking.profiling import Seen
@@ -87,7 +87,7 @@ class Inspection:
         return layers.of(self.nodes, inputs, held, seen)
 
 
-def inspect(path: str | os.PathLike[str], max_bytes: int = 2 << 30) -> Inspection:
+def inspect(path: str | os.PathLike[str], max_bytes: int = limits.ONNX) -> Inspection:
     """Look into an ONNX file; LoadError where it is none."""
     proto, folder = _read(path, max_bytes), os.path.dirname(os.path.abspath(path))
     module, refused = None, LoadError("")

@@ -15,6 +15,7 @@ from typing import Any
 import onnx
 from onnx import TensorProto
 
+from minorm import limits
 from minorm.documented import documented
 from minorm.mistakes import checked
 from minorm.onnx.conversion import describing
@@ -52,7 +53,7 @@ def convert(
     shapes: Shapes | None = None,
     external_data: bool | None = None,
     verify: bool = False,
-    max_bytes: int = 2 << 30,
+    max_bytes: int = limits.ONNX,
 ) -> onnx.ModelProto:
     """The model in `source` at another opset, written to `path`; returns the onnx.ModelProto.
 

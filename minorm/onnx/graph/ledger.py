@@ -6,7 +6,7 @@ counts with the array it looks into, once. What a node is about to make is asked
 ROOM arrays like its largest input, for the result and what is computed on the way; RECORDED times as much while
 gradients are recorded, since backward will make gradients of it all.
 
-A run may hold `max_bytes`. A large batch is the caller's wish, not the file's: from the default LIMIT on, a run may
+A run may hold `max_bytes`. A large batch is the caller's wish, not the file's: from the default limit on, a run may
 hold INPUTS times its inputs, if that is more, and RECORDED times as much while gradients may be recorded. Who sets a
 smaller limit wants it held, whatever the input: then inputs are worth SMALL bytes at most. For each byte that a run may
 hold, a convolution, product or pooling may take STEPS multiplications.
@@ -27,11 +27,11 @@ from typing import Any
 
 import numpy as np
 
+from minorm import limits
 from minorm.autograd import is_grad_enabled
 from minorm.tensor import Tensor
 
 MAX_RANK = 32  # of NumPy's broadcasting
-LIMIT = 2 << 30  # bytes that a model may take unless the caller says otherwise
 SMALL = 32 << 20
 INPUTS = 2000  # bytes for each byte of the inputs; a U-Net of gray images takes 512, or 2500 with what backward keeps
 STEPS = 16  # multiplications for each byte
@@ -235,7 +235,7 @@ def run(limit: int, taken: int, inputs: Sequence[Any], weights: Collection[int])
     weights    what id() says of the Tensors that the file holds
     """
     worth = INPUTS * sum(x.array.nbytes for x in inputs) * (RECORDED if is_grad_enabled() else 1)
-    allowed = max(limit - taken, worth if limit >= LIMIT else min(worth, SMALL))
+    allowed = max(limit - taken, worth if limit >= limits.ONNX else min(worth, SMALL))
     with entered(Ledger(limit, allowed, weights)) as ledger:
         yield ledger
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto
 
-from minorm import dtypes
+from minorm import dtypes, limits
 from minorm.onnx.graph import ledger
 from minorm.onnx.graph.errors import LoadError
 from minorm.onnx.graph.graph import ELEMENT_TYPES
@@ -43,7 +43,7 @@ _ALL_FIELDS = ("float_data", "double_data", "int32_data", "int64_data", "uint64_
 class Budget:
     """How many bytes a model may take. Who wants to allocate asks first, and is refused by an error."""
 
-    def __init__(self, limit: int = ledger.LIMIT) -> None:
+    def __init__(self, limit: int = limits.ONNX) -> None:
         self.limit = limit
         self.taken = 0  # by what the file holds
         self.computed = 0  # by what was computed of it when it was loaded

@@ -9,9 +9,10 @@ from typing import Any
 
 import onnx
 
+from minorm import limits
 from minorm.documented import documented
 from minorm.mistakes import checked
-from minorm.onnx.graph import encoding, ledger, tensors
+from minorm.onnx.graph import encoding, tensors
 from minorm.onnx.graph.errors import LoadError
 from minorm.onnx.graph.lengths import length_of
 from minorm.onnx.graph.tensors import Budget, text
@@ -41,7 +42,7 @@ Source = str | os.PathLike[str] | bytes | bytearray | memoryview | Any  # Any: a
 def load(
     source: Source,
     outputs: Sequence[str] | None = None,
-    max_bytes: int = ledger.LIMIT,
+    max_bytes: int = limits.ONNX,
     trainable: Trainable = None,
 ) -> GraphModule:
     """An ONNX model as a Module: `model(*inputs)` gives its output, or a tuple of several.
@@ -72,7 +73,7 @@ def load(
     return _module(source, outputs, max_bytes, whole=False, trainable=trainable)
 
 
-def load_whole(source: Source, max_bytes: int = ledger.LIMIT, folder: str | None = None) -> GraphModule:
+def load_whole(source: Source, max_bytes: int = limits.ONNX, folder: str | None = None) -> GraphModule:
     """As `load`, but the module returns every output of the file, what running statistics become among them.
 
     folder     where the weights of an onnx.ModelProto may lie
