@@ -150,7 +150,7 @@ def parse(source: Source, max_bytes: int, folder: str | None = None) -> tuple[An
                 f"load: the model takes {memoryview(source).nbytes} bytes, more than max_bytes={max_bytes}; pass a "
                 "larger max_bytes (--max-bytes) if you trust it"
             )
-        return encoding.parse(bytes(source), "load: this"), None
+        return encoding.parse(bytes(source), "load: this", max_bytes), None
     if isinstance(source, (str, os.PathLike)):
         return encoding.read(source, "load", max_bytes), os.path.dirname(os.path.abspath(os.fsdecode(source)))
     raise TypeError(f"load: source is {type(source).__name__}; expected a path, bytes or an onnx.ModelProto")
