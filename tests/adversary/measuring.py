@@ -62,17 +62,11 @@ def _readers_of_onnx() -> dict[str, Callable[[str], Any]]:
         import minorm.onnx as mo
     except ImportError:
         return {}
-    import minorm as mn
-
-    def run(path: str) -> Any:
-        loaded = mo.load(path)
-        with mn.no_grad():
-            return loaded(*(mn.ones(2, 4) for _ in loaded.inputs))
 
     def load(path: str) -> Any:
         return {name: tensor.array for name, tensor in mo.load(path).state_dict().items()}
 
-    return {"onnx.load": load, "onnx.run": run, "onnx.convert": lambda path: mo.convert(path, opset_version=21)}
+    return {"onnx.load": load, "onnx.convert": lambda path: mo.convert(path, opset_version=21)}
 
 
 def _decoded(value: Any) -> int:

@@ -47,7 +47,7 @@ def empty_parts(n: int) -> Iterator[tuple[str, bytes]]:
         for part in getattr(onnx, name).DESCRIPTOR.fields:
             if part.type in (part.TYPE_MESSAGE, part.TYPE_STRING, part.TYPE_BYTES):
                 yield f"empty {name}.{part.name}", HEAD + wrap(field(part.number, b"") * (n // 2))
-            else:
+            elif getattr(part, "is_repeated", True):
                 yield f"numbers {name}.{part.name}", HEAD + wrap((varint(part.number << 3) + b"\1") * (n // 2))
                 yield f"packed {name}.{part.name}", HEAD + wrap(field(part.number, b"\1" * n))
     yield "nodes without inputs", HEAD + field(GRAPH, field(NODE, field(4, b"Relu")) * (n // 8))
@@ -171,9 +171,7 @@ def lengths(n: int) -> Iterator[tuple[str, Any]]:
     """What shapes and counts ask for."""
     for dims in ((2**62,), (2**31, 2**31, 2**31), (-1,), (0, 2**62, 2**62), (1,) * (n // 2), (2**40,)):
         tensor = TensorProto(name="w", data_type=FLOAT, dims=dims)
-        yield f"a tensor of {len(dims)} lengths, {dims[0]}", model(
-            [node("Mul", ["x", "w"], ["y"])], tensors=[tensor]
-        )
+        yield f"a tensor of {len(dims)} lengths, {dims[0]}", model([node("Mul", ["x", "w"], ["y"])], tensors=[tensor])
         declared = model(RELU)
         del declared.graph.input[:]
         declared.graph.input.append(value("x", dims))
@@ -182,8 +180,9 @@ def lengths(n: int) -> Iterator[tuple[str, Any]]:
     named.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "n" * n
     yield "a long name of a length", named
     for kind in (0, 99, TensorProto.STRING, TensorProto.COMPLEX64, 2**31 - 1):
-        yield f"a tensor of type {kind}", model(
-            [node("Mul", ["x", "w"], ["y"])], tensors=[TensorProto(name="w", data_type=kind, dims=[4])]
+        yield (
+            f"a tensor of type {kind}",
+            model([node("Mul", ["x", "w"], ["y"])], tensors=[TensorProto(name="w", data_type=kind, dims=[4])]),
         )
     many = {"huge": np.array([2**40]), "large": np.array([2**28]), "negative": np.array([-(2**62)])}
     for size, shape in many.items():
@@ -235,10 +234,10 @@ def attributes(n: int) -> Iterator[tuple[str, Any]]:
 def beside(n: int) -> Iterator[tuple[str, Any]]:
     """Weights in other files, which are not there, or lie outside."""
     for location, offset, length in (
-        ("../../../../../etc/passwd", 0, 16), ("/etc/passwd", 0, 16), ("/dev/zero", 0, 16), ("a" * n, 0, 16), ("", 0, 16),
+        ("../../../../../etc/passwd", 0, 16), ("/etc/passwd", 0, 16), ("/dev/zero", 0, 16), ("a" * n, 0, 16),
         ("a/" * (n // 2), 0, 16), ("\0", 0, 16), ("missing", 2**63 - 1, 16), ("missing", -1, 16), ("missing", 0, 2**63),
         ("..\\x", 0, 16), ("C:\\x", 0, 16), ("missing", "1e3", 16), ("missing", "9" * n, 16), (".", 0, 16),
-        ("0", 0, 16), ("0", 2**62, 16),
+        ("0", 0, 16), ("0", 2**62, 16), ("", 0, 16),
     ):  # fmt: skip
         tensor = TensorProto(name="w", data_type=FLOAT, dims=[4], data_location=TensorProto.EXTERNAL)
         for key, text in (("location", location), ("offset", offset), ("length", length)):
