@@ -226,19 +226,24 @@ def a_loop_around_many_weights(n: int) -> Any:
 def try_all(contents: bytes) -> None:
     """What one does with a file; a ValueError may come, and no other."""
     with suppress(ValueError):
-        loaded = mo.load(contents)
-        x = [mn.ones(2, 4) for _ in loaded.inputs]
-        results = loaded(*x)
-        first = results[0] if isinstance(results, tuple) else results
-        if first.requires_grad:
-            first.sum().backward()
-        loaded.eval()
-        with mn.no_grad():
-            for _ in range(3):  # by plan, where there is one
-                loaded(*x)
-        mo.export(loaded, None)
+        use(contents)
     with suppress(ValueError):
         mo.convert(contents, opset_version=21)
+
+
+def use(contents: bytes) -> None:
+    """Load, run, differentiate and write back."""
+    loaded = mo.load(contents)
+    x = [mn.ones(2, 4) for _ in loaded.inputs]
+    results = loaded(*x)
+    first = results[0] if isinstance(results, tuple) else results
+    if first.requires_grad:
+        first.sum().backward()
+    loaded.eval()
+    with mn.no_grad():
+        for _ in range(3):  # by plan, where there is one
+            loaded(*x)
+    mo.export(loaded, None)
 
 
 def measured(contents: bytes) -> tuple[float, int, int]:
@@ -269,4 +274,4 @@ if __name__ == "__main__":
     warnings.simplefilter("ignore")
     grows = FAMILIES[sys.argv[1]]
     try_all(grows(3).SerializeToString())  # imports, and schemas that are looked up once
-    print(json.dumps([measured(grows(n).SerializeToString()) for n in (400, 1600)]))
+    print(json.dumps([measured(grows(n).SerializeToString()) for n in (300, 1200)]))
