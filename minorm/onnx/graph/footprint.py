@@ -58,7 +58,9 @@ def check(contents: bytes, what: str, max_bytes: int = limits.ONNX) -> None:
     except (ValueError, IndexError):
         raise LoadError(f"{what} is no ONNX model, or a damaged one: a field ends behind its message") from None
     except RecursionError:
-        raise LoadError(f"{what} holds messages that nest more than {DEEPEST} deep") from None
+        raise LoadError(
+            f"{what} is no ONNX model, or a damaged one: its messages nest more than {DEEPEST} deep"
+        ) from None
     if taken > most:
         enough = max(limits.ONNX + 1, len(contents) * worst())
         raise LoadError(

@@ -129,7 +129,7 @@ def test_large_tensors_are_skipped() -> None:
 
 
 def test_depth() -> None:
-    with pytest.raises(mo.LoadError, match=r"load: this holds messages that nest more than 100 deep"):
+    with pytest.raises(mo.LoadError, match=r"load: this is no ONNX model, or a damaged one: its messages nest more than 100 deep"):
         mo.load(_deep())
 
 
