@@ -34,7 +34,8 @@ Source = str | os.PathLike[str] | bytes | bytearray | memoryview | Any  # Any: a
     "that only that needs. None takes the graph's outputs",
     max_bytes="what the file may take, its weights together, and what a run holds beside weights and inputs. A limit "
     "below 2 GiB is held whatever the inputs; from there on a run may hold 2000 times their bytes, 8000 times while "
-    "gradients are recorded, if that is more",
+    "gradients are recorded, if that is more. Above 2 GiB it also replaces the limit on the nodes and other parts of a "
+    "file, which together may take 36 times its length plus 48 MiB",
     trainable='which float tensors of the file are Parameters: names and patterns (`["head.*", "onnx::Conv_12"]`), or '
     "a function `(name, array) -> bool`. None takes the weights, as far as the file says which these are",
 )

@@ -129,7 +129,8 @@ def test_large_tensors_are_skipped() -> None:
 
 
 def test_depth() -> None:
-    with pytest.raises(mo.LoadError, match=r"load: this is no ONNX model, or a damaged one: its messages nest more than 100 deep"):
+    why = "load: this is no ONNX model, or a damaged one: its messages nest more than 100 deep"
+    with pytest.raises(mo.LoadError, match=why):
         mo.load(_deep())
 
 
