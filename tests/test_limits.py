@@ -58,6 +58,19 @@ def test_onnx_has_the_limit_of_the_table() -> None:
     assert inspect.signature(onnx.load).parameters["max_bytes"].default == limits.ONNX
 
 
+def test_what_the_parts_of_an_onnx_file_count() -> None:
+    pytest.importorskip("onnx")
+    from minorm.onnx.graph import footprint
+
+    parts = footprint.PARTS
+    assert f"a node as {parts['NodeProto']:,} bytes and {parts['NodeProto.input']} for each input and output" in PAGE
+    assert parts["NodeProto.output"] == parts["NodeProto.input"]
+    flat = " ".join(PAGE.split())
+    assert f"an attribute as {parts['AttributeProto']}, an initializer as {parts['TensorProto']:,}" in flat
+    assert f"{footprint.FACTOR} times the file's length plus {footprint.SPARE >> 20} MiB" in flat
+    assert f"nest {footprint.DEEPEST} deep" in flat
+
+
 def test_the_words_say_how_to_raise_a_limit() -> None:
     said = limits.too_large("its tensors take", 5000, 40)
     assert said == "its tensors take 5,000 bytes, more than max_bytes=40; " + limits.raised(5000)

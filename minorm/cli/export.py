@@ -24,7 +24,12 @@ def add(commands: Any) -> None:
     parser.add_argument("checkpoint", metavar="CHECKPOINT", help="a .safetensors file, or the folder of a run")
     parser.add_argument("-o", "--out", default="model.onnx", metavar="FILE", help="default model.onnx")
     sources.add_code(parser)
-    parser.add_argument("--opset", type=int, metavar="N", help="default: 26, which every onnxruntime from 1.25 on runs")
+    parser.add_argument(
+        "--opset",
+        type=int,
+        metavar="N",
+        help="7 to the newest; default: the lowest from 17 on at which no normalization is split into several nodes",
+    )
     parser.add_argument(
         "--training", action="store_true", help="keep what layers do in training; new running statistics are outputs"
     )
@@ -34,7 +39,7 @@ def add(commands: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Export, and say what was verified."""
     extras.need("onnx")
-    from minorm.onnx.exporting import translating, verifying
+    from minorm.onnx.exporting import default_opset, translating, verifying
     from minorm.onnx.graph import encoding
 
     atomic.destination(args.out, "export")  # an error now, and not after the work
@@ -57,6 +62,8 @@ def run(args: argparse.Namespace) -> int:
         file.write(contents)
     output.say(f"weights of {source.path}")
     output.say(f"{args.out}: {facts['name']}, opset {proto.opset_import[0].version}, {len(proto.graph.node)} nodes")
+    if args.opset is None:
+        output.say(f"opset {translated.opset}: {default_opset.reason(translated.why)}")
     for note in notes:
         output.show(message(f"note: {str(note.message).removeprefix('export: ')}"))
     output.show(report)

@@ -53,7 +53,20 @@ def _readers() -> dict[str, Callable[[str], Any]]:
         "read_image": lambda path: read_image(path, 64),
         "read_image whole": lambda path: read_image(path, 2048),
         "load_cifar10": data.load_cifar10,
+        **_readers_of_onnx(),
     }
+
+
+def _readers_of_onnx() -> dict[str, Callable[[str], Any]]:
+    try:
+        import minorm.onnx as mo
+    except ImportError:
+        return {}
+
+    def load(path: str) -> Any:
+        return {name: tensor.array for name, tensor in mo.load(path).state_dict().items()}
+
+    return {"onnx.load": load, "onnx.convert": lambda path: mo.convert(path, opset_version=21)}
 
 
 def _decoded(value: Any) -> int:

@@ -43,6 +43,12 @@ def of_idx(n: int) -> Iterator[Case]:
     return ((name, "read_idx", file) for name, file in bombs.idx_files(n))
 
 
+def of_onnx(n: int) -> Iterator[Case]:
+    from tests.adversary import onnx_bombs
+
+    return ((name, "onnx.load", file) for name, file in onnx_bombs.files(n))
+
+
 def of_pictures(n: int) -> Iterator[Case]:
     for name, file in bombs.pictures(n):
         yield name, "read_image", file
@@ -51,8 +57,9 @@ def of_pictures(n: int) -> Iterator[Case]:
 
 
 FORMATS: dict[str, Callable[[int], Iterator[Case]]] = {
-    "pt": of_pt, "safetensors": of_safetensors, "npz": of_npz, "idx": of_idx, "pictures": of_pictures,
+    "pt": of_pt, "safetensors": of_safetensors, "npz": of_npz, "idx": of_idx, "onnx": of_onnx, "pictures": of_pictures,
 }  # fmt: skip
+NEEDS = {"onnx": "onnx", "pictures": "PIL"}
 
 
 def measured(folder: Path, cases: list[Case]) -> list[Cost]:
@@ -82,8 +89,8 @@ def check_all(cases: list[Case], found: list[Cost]) -> None:
 @pytest.mark.parametrize("kind", FORMATS)
 def test_small_bombs(tmp_path: Path, kind: str) -> None:
     """Every kind of file, small: errors, and what a few bytes may take."""
-    if kind == "pictures":
-        pytest.importorskip("PIL")
+    if kind in NEEDS:
+        pytest.importorskip(NEEDS[kind])
     cases = list(FORMATS[kind](5_000))
     found = measured(tmp_path, cases)
     check_all(cases, found)
@@ -95,6 +102,8 @@ def test_small_bombs(tmp_path: Path, kind: str) -> None:
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("kind", FORMATS)
 def test_large_bombs_and_their_time(tmp_path: Path, kind: str) -> None:
+    if kind in NEEDS:
+        pytest.importorskip(NEEDS[kind])
     n = 100_000
     one, three = list(FORMATS[kind](n)), list(FORMATS[kind](3 * n))
     costs_one, costs_three = measured(tmp_path, one), measured(tmp_path, three)
@@ -127,6 +136,12 @@ def whole_files() -> list[tuple[str, bytes]]:
         ("load_npz", bombs.npz(bombs.arrays(1), deflated=False)),
         ("read_idx", next(file for name, file in bombs.idx_files(1) if name == "zeros")),
     ]  # fmt: skip
+    try:
+        from tests.adversary import onnx_bombs
+
+        found += [("onnx.load", file) for file in onnx_bombs.whole()]
+    except ImportError:  # onnx is an extra
+        pass
     try:
         from PIL import Image
     except ImportError:

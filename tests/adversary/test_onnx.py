@@ -29,7 +29,7 @@ from onnx import TensorProto, helper, numpy_helper  # noqa: E402  after importor
 import minorm.onnx as mo  # noqa: E402
 
 pytestmark = [
-    pytest.mark.slow,
+    pytest.mark.slow,  # test_bombs.py reads such files in the quick tests
     pytest.mark.skipif(sys.platform != "linux", reason="it reads a process's peak of memory as Linux counts it"),
 ]
 
@@ -226,19 +226,24 @@ def a_loop_around_many_weights(n: int) -> Any:
 def try_all(contents: bytes) -> None:
     """What one does with a file; a ValueError may come, and no other."""
     with suppress(ValueError):
-        loaded = mo.load(contents)
-        x = [mn.ones(2, 4) for _ in loaded.inputs]
-        results = loaded(*x)
-        first = results[0] if isinstance(results, tuple) else results
-        if first.requires_grad:
-            first.sum().backward()
-        loaded.eval()
-        with mn.no_grad():
-            for _ in range(3):  # by plan, where there is one
-                loaded(*x)
-        mo.export(loaded, None)
+        use(contents)
     with suppress(ValueError):
         mo.convert(contents, opset_version=21)
+
+
+def use(contents: bytes) -> None:
+    """Load, run, differentiate and write back."""
+    loaded = mo.load(contents)
+    x = [mn.ones(2, 4) for _ in loaded.inputs]
+    results = loaded(*x)
+    first = results[0] if isinstance(results, tuple) else results
+    if first.requires_grad:
+        first.sum().backward()
+    loaded.eval()
+    with mn.no_grad():
+        for _ in range(3):  # by plan, where there is one
+            loaded(*x)
+    mo.export(loaded, None)
 
 
 def measured(contents: bytes) -> tuple[float, int, int]:
@@ -262,11 +267,11 @@ def test_time_grows_as_the_file_does(name: str) -> None:
     assert done.returncode == 0, done.stderr[-2000:]
     (seconds, _, _), (longer, nbytes, length) = json.loads(done.stdout.splitlines()[-1])
     assert longer < 8 * max(seconds, 0.1), (seconds, longer)  # 4 where it is linear, 16 where it is quadratic
-    assert nbytes < 64 * MB + 400 * length, (nbytes, length)  # nodes are small in a file
+    assert nbytes < 64 * MB + 40 * length, (nbytes, length)
 
 
 if __name__ == "__main__":
     warnings.simplefilter("ignore")
     grows = FAMILIES[sys.argv[1]]
     try_all(grows(3).SerializeToString())  # imports, and schemas that are looked up once
-    print(json.dumps([measured(grows(n).SerializeToString()) for n in (500, 2000)]))
+    print(json.dumps([measured(grows(n).SerializeToString()) for n in (300, 1200)]))

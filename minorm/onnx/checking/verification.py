@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import onnx
 
-from minorm import dtypes
+from minorm import dtypes, limits
 from minorm.documented import documented
 from minorm.onnx.checking import sandbox, sandbox_worker
 from minorm.onnx.graph import encoding
@@ -90,7 +90,7 @@ def verify(
     if isinstance(model, onnx.ModelProto):
         proto = model
     else:
-        proto = encoding.read(model, "verify")
+        proto = encoding.read(model, "verify", limits.ONNX)
     names = [entry.name for entry in proto.graph.input]
     feeds = dict(inputs) if isinstance(inputs, Mapping) else dict(zip(names, inputs, strict=True))
     arrays = {name: np.asarray(value) for name, value in feeds.items()}

@@ -31,7 +31,8 @@ from minorm.tensor import Tensor
     args="a Tensor, or a tuple of the arguments; Tensors become inputs, everything else is fixed. None for what `load` "
     "returned, which needs no example",
     path="a file name, or a binary file; None writes no file",
-    opset_version="7 to the newest; None is 26, which every onnxruntime from 1.25 on runs, or that of the loaded file",
+    opset_version="7 to the newest. None is the lowest from 17 on at which no normalization is split into several "
+    "nodes: 17 for most models, 21 with GroupNorm, 23 with RMSNorm; or that of the loaded file",
     training="False writes the inference form whatever mode the model is in. True keeps training behaviour: BatchNorm "
     "normalizes with the batch's statistics and its updated running statistics are further outputs, named "
     "`<key>.updated`; frozen layers stay in their inference form. None leaves every layer in the mode it is in, and "

@@ -16,6 +16,7 @@ from minorm.mistakes import kind_of
 from minorm.nn import Module
 from minorm.onnx.exporting import lengths, proto
 from minorm.onnx.exporting.agreement import Agreement
+from minorm.onnx.exporting.default_opset import Choice, Pieces, choose
 from minorm.onnx.exporting.inputs import Axes, Inputs, inputs_of
 from minorm.onnx.exporting.runs import Run, record, same_random_numbers_after, tensors_of, untouched
 from minorm.onnx.exporting.writer import Writer
@@ -39,10 +40,13 @@ class Translated:
     training           whether some layer was in training mode
     example            which axes of the inputs are free, and the lengths they were traced at
     nodes              of the graph, with the names that they have in the file; "" for what the file leaves out
+    why                what keeps the file from an opset one lower, in words; "" where nothing does, or it was asked for
     """
 
-    def __init__(self, model: Callable[..., Any], opset: int, training: bool | None, example: Inputs) -> None:
-        self.model, self.opset, self.mode, self.example = model, opset, training, example
+    def __init__(
+        self, model: Callable[..., Any], opset: int, training: bool | None, example: Inputs, why: str = ""
+    ) -> None:
+        self.model, self.opset, self.mode, self.example, self.why = model, opset, training, example, why
         self.inputs = example.tensors
         self.training = training is not False
         self.proto: onnx.ModelProto
@@ -86,7 +90,7 @@ def translate(
         try:
             inputs, runs = lengths.runs_of(inputs, lambda own: _run(model, own, training))
             probe = _probe(model, inputs, training)
-            writer, outputs = _walk(model, opset, training, inputs, [*runs, *probe], bool(probe))
+            choice = _write(model, opset, training, inputs, [*runs, *probe], bool(probe))
         except Unstable as reason:
             if dynamic_axes:
                 raise ExportError(
@@ -94,9 +98,10 @@ def translate(
                 ) from reason
             size, inputs = inputs.symbols.base[0], inputs.fixed()
             runs, probe = [_run(model, inputs.args, training)], _probe(model, inputs, training)
-            writer, outputs = _walk(model, opset, training, inputs, [*runs, *probe], bool(probe))
-            writer.graph.warn(f"the batch size is fixed at {size}: {reason}")
+            choice = _write(model, opset, training, inputs, [*runs, *probe], bool(probe))
+            choice.found[0].graph.warn(f"the batch size is fixed at {size}: {reason}")
 
+    writer, outputs = choice.found
     graph, base = writer.graph, runs[0]
     if not tensors_of(base.result):
         raise TypeError(f"export: the model returned {kind_of(base.result)}; expected a Tensor, or some in a tuple, "
@@ -107,7 +112,7 @@ def translate(
     new = _updates(graph, outputs, wanted)
     if training is None and isinstance(model, GraphModule):  # its outputs are those of its file
         new = [(name, value) for name, value in new if name in model.updated_names]
-    translated = Translated(model, opset, training, inputs)
+    translated = Translated(model, choice.opset, training, inputs, choice.why)
     translated.proto = proto.build(
         graph,
         [*zip(wanted, outputs, strict=True), *new],
@@ -136,10 +141,14 @@ def _updates(graph: Graph, outputs: Sequence[Value], taken: Sequence[str]) -> li
     return [(name, value) for name, value in found if name not in taken and id(value) not in returned]
 
 
-def _opset(asked: int | None) -> int:
-    newest = min(versions.NEWEST, onnx.defs.onnx_opset_version())
+def _newest() -> int:
+    return min(versions.NEWEST, onnx.defs.onnx_opset_version())
+
+
+def _opset(asked: int | None) -> int | None:
+    newest = _newest()
     if asked is None:
-        return min(versions.DEFAULT, newest)
+        return None
     if isinstance(asked, bool) or not isinstance(asked, int) or not versions.OLDEST_EXPORT <= asked <= newest:
         raise ValueError(
             f"export: opset_version is {asked!r}; expected an int from {versions.OLDEST_EXPORT} to {newest}, the "
@@ -173,6 +182,25 @@ def _probe(model: Callable[..., Any], inputs: Inputs, training: bool | None) -> 
         return []
 
 
+Written = tuple[Writer, list[Value]]  # and the Values of the results
+
+
+def _write(
+    model: Callable[..., Any],
+    opset: int | None,
+    training: bool | None,
+    inputs: Inputs,
+    runs: Sequence[Run],
+    probe: bool,
+) -> Choice[Written]:
+    """The graph at this opset; None chooses one."""
+
+    def walk(at: int, pieces: Pieces) -> Written:
+        return _walk(model, at, training, inputs, runs, probe, pieces=pieces)
+
+    return choose(walk, _newest()) if opset is None else Choice(opset, walk(opset, Pieces()))
+
+
 def _walk(
     model: Callable[..., Any],
     opset: int,
@@ -181,11 +209,12 @@ def _walk(
     runs: Sequence[Run],
     probe: bool,
     follower: Mapping[str, int] | None = None,
-) -> tuple[Writer, list[Value]]:
+    pieces: Pieces | None = None,
+) -> Written:
     graph = Graph(opset, inputs.symbols)
     for name, tensor, shape in zip(inputs.names, inputs.tensors, inputs.shapes(), strict=True):
         graph.inputs.append(Value(shape, tensor.dtype, name))
-    writer = Writer(Agreement(graph, probe, follower), _homes(model), _labels(model), training)
+    writer = Writer(Agreement(graph, probe, follower), _homes(model), _labels(model), training, pieces)
     try:
         return writer, writer.write(runs, graph.inputs, inputs.places)
     except Unstable as reason:

@@ -14,6 +14,7 @@ import numpy as np
 
 from minorm.onnx.exporting import embedding
 from minorm.onnx.exporting.agreement import Agreement, same
+from minorm.onnx.exporting.default_opset import NORMALIZATIONS, Pieces
 from minorm.onnx.exporting.runs import Run, name_of, tensors_of
 from minorm.onnx.graph import registry
 from minorm.onnx.graph.errors import Decline, ExportError, Unstable
@@ -30,11 +31,17 @@ class Writer:
     """Walks the runs in step; `agreement` knows how far they may differ."""
 
     def __init__(
-        self, agreement: Agreement, homes: dict[int, str], labels: dict[int, str], training: bool | None = False
+        self,
+        agreement: Agreement,
+        homes: dict[int, str],
+        labels: dict[int, str],
+        training: bool | None = False,
+        pieces: Pieces | None = None,
     ) -> None:
         self.graph = agreement.graph
         self.agreement = agreement
         self.training = training  # as `export` takes it
+        self.pieces = pieces or Pieces()  # into which normalizations are split
         self.homes = homes  # id of an array -> its state_dict key
         self.labels = labels  # id of an array -> the attribute of a module it is, though no parameter or buffer
         self.known: list[dict[int, Value]] = []  # run -> id of a Tensor -> its Value
@@ -79,7 +86,10 @@ class Writer:
                 self.agreement.agree("the operation", names)
         self.agreement.agree("the number of operations", [len(calls) for calls in runs])
         for calls in zip(*runs, strict=True):
+            begin = len(self.graph.nodes)
             self._call(calls)
+            if calls[0].target in NORMALIZATIONS:
+                self.pieces.count(calls[0], self.graph.nodes[begin:], self._named(calls[0]))
 
     def _call(self, calls: Sequence[Call]) -> None:
         first = calls[0]
@@ -118,6 +128,7 @@ class Writer:
         if found is None:
             return False
         self.operation, self.agreement.notes = "a loaded graph", []
+        self.pieces.count_file(calls[0], found[0].graph.node, f"the loaded graph in {target.path}")
         given = zip(*(call.arguments["inputs"] for call in calls), strict=True)
         inputs = [self._merge(values, "an input of a loaded graph") for values in given]
         results = [tensors_of(call.result) for call in calls]
@@ -186,9 +197,12 @@ class Writer:
 
     def _failure(self, call: Call, reasons: Sequence[str]) -> str:
         shapes = [f"{key} {value.shape}" for key, value in call.arguments.items() if isinstance(value, Tensor)]
-        where = f" in {self.graph.scope}" if self.graph.scope else ""
         why = f": {'; '.join(dict.fromkeys(reasons))}" if reasons else ": minorm has no ONNX form for it"
-        return f"{name_of(call.target)}({', '.join(shapes)}){where}{why}"
+        return f"{self._named(call, ', '.join(shapes))}{why}"
+
+    def _named(self, call: Call, arguments: str | None = None) -> str:
+        where = f" in {self.graph.scope}" if self.graph.scope else ""
+        return f"{name_of(call.target)}{'' if arguments is None else f'({arguments})'}{where}"
 
     # Values
 

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import onnx
 
+from minorm.onnx.graph import footprint
 from minorm.onnx.graph.errors import ExportError, LoadError
 from minorm.opening import FilePath, Irregular, regular
 
@@ -26,7 +27,10 @@ GROWTH = 5  # protobuf doubles the memory it encodes into, keeps the earlier pie
 def read(path: FilePath, operation: str, max_bytes: int | None = None) -> onnx.ModelProto:
     """The model in the file at `path`, without what lies in other files.
 
-    LoadError where it is no model, no regular file, or larger than max_bytes; FileNotFoundError, PermissionError.
+    max_bytes    what it may take; None has no limit, for a file that minorm wrote or has read before
+
+    LoadError where it is no model, no regular file, or takes more than max_bytes or far more than its length;
+    FileNotFoundError, PermissionError.
     """
     try:
         with regular(path, operation) as file:
@@ -36,13 +40,18 @@ def read(path: FilePath, operation: str, max_bytes: int | None = None) -> onnx.M
                     f"{operation}: {os.fsdecode(path)!r} takes {size} bytes, more than max_bytes={max_bytes}; pass a "
                     "larger max_bytes (--max-bytes) if you trust it"
                 )
-            return parse(file.read(size), f"{operation}: {os.fsdecode(path)!r}")
+            return parse(file.read(size), f"{operation}: {os.fsdecode(path)!r}", max_bytes)
     except Irregular as error:
         raise LoadError(str(error)) from error
 
 
-def parse(contents: bytes, what: str) -> onnx.ModelProto:
-    """The model in a file's bytes; LoadError, which begins with `what`, where they are none."""
+def parse(contents: bytes, what: str, max_bytes: int | None = None) -> onnx.ModelProto:
+    """The model in a file's bytes; LoadError, which begins with `what`, where they are none.
+
+    max_bytes    as of `read`
+    """
+    if max_bytes is not None:
+        footprint.check(contents, what, max_bytes)
     model = onnx.ModelProto()
     try:
         model.ParseFromString(contents)

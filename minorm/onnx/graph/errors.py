@@ -57,3 +57,7 @@ class Decline(Exception):
 
 class Unstable(Exception):
     """Two runs of one model took different paths, so that no single graph describes both."""
+
+
+class Split(Exception):
+    """A normalization, which the message names, takes more nodes at this opset than at a later one."""

@@ -20,7 +20,7 @@ from typing import IO, Any
 import numpy as np
 import onnx
 
-from minorm import atomic
+from minorm import atomic, limits
 from minorm.onnx.graph import encoding
 from minorm.onnx.graph.encoding import LARGEST
 from minorm.onnx.graph.errors import ExportError, LoadError
@@ -150,7 +150,7 @@ def _weights_of(path: str) -> list[str]:
     if not found or not os.path.isfile(path):
         return []
     try:
-        model = encoding.read(path, "export")
+        model = encoding.read(path, "export", limits.ONNX)
     except (LoadError, OSError):  # it is no model: nothing belongs to it
         return []
     used = {e.value for tensor in model.graph.initializer for e in tensor.external_data if e.key == "location"}

@@ -13,10 +13,13 @@ from __future__ import annotations
 
 OLDEST_EXPORT = 7  # opset 7 brought NumPy's broadcasting; older arithmetic is another language
 NEWEST = 28  # the newest opset this table knows
-DEFAULT = 26  # the newest that every onnxruntime from 1.25 on runs (1.31 still refuses 27: "under development")
+# What export chooses from where no opset is asked for: 17 brought LayerNormalization, and 26 is the newest that
+# onnxruntime runs (from 1.25 on; 1.31 still refuses 27: "under development").
+DEFAULTS = range(17, 27)
 
-# The least ir_version that may carry an opset. Before 4 every initializer also had to be a graph input, which
-# let callers overwrite weights; no runtime in use is that old, so export starts at 4.
+# The ir_version of the onnx release that brought an opset, which is the least that may carry it. Before 4 every
+# initializer also had to be a graph input, which let callers overwrite weights; no runtime in use is that old, so
+# export starts at 4.
 _IR_VERSIONS = ((28, 14), (25, 13), (24, 12), (23, 11), (21, 10), (19, 9), (15, 8), (12, 7), (11, 6), (10, 5))
 
 PUBLISHED: dict[str, tuple[int, ...]] = {
@@ -191,5 +194,5 @@ def exists(operator: str, opset: int) -> bool:
 
 
 def ir_version(opset: int) -> int:
-    """The ir_version to write for `opset`: the least that may carry it, and at least 4."""
+    """The ir_version to write for `opset`: that of the onnx release that brought it, and at least 4."""
     return next((ir for since, ir in _IR_VERSIONS if opset >= since), 4)

@@ -34,7 +34,8 @@ Source = str | os.PathLike[str] | bytes | bytearray | memoryview | Any  # Any: a
     "that only that needs. None takes the graph's outputs",
     max_bytes="what the file may take, its weights together, and what a run holds beside weights and inputs. A limit "
     "below 2 GiB is held whatever the inputs; from there on a run may hold 2000 times their bytes, 8000 times while "
-    "gradients are recorded, if that is more",
+    "gradients are recorded, if that is more. Above 2 GiB it also replaces the limit on the nodes and other parts of a "
+    "file, which together may take 36 times its length plus 48 MiB",
     trainable='which float tensors of the file are Parameters: names and patterns (`["head.*", "onnx::Conv_12"]`), or '
     "a function `(name, array) -> bool`. None takes the weights, as far as the file says which these are",
 )
@@ -150,7 +151,7 @@ def parse(source: Source, max_bytes: int, folder: str | None = None) -> tuple[An
                 f"load: the model takes {memoryview(source).nbytes} bytes, more than max_bytes={max_bytes}; pass a "
                 "larger max_bytes (--max-bytes) if you trust it"
             )
-        return encoding.parse(bytes(source), "load: this"), None
+        return encoding.parse(bytes(source), "load: this", max_bytes), None
     if isinstance(source, (str, os.PathLike)):
         return encoding.read(source, "load", max_bytes), os.path.dirname(os.path.abspath(os.fsdecode(source)))
     raise TypeError(f"load: source is {type(source).__name__}; expected a path, bytes or an onnx.ModelProto")

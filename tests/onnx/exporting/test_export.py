@@ -69,7 +69,7 @@ def test_what_the_file_says_about_itself() -> None:
     proto = mo.export(model, X, None)
     assert (proto.producer_name, proto.producer_version) == ("minorm", mn.__version__)
     assert proto.graph.name == "Sequential"
-    assert proto.opset_import[0].version == 26
+    assert proto.opset_import[0].version == 17
     assert {p.key: p.value for p in proto.metadata_props} == {"minorm.frozen": '["0"]', "minorm.training": "false"}
 
 

@@ -1,0 +1,99 @@
+"""The opset of a file where the caller asks for none: the lowest at which no normalization is split.
+
+Older runtimes run older opsets, so lower is better. But LayerNormalization came with opset 17, GroupNormalization of
+one scale a channel with 21 and RMSNormalization with 23: before, the same layer takes several nodes. The model is
+written at the newest opset that export chooses; the first opset from the lowest on that writes every normalization in
+as few nodes, and can write all other operations too, is the one. The model runs only once for all of this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+import minorm.functional as F
+from minorm.onnx.graph import versions
+from minorm.onnx.graph.errors import ExportError, Split, Unstable
+from minorm.onnx.graph.graph import Node
+from minorm.onnx.operators import batch_statistics
+from minorm.trace import Call
+
+NORMALIZATIONS = {
+    F.batch_norm, F.instance_norm, F.group_norm, F.layer_norm, F.rms_norm, F.mean_variance_norm, F.normalization,
+    F.local_response_norm, F.normalize, F.filter_response_norm, F.ghost_batch_norm, F.batch_renorm,
+    batch_statistics.batch_norm,
+}  # fmt: skip
+# InstanceNormalization is older than all opsets in question, and what a GroupNormalization is split into holds one.
+OPERATORS = {
+    "BatchNormalization", "GroupNormalization", "LayerNormalization", "LpNormalization", "LRN",
+    "MeanVarianceNormalization", "RMSNormalization",
+}  # fmt: skip
+
+
+class Pieces:
+    """How many nodes each normalization takes in a graph that is being written.
+
+    least    of calls, by id: how many nodes each takes elsewhere. More than that raises Split
+    """
+
+    def __init__(self, least: Mapping[int, int] | None = None) -> None:
+        self.least = least or {}
+        self.counts: dict[int, int] = {}
+
+    def count(self, call: Call, nodes: Sequence[Node], what: str) -> None:
+        """Count the nodes of a call, but for those that only prepare its weights: runtimes compute these ahead."""
+        fixed = {id(v) for node in nodes for v in node.inputs if v is not None and v.array is not None}
+        pieces = 0
+        for node in nodes:
+            if all(value is None or id(value) in fixed for value in node.inputs):
+                fixed.update(id(value) for value in node.outputs if value is not None)
+            else:
+                pieces += 1
+        self._note(call, pieces, what)
+
+    def count_file(self, call: Call, nodes: Iterable[Any], what: str) -> None:
+        """The same for a loaded graph, where each normalization that is one node counts as one less than none."""
+        whole = sum(node.op_type in OPERATORS for node in nodes)
+        self._note(call, -whole, f"a normalization of {what}")
+
+    def _note(self, call: Call, pieces: int, what: str) -> None:
+        self.counts[id(call)] = pieces
+        if pieces > self.least.get(id(call), pieces):
+            raise Split(what)
+
+
+Walk = TypeVar("Walk")
+
+
+@dataclass
+class Choice(Generic[Walk]):
+    """The opset, what the walk at this opset returned, and in words what keeps the file from the opset before."""
+
+    opset: int
+    found: Walk
+    why: str = ""
+
+
+def choose(walk: Callable[[int, Pieces], Walk], newest: int) -> Choice[Walk]:
+    """Write the model at the lowest opset that will do. `newest`: of the onnx package.
+
+    walk    writes the model at an opset, and counts the pieces of its normalizations
+    """
+    top = min(versions.DEFAULTS[-1], newest)
+    pieces = Pieces()
+    best, why = walk(top, pieces), ""
+    for opset in range(versions.DEFAULTS[0], top):
+        try:
+            return Choice(opset, walk(opset, Pieces(pieces.counts)), why)
+        except Split as what:
+            why = f"opset {opset} splits {what}"
+        except (ExportError, Unstable):
+            why = f"opset {opset} does not have every operator"
+    return Choice(top, best, why)
+
+
+def reason(why: str) -> str:
+    """Why export chose an opset, in words, from what keeps the file from the opset before."""
+    text = f"the lowest from {versions.DEFAULTS[0]} on that has every operator and splits no normalization"
+    return f"{text} ({why})" if why else text

@@ -1,0 +1,166 @@
+"""What a file would take in memory as a model, counted in its bytes before anything is made of them.
+
+protobuf makes an object of every node, and minorm a few more: a node of two bytes takes a thousand. So the bytes are
+walked first, field by field and message by message, as protobuf's wire format lays them out. What is only long (the
+elements of a tensor) is skipped at once. Nothing is kept but where the messages around the current one end.
+
+A field is a tag, which holds its number and one of a few kinds, and then a number or so many bytes.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, NamedTuple
+
+import onnx
+
+from minorm import limits
+from minorm.onnx.graph.errors import LoadError
+
+# What a model may take: together with the file itself at most 40 times its length plus 64 MB (docs/security.md).
+FACTOR = 36
+SPARE = 48 << 20
+DEEPEST = 100  # messages inside each other; protobuf refuses more
+
+# Bytes of memory, protobuf's objects and minorm's together, measured with `load` on files that hold nothing else.
+PARTS = {
+    "NodeProto": 1000, "NodeProto.input": 700, "NodeProto.output": 700, "AttributeProto": 300, "GraphProto": 500,
+    "FunctionProto": 1500, "FunctionProto.input": 500, "FunctionProto.output": 500, "FunctionProto.attribute": 500,
+    "GraphProto.input": 800, "GraphProto.output": 800, "TensorProto": 1000, "StringStringEntryProto": 200,
+}  # fmt: skip
+MESSAGE = 90  # of any other kind
+TEXT, LETTER = 100, 4  # of a text or bytes, and of each byte of it
+NUMBER, PACKED = 60, 20  # of a number in a list, and of each byte where the list stands as one piece
+
+VARINT, EIGHT_BYTES, LENGTH, FOUR_BYTES = 0, 1, 2, 5  # the kinds of fields
+GROUPS = (3, 4)  # the begin and end of a group, which no file of ONNX has; what is inside counts as if it were outside
+
+
+class Field(NamedTuple):
+    """What a field takes: `once`, and `each` for a byte of its contents, or what the fields of its message take."""
+
+    once: int
+    each: int
+    fields: dict[int, Field] | None = None
+
+
+UNKNOWN = Field(0, 2)
+
+
+def check(contents: bytes, what: str, max_bytes: int = limits.ONNX) -> None:
+    """LoadError, which begins with `what`, where a model would take far more than its file.
+
+    max_bytes    what it may take, if that is more than the default
+    """
+    most = max(FACTOR * len(contents) + SPARE, max_bytes if max_bytes > limits.ONNX else 0)
+    try:
+        taken = footprint(contents, most)
+    except (ValueError, IndexError):
+        raise LoadError(f"{what} is no ONNX model, or a damaged one: a field ends behind its message") from None
+    except RecursionError:
+        raise LoadError(
+            f"{what} is no ONNX model, or a damaged one: its messages nest more than {DEEPEST} deep"
+        ) from None
+    if taken > most:
+        enough = max(limits.ONNX + 1, len(contents) * worst())
+        raise LoadError(
+            f"{what} has {len(contents):,} bytes, and its nodes and other parts would take more than {most:,}; "
+            f"{limits.raised(enough)} if you trust it"
+        )
+
+
+def footprint(contents: bytes, most: int) -> int:
+    """The bytes of memory that the model takes, or where these are more than `most`, some number above it."""
+    total, at, end, fields = 0, 0, len(contents), messages()
+    around: list[tuple[int, dict[int, Field]]] = []  # where each message that we are in ends, and its fields
+    while total <= most:
+        if at >= end:
+            if at > end:
+                raise ValueError(at)
+            if not around:
+                break
+            end, fields = around.pop()
+            continue
+        tag = contents[at]
+        at += 1
+        if tag > 127:
+            tag, at = _varint(contents, at - 1)
+        once, each, inner = fields.get(tag, UNKNOWN)
+        total += once
+        kind = tag & 7
+        if kind == LENGTH:
+            length = contents[at]
+            at += 1
+            if length > 127:
+                length, at = _varint(contents, at - 1)
+            if at + length > end:
+                raise ValueError(at)
+            if inner is None:
+                total += each * length
+                at += length
+            elif length:
+                if len(around) >= DEEPEST:
+                    raise RecursionError
+                around.append((end, fields))
+                end, fields = at + length, inner
+        elif kind == VARINT:
+            while contents[at] > 127:
+                at += 1
+            at += 1
+        elif kind == FOUR_BYTES:
+            at += 4
+        elif kind == EIGHT_BYTES:
+            at += 8
+        elif kind not in GROUPS:
+            raise ValueError(at)
+    return total
+
+
+def _varint(contents: bytes, at: int) -> tuple[int, int]:
+    """A number in pieces of seven bits, and where it ends."""
+    number = 0
+    for place in range(10):
+        piece = contents[at + place]
+        number |= (piece & 127) << 7 * place
+        if piece < 128:
+            return number, at + place + 1
+    raise ValueError(at)
+
+
+# The table
+
+
+@functools.cache
+def messages() -> dict[int, Field]:
+    """The fields of a model by their tags, with those of the messages inside."""
+    known: dict[str, dict[int, Field]] = {}
+    return _fields(onnx.ModelProto.DESCRIPTOR, known)
+
+
+def _fields(descriptor: Any, known: dict[str, dict[int, Field]]) -> dict[int, Field]:
+    name = descriptor.full_name
+    if name not in known:
+        known[name] = table = {}  # before its fields: a graph holds nodes that hold graphs
+        for field in descriptor.fields:
+            part = PARTS.get(f"{descriptor.name}.{field.name}")
+            if field.message_type is not None:
+                inner = _fields(field.message_type, known)
+                once = part or PARTS.get(field.message_type.name, MESSAGE)
+                table[field.number << 3 | LENGTH] = Field(once, 0, inner)
+            elif field.type in (field.TYPE_STRING, field.TYPE_BYTES):
+                table[field.number << 3 | LENGTH] = Field(part or TEXT, LETTER)
+            elif _is_list(field):
+                table[field.number << 3 | LENGTH] = Field(NUMBER, PACKED)
+                for kind in (VARINT, FOUR_BYTES, EIGHT_BYTES):
+                    table[field.number << 3 | kind] = Field(NUMBER, 0)
+    return known[name]
+
+
+def _is_list(field: Any) -> bool:
+    return bool(field.is_repeated if hasattr(field, "is_repeated") else field.label == field.LABEL_REPEATED)
+
+
+@functools.cache
+def worst() -> int:
+    """The most bytes that a byte of a file can take: a field has two at least."""
+    return max(*PARTS.values(), TEXT, NUMBER, MESSAGE) // 2
