@@ -12,7 +12,7 @@ import pytest
 
 import minorm
 import minorm_ext
-from minorm.labs.sealed import finding, landlock
+from minorm.labs.sealed import compiler, finding, landlock
 
 pytestmark = [
     pytest.mark.slow,
@@ -21,7 +21,7 @@ pytestmark = [
 SEALED = "minorm/labs/sealed"
 BARE = '("mounts", "user")'  # Landlock and seccomp alone
 OLD = f"{BARE}, (), 2"
-COMPILES = f'{BARE}, programs=("gcc",)'
+COMPILES = f'{BARE}, programs=("{compiler.LINK[0]}",)'
 # name -> (file, text, what stands there instead, arguments of finding.find, what the trial says)
 HOLES = {
     "truncating by path": (
@@ -148,8 +148,8 @@ def test_a_hole_is_found(hole: str, sources: Path) -> None:
     file, text, instead, walls, said = HOLES[hole]
     if walls != "()" and not landlock.version():
         pytest.skip("no Landlock")
-    if "gcc" in walls and shutil.which("gcc") is None:
-        pytest.skip("no gcc")
+    if walls == COMPILES and shutil.which(compiler.LINK[0]) is None:
+        pytest.skip("no compiler")
     if file == "namespaces.py" and not finding.find().mounts:
         pytest.skip("no mounts here")
     path = sources / SEALED / file
@@ -160,7 +160,7 @@ def test_a_hole_is_found(hole: str, sources: Path) -> None:
         answer = run(f"from minorm.labs.sealed import finding; finding.find({walls})", sources)
     finally:
         path.write_text(right)
-    whose = "compilers" if "gcc" in walls else "students' code"
+    whose = "compilers" if walls == COMPILES else "students' code"
     assert f"Hole: the walls around {whose} have a hole" in answer
     assert said in answer
 

@@ -20,6 +20,7 @@ from minorm.labs.sealed.process import Process, read_exactly
 MEMORY = 4 << 30
 LARGEST = 32 << 20  # bytes of a library
 LONGEST = 1 << 20  # characters of a text
+KNOWN = {name for names in compiler.PROGRAMS.values() for name in names}
 TOOLS = ("/bin", *walls.LIBRARIES, "/etc/alternatives", "/dev/null", "/dev/urandom")
 PLACES = ("/usr", "/usr/local")  # where compilers usually are
 PARTS = ("bin", "include", "lib*", "*-linux-*")  # what belongs to a compiler in such a place; others keep more there

@@ -60,7 +60,7 @@ def main() -> None:
 def _steps(plan: dict[str, Any], line: int) -> Any:
     """The walls in the order in which they must rise, each with its name."""
     folder, parent = plan["folder"], plan["parent"]
-    yield "limits", lambda: limits.set_limits(plan["memory"])
+    yield "limits", lambda: limits.set_limits(plan["memory"], seconds=limits.PROGRAM_SECONDS if plan["runs"] else 0)
     if plan["mounts"]:
         there = [*plan["reads"], *plan["runs"]]
         yield "mounts", lambda: namespaces.enter(there, plan["hidden"], folder, plan["writes"], *plan["share"])

@@ -32,14 +32,15 @@ def find(
     without   "mounts", "user", "landlock", "counting", "seccomp": what is left out, for tests
     secret    what they hide beside the course's checks, as walls.secret has it
     landlock  the newest version of Landlock to use, for tests of older kernels
-    programs  names of a compiler, any of which will do, where one is to run behind them: they are tried with it too
+    programs  what a lab runs, any of which will do: where compilers are among them, these are tried too
     """
     around = _found(tuple(sorted(without)), tuple(secret), landlock)
     if not around.stand:
         return around
     around = replace(around, copies=copies.found())
-    if programs and around.writes:
-        _try_compilers(around, tuple(programs))
+    compilers = tuple(name for name in programs if name in compiling.KNOWN)
+    if compilers and around.writes:
+        _try_compilers(around, compilers)
     return around
 
 

@@ -51,6 +51,15 @@ def test_files_of_others_stay_out(text: str, without: tuple[str, ...], tmp_path:
         compiled(text.format(secret), without)
 
 
+def test_with_mounts_a_text_cannot_ask_whether_a_file_is_there(tmp_path: Path) -> None:
+    """Without them it can, and gets an error for it: docs/labs.md."""
+    if not finding.find().mounts:
+        pytest.skip("no mounts here")
+    tmp_path.chmod(0o755)
+    (tmp_path / "there.h").write_text("")
+    assert compiled(f'#if __has_include("{tmp_path}/there.h")\n#error it is\n#endif')
+
+
 @pytest.mark.parametrize("without", WITHOUT)
 @pytest.mark.parametrize(
     "text",
