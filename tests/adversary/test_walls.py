@@ -64,7 +64,13 @@ HOLES = {
     ),
     "wide pipes": ("seccomp.py", "4, 1030), errno", "4, 1030, 1031), errno", "()", "widen a pipe"),
     "outliving": ("seccomp.py", "(0, (15, 16,", "(0, (1, 15, 16,", "()", "outlive the judge"),
-    "files without a name": ("counting.py", "allow), ask],", "allow), allow],", BARE, "files without a name"),
+    "files without a name": (
+        "counting.py",
+        "*ours(to_judge, allow), ask],",
+        "*ours(to_judge, allow), allow],",
+        BARE,
+        "files without a name",
+    ),
     "files with holes": (
         "counting.py",
         "*seccomp.if_set(mmap.MAP_SHARED, seccomp.refused(errno.EACCES)),",
@@ -98,13 +104,6 @@ HOLES = {
         "allow],",
         COMPILES,
         "into what is printed",
-    ),
-    "compilers without a filter": (
-        "entry.py",
-        'if plan["seccomp"]:',
-        'if plan["seccomp"] and not plan["runs"]:',
-        COMPILES,
-        "signal the judge",
     ),
     "the line of compilers": (
         "limits.py",

@@ -39,11 +39,11 @@ def attempts(plan: Mapping[str, Any]) -> dict[str, Callable[[], Any]]:
             for path in task["files"]:
                 tries[f"have {compiler} {form} {path}"] = functools.partial(_read_by, compiler, form, path)
         tries[f"stop {compiler} from working"] = functools.partial(_works, compiler)
-    tries["exchange the line for a file"] = lambda: os.dup2(os.open(OWN, os.O_RDONLY), limits.OPEN_FILES)
+    tries["exchange the line for a file"] = functools.partial(_exchange, limits.OPEN_FILES)
     tries["start a process in namespaces of its own"] = functools.partial(_cloned, NAMESPACES)
     tries["start a process beside this one"] = functools.partial(_cloned, BESIDE)
     tries["open more files"] = lambda: _limit_files(limits.OPEN_FILES + 1)
-    tries["write without end into what is printed"] = lambda: _fill_printed(size)
+    tries["write without end into what is printed"] = functools.partial(_exchange, 1, 2 * size)
     tries["write without end in another process"] = lambda: _in_a_child(functools.partial(_fill, "child", size))
     return tries
 
@@ -87,15 +87,15 @@ def _limit_files(number: int) -> None:
         raise OSError(errno.EPERM, str(error)) from None
 
 
-def _fill_printed(size: int) -> None:
-    """A file in place of what is printed."""
-    kept = os.dup(1)
-    file = os.open("printed", os.O_CREAT | os.O_WRONLY, 0o600)
+def _exchange(descriptor: int, size: int = 0) -> None:
+    """A file in place of it, for a moment, and so many bytes into that."""
+    file = os.open("exchanged", os.O_CREAT | os.O_WRONLY, 0o600)
+    kept = os.dup(descriptor)
     try:
-        os.dup2(file, 1)
-        _write(1, 2 * size)
+        os.dup2(file, descriptor)
+        _write(descriptor, size)
     finally:
-        os.dup2(kept, 1)
+        os.dup2(kept, descriptor)
         os.close(kept)
         os.close(file)
 
