@@ -26,6 +26,7 @@ PLACES = ("/usr", "/usr/local")  # where compilers usually are
 PARTS = ("bin", "include", "lib*", "*-linux-*")  # what belongs to a compiler in such a place; others keep more there
 
 _DONE: dict[tuple[str, str], bytes] = {}
+_REFUSED: dict[tuple[str, str], str] = {}  # what the compiler said of a text
 
 
 def compiled(around: walls.Walls, kind: str, text: str, deadline: float) -> bytes:
@@ -34,13 +35,16 @@ def compiled(around: walls.Walls, kind: str, text: str, deadline: float) -> byte
         raise compiler.CompileError("what should be compiled is no text")
     if (kind, text) in _DONE:
         return _DONE[kind, text]
+    if (kind, text) in _REFUSED:
+        raise compiler.CompileError(_REFUSED[kind, text])
     task = {"kind": kind, "text": text, "shim": str(_shim()) if kind == "cuda" else ""}
     tools = [path for path in (*_tools(compiler.PROGRAMS[kind]), task["shim"]) if path]
     running = Process(around, MEMORY, "minorm.labs.sealed.compiler:main", task, tools, _search())
     try:
         answer = running.read_line(deadline)
         if "refusal" in answer:
-            raise compiler.CompileError(str(answer["refusal"])[:2000])
+            said = _REFUSED[kind, text] = str(answer["refusal"])[:2000]
+            raise compiler.CompileError(said)
         size = answer.get("size", 0)
         if not isinstance(size, int) or not 0 < size <= LARGEST:
             raise compiler.CompileError(str(answer.get("said", "the compiler gives no library")))

@@ -19,6 +19,12 @@ WITHOUT = [(), ("mounts", "user")]
 KERNEL = '#include "cuda_shim.h"\n__global__ void f(float* x) {{}}\n{}\n'
 
 
+@pytest.fixture(autouse=True)
+def forgotten() -> None:
+    """Another test's walls may have refused a text."""
+    compiling._REFUSED.clear()
+
+
 def compiled(text: str, without: tuple[str, ...] = (), seconds: float = 60.0) -> bytes:
     return compiling.compiled(finding.find(without), "cuda", KERNEL.format(text), time.monotonic() + seconds)
 
@@ -27,6 +33,15 @@ def test_a_library_and_each_text_once() -> None:
     data = compiled("")
     assert data.startswith(b"\x7fELF")
     assert compiled("") is data
+
+
+def test_a_text_that_is_refused_is_compiled_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(CompileError, match="nothing_of_the_kind") as first:
+        compiled("int x = nothing_of_the_kind;")
+    monkeypatch.setattr(compiling, "Process", None)
+    with pytest.raises(CompileError) as second:
+        compiled("int x = nothing_of_the_kind;")
+    assert str(first.value) == str(second.value)
 
 
 def require_writes(without: tuple[str, ...]) -> None:
