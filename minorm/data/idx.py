@@ -113,6 +113,18 @@ def load_mnist(folder: FilePath, max_bytes: int | None = None) -> tuple[ArrayDat
 
     The files have their usual names, `train-images-idx3-ubyte` or `train-images.idx3-ubyte`, with or without `.gz`,
     in the folder itself or where torchvision puts them. Labels are int64.
+
+    Example:
+        >>> import pathlib, tempfile
+        >>> image = bytes([0, 0, 8, 3, 0, 0, 0, 1, 0, 0, 0, 28, 0, 0, 0, 28]) + bytes(28 * 28)  # three axes: 1, 28, 28
+        >>> label = bytes([0, 0, 8, 1, 0, 0, 0, 1, 7])
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     for part in ("train", "t10k"):
+        ...         size = pathlib.Path(folder, f"{part}-images-idx3-ubyte").write_bytes(image)
+        ...         size = pathlib.Path(folder, f"{part}-labels-idx1-ubyte").write_bytes(label)
+        ...     train, test = mn.data.load_mnist(folder, max_bytes=1000)
+        >>> train[0][0].shape, int(train[0][1])
+        ((1, 28, 28), 7)
     """
     name, places = "load_mnist", [".", "raw", "MNIST/raw"]
     return _load_parts(name, folder, places, limits.IDX if max_bytes is None else max_bytes)
@@ -123,6 +135,13 @@ def load_fashion_mnist(folder: FilePath, max_bytes: int | None = None) -> tuple[
     """(train, test) of Fashion-MNIST from its four files in `folder`: images N x 1 x 28 x 28, float32 from 0 to 1.
 
     The files have the names and sizes of MNIST's, see `load_mnist`. Labels are int64.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as empty:
+        ...     mn.data.load_fashion_mnist(empty, max_bytes=50_000_000)  # doctest: +ELLIPSIS
+        Traceback (most recent call last):
+        FileNotFoundError: load_fashion_mnist: found no train-images-idx3-ubyte ... put the files there, ...
     """
     name, places = "load_fashion_mnist", [".", "raw", "FashionMNIST/raw"]
     return _load_parts(name, folder, places, limits.IDX if max_bytes is None else max_bytes)
