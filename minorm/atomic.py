@@ -18,10 +18,11 @@ import re
 import shutil
 import stat
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import BinaryIO
 
+from minorm.masking import quoted
 from minorm.opening import FilePath, in_words, kind
 
 LOCKS = sys.platform not in ("win32", "emscripten")  # elsewhere nothing that a killed process left is removed
@@ -87,31 +88,69 @@ def destination(path: FilePath, operation: str = "save") -> str:
     given = os.fsdecode(path)
     folder, name = os.path.split(given)
     if name in ("", os.curdir, os.pardir):
-        raise IsADirectoryError(f"{operation}: {given!r} names a folder; expected a file name")
+        raise IsADirectoryError(f"{operation}: {quoted(given)} names a folder; expected a file name")
     try:
         mode = os.stat(given).st_mode
     except (FileNotFoundError, NotADirectoryError):
         mode = stat.S_IFREG  # a new file, or the missing target of a link
     except OSError as error:
-        raise in_words(error, f"{operation}: cannot write {given!r}: {error.strerror}") from error
+        raise in_words(error, f"{operation}: cannot write {quoted(given)}: {error.strerror}") from error
     target = os.path.realpath(given)
     for place in (folder or os.curdir, os.path.dirname(target)):
         if not os.path.isdir(place):
-            raise FileNotFoundError(f"{operation}: the folder {place!r} does not exist; create it first")
+            raise FileNotFoundError(f"{operation}: the folder {quoted(place)} does not exist; create it first")
     if not stat.S_ISREG(mode):
-        raise OSError(f"{operation}: {given!r} is {kind(mode)}; expected a file name")
+        raise OSError(f"{operation}: {quoted(given)} is {kind(mode)}; expected a file name")
     return target
 
 
-def make_folder(path: FilePath, operation: str) -> None:
-    """Make the folder, and those it lies in, unless it is there; OSError in words where that cannot be."""
-    given = os.fsdecode(path)
+@contextmanager
+def making_folder(path: FilePath, operation: str) -> Iterator[None]:
+    """`make_folder`; what was made and is empty when the block ends, with or without an error, goes again."""
+    made = make_folder(path, operation)
     try:
-        os.makedirs(given, exist_ok=True)
-    except FileExistsError as error:
-        raise in_words(error, f"{operation}: {given!r} is a file; expected a folder, or a new name for one") from error
+        yield
+    finally:
+        remove_empty(made)
+
+
+def make_folder(path: FilePath, operation: str) -> list[str]:
+    """Make the folder, and those it lies in, unless it is there; returns those that were made, the outermost first.
+
+    OSError in words where that cannot be; then none is left.
+    """
+    given = os.fsdecode(path)
+    made: list[str] = []
+    try:
+        for place in _missing(given):
+            with suppress(FileExistsError):  # another process has made it meanwhile
+                os.mkdir(place)
+                made.append(place)
+        if not os.path.isdir(given):
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
     except OSError as error:
-        raise in_words(error, f"{operation}: cannot make the folder {given!r}: {error.strerror}") from error
+        remove_empty(made)
+        said = f"cannot make the folder {quoted(given)}: {error.strerror}"
+        if isinstance(error, FileExistsError):
+            said = f"{quoted(given)} is a file; expected a folder, or a new name for one"
+        raise in_words(error, f"{operation}: {said}") from error
+    return made
+
+
+def remove_empty(folders: Sequence[str]) -> None:
+    """Remove those of the folders that hold nothing, the last one first."""
+    for folder in reversed(folders):
+        with suppress(OSError):
+            os.rmdir(folder)
+
+
+def _missing(path: str) -> list[str]:
+    """The folder and those on the way to it, as far as they are not there; the outermost first."""
+    found: list[str] = []
+    while path and not os.path.lexists(path):
+        found.insert(0, path)
+        path = os.path.dirname(path.rstrip(os.sep))
+    return found
 
 
 # Files without a name, and with a temporary one
@@ -214,7 +253,7 @@ def _errors_in_words(given: str, operation: str, folder: str, name: str) -> Iter
         ours = place == folder or place.startswith(os.path.join(folder, f".{name[:40]}."))
         if error.strerror is None or not (ours or place == os.path.join(folder, name)):
             raise
-        raise in_words(error, f"{operation}: cannot write {given!r}: {error.strerror}") from error
+        raise in_words(error, f"{operation}: cannot write {quoted(given)}: {error.strerror}") from error
 
 
 def _sync_folder(folder: str) -> None:

@@ -7,6 +7,10 @@ sees it, and no terminal acts on it.
 
 from __future__ import annotations
 
+import re
+
+_CARRIED = re.compile(r"(?<!\\)((?:\\\\)*)\\udc([89a-f][0-9a-f])")  # as repr shows what PEP 383 makes of a byte
+_AS_BYTE = r"\1\\x\2"
 FORMULA = ("=", "+", "-", "@")  # with which a cell of a spreadsheet begins to compute
 
 
@@ -19,14 +23,22 @@ def printable(text: object) -> str:
     return shown if shown.isprintable() else "".join(c if c.isprintable() else _escape(c) for c in shown)
 
 
+def quoted(name: object) -> str:
+    r"""In quotes, as `repr` does it, but for a byte that is not UTF-8, which comes as in `printable`: `'j\xfcrgen'`."""
+    return _CARRIED.sub(_AS_BYTE, repr(name))
+
+
 def printable_lines(text: object) -> str:
     """The same of several lines, whose line breaks stay."""
     return "\n".join(map(printable, str(text).split("\n")))
 
 
 def message(text: object) -> str:
-    """The same of an error or a warning: all lines but the first are indented, so that no name begins a line."""
-    first, *rest = printable_lines(text).split("\n")
+    """The same of an error or a warning: all lines but the first are indented, so that no name begins a line.
+
+    Python's own errors name files as `repr` does; a byte that is not UTF-8 looks the same there too.
+    """
+    first, *rest = printable_lines(_CARRIED.sub(_AS_BYTE, str(text))).split("\n")
     return "\n".join([first, *(line if not line or line.startswith("  ") else f"  {line}" for line in rest)])
 
 

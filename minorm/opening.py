@@ -11,6 +11,8 @@ import os
 import stat
 from io import BufferedReader
 
+from minorm.masking import quoted
+
 FilePath = str | os.PathLike[str]
 
 _KINDS = {
@@ -48,7 +50,7 @@ def contents(path: FilePath, operation: str) -> bytes:
         while len(whole) != size and (more := os.read(descriptor, size + 1)):  # it came in parts, or has grown
             whole += more
     except OSError as error:
-        raise in_words(error, f"{operation}: cannot read {os.fsdecode(path)!r}: {error.strerror}") from error
+        raise in_words(error, f"{operation}: cannot read {quoted(os.fsdecode(path))}: {error.strerror}") from error
     finally:
         os.close(descriptor)
     return whole
@@ -64,9 +66,9 @@ def _opened(path: FilePath, operation: str, follow: bool = True) -> tuple[int, i
     except Irregular:
         raise
     except FileNotFoundError as error:
-        raise in_words(error, f"{operation}: there is no file {name!r}") from error
+        raise in_words(error, f"{operation}: there is no file {quoted(name)}") from error
     except OSError as error:
-        raise in_words(error, f"{operation}: cannot read {name!r}: {error.strerror}") from error
+        raise in_words(error, f"{operation}: cannot read {quoted(name)}: {error.strerror}") from error
     try:
         status = os.fstat(descriptor)
         _check(status, name, operation)
@@ -83,13 +85,13 @@ def exists(path: FilePath, operation: str) -> bool:
     except (FileNotFoundError, NotADirectoryError):
         return False
     except OSError as error:
-        raise in_words(error, f"{operation}: cannot read {os.fsdecode(path)!r}: {error.strerror}") from error
+        raise in_words(error, f"{operation}: cannot read {quoted(os.fsdecode(path))}: {error.strerror}") from error
     return True
 
 
 def _check(status: os.stat_result, name: str, operation: str) -> None:
     if not stat.S_ISREG(status.st_mode):
-        raise Irregular(f"{operation}: {name!r} is {kind(status.st_mode)}; expected a regular file")
+        raise Irregular(f"{operation}: {quoted(name)} is {kind(status.st_mode)}; expected a regular file")
 
 
 def kind(mode: int) -> str:

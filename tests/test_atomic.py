@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from minorm import tensorfile
-from minorm.atomic import make_folder, passing, replacing
+from minorm.atomic import make_folder, making_folder, passing, replacing
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -189,6 +189,34 @@ def test_make_folder(tmp_path: Path) -> None:
         make_folder(tmp_path / "file", "train")
     with pytest.raises(NotADirectoryError, match=r"^train: cannot make the folder '.*file/a': Not a directory$"):
         make_folder(tmp_path / "file" / "a", "train")
+
+
+def test_folders_that_cannot_all_be_made_are_gone(tmp_path: Path) -> None:
+    name = "x" * 300
+    with pytest.raises(OSError, match=r"train: cannot make the folder '.*File name too long"):
+        make_folder(tmp_path / "a" / "b" / name / "c", "train")
+    assert os.listdir(tmp_path) == []
+    (tmp_path / "link").symlink_to("nowhere")
+    with pytest.raises(FileExistsError, match="link' is a file"):
+        make_folder(tmp_path / "link", "train")
+
+
+def test_folders_that_a_block_leaves_empty_are_gone(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.chdir(tmp_path)
+    os.mkdir("old")
+    for path in ("a/b/c", "a/b/c/", "old/d", "e/../f", "old"):
+        with pytest.raises(KeyError), making_folder(path, "train"):
+            assert os.path.isdir(path)
+            raise KeyError
+        assert [name for name in os.listdir() if name != "e"] == ["old"]
+        assert os.listdir("old") == []
+    with pytest.raises(KeyError), making_folder("a/b/c", "train"):
+        Path("a/kept").write_text("")
+        raise KeyError
+    assert sorted(path.as_posix() for path in Path("a").rglob("*")) == ["a/kept"]
+    with making_folder("g/h", "train"):
+        pass
+    assert not os.path.exists("g")
 
 
 # Temporary files: without a name where the system has that, else swept away when nobody holds them

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import re
 import sys
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -32,6 +33,28 @@ ANYTHING = st.text(st.characters(exclude_categories=()))  # surrogates as well, 
 )
 def test_a_name_is_shown_in_one_line(name: str, shown: str) -> None:
     assert masking.printable(name) == shown
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("cat", "'cat'"),
+        ("it's", '"it\'s"'),
+        ("j\udcfcrgen", r"'j\xfcrgen'"),
+        ("j\udcfc\udc80\n", r"'j\xfc\x80\n'"),
+        (r"a\udcfc", r"'a\\udcfc'"),  # a backslash and letters
+        ("a\\\udcfc", r"'a\\\xfc'"),
+        ("\ud800\x1b", r"'\ud800\x1b'"),
+    ],
+)
+def test_a_name_in_quotes(name: str, shown: str) -> None:
+    assert masking.quoted(name) == shown
+
+
+def test_an_error_of_python_s_own_names_a_file_in_the_same_form() -> None:
+    with pytest.raises(FileNotFoundError) as caught:
+        Path("nothing-here/j\udcfcrgen").read_bytes()
+    assert masking.message(caught.value).endswith(r"'nothing-here/j\xfcrgen'")
 
 
 @given(ANYTHING)

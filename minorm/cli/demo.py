@@ -73,8 +73,12 @@ def run(args: argparse.Namespace) -> int:
         raise ValueError(f"--epochs is {args.epochs} and --seeds {args.seeds}; expected at least 1")
     if args.threads is not None:
         mn.set_num_threads(args.threads)
-    atomic.make_folder(args.out, "demo")
-    console = Screen()
+    with atomic.making_folder(args.out, "demo"):
+        return _run(args, Screen())
+
+
+def _run(args: argparse.Namespace, console: Any) -> int:
+    """In the folder."""
     console.print(f"A CNN with BatchNorm learns handwritten digits, 8 x 8 pixels; {mn.get_num_threads()} threads.\n")
     runs = [_train(console, args.seed + i, args.epochs) for i in range(args.seeds)]
     first = runs[0]

@@ -108,14 +108,14 @@ def _list(args: argparse.Namespace) -> int:
 def _start(args: argparse.Namespace) -> int:
     lab = catalogue.find(args.lab, args.lab_dir)
     text = catalogue.notebook(lab)
-    atomic.make_folder(args.out, "labs")
     paths = [os.path.join(args.out, lab.file + ending) for ending in (".py", ".ipynb")]
-    for path in paths:
-        if os.path.lexists(path):
-            raise ValueError(f"{path} already exists, with your work in it; move it away or choose another --out")
-    for path, content in zip(paths, (text, cells.to_notebook(cells.read_percent(text))), strict=True):
-        with atomic.replacing(path, "labs") as file:
-            file.write(content.encode())
+    with atomic.making_folder(args.out, "labs"):
+        for path in paths:
+            if os.path.lexists(path):
+                raise ValueError(f"{path} already exists, with your work in it; move it away or choose another --out")
+        for path, content in zip(paths, (text, cells.to_notebook(cells.read_percent(text))), strict=True):
+            with atomic.replacing(path, "labs") as file:
+                file.write(content.encode())
     output.say(f"Lab {lab.number}, {lab.title}: {lab.question}")
     command = f"minorm labs check {lab.number} {paths[1]}" + (f" --lab-dir {args.lab_dir}" if args.lab_dir else "")
     output.say(f"Work in {paths[1]} or in {paths[0]}; then: {command}")
@@ -137,7 +137,7 @@ def _options(args: argparse.Namespace, lab: Lab) -> grading.Options:
         raise UsageError(f"--{error}") from None
     _hide_seed(args)
     try:
-        around = finding.find(secret=walls.secret(lab.lab_dir)).for_lab(lab.writes)
+        around = finding.find(secret=walls.secret(lab.lab_dir), programs=lab.programs).for_lab(lab.writes)
     except finding.Hole as error:
         raise UsageError(str(error)) from None
     return grading.Options(around, args.seed, args.memory, args.patience)

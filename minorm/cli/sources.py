@@ -213,8 +213,8 @@ def add_limit(parser: argparse.ArgumentParser) -> None:
         "--max-bytes",
         type=int,
         metavar="N",
-        help="what a file may take in memory when it is read: an ONNX model, an .npz file, a picture; each has a "
-        "default, which the error names",
+        help="what a file may take in memory when it is read: an ONNX model, an .npz or IDX file, a picture; each has "
+        "a default, which the error names",
     )
 
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from minorm.data.dataset import Array, ArrayDataset, FilePath
 from minorm.documented import documented
+from minorm.masking import quoted
 from minorm.opening import exists, regular
 
 RECORD = 1 + 3 * 32 * 32
@@ -36,14 +37,15 @@ def _find(folder: str) -> str:
         if exists(os.path.join(place, TRAIN[0]), "load_cifar10"):
             missing = [name for name in (*TRAIN, TEST) if not exists(os.path.join(place, name), "load_cifar10")]
             if missing:
-                raise FileNotFoundError(f"load_cifar10: {place!r} lacks {', '.join(missing)}")
+                raise FileNotFoundError(f"load_cifar10: {quoted(place)} lacks {', '.join(missing)}")
             return place
     for place in (folder, os.path.join(folder, "cifar-10-batches-py")):
         if os.path.isfile(os.path.join(place, "data_batch_1")):
-            raise ValueError(f"load_cifar10: {place!r} holds the version for Python: pickles, which can "
+            raise ValueError(f"load_cifar10: {quoted(place)} holds the version for Python: pickles, which can "
                              "run any program and are never read. Put the binary version there")  # fmt: skip
-    raise FileNotFoundError(f"load_cifar10: found no {TRAIN[0]} in {folder!r} nor in its folder cifar-10-batches-bin; "
-                            "nothing is downloaded, put the binary version of CIFAR-10 there")  # fmt: skip
+    raise FileNotFoundError(f"load_cifar10: found no {TRAIN[0]} in {quoted(folder)} nor in its folder "
+                            "cifar-10-batches-bin; nothing is downloaded, put the binary version of CIFAR-10 "
+                            "there")  # fmt: skip
 
 
 def _read(path: str) -> Array:

@@ -21,6 +21,7 @@ from minorm.data.dataset import Array, FilePath, Subset
 from minorm.data.pictures import ENDINGS, BrokenImage, read_image
 from minorm.data.showing import Shown
 from minorm.documented import documented
+from minorm.masking import quoted
 
 TRAIN, VAL = "train", "val"
 TORCHVISIONS = {
@@ -163,15 +164,16 @@ def load_folder(
     whole = _of_two_classes(ImageFolder(given, image_size, channels, classes, skip_broken, max_bytes))
     train_part, val_part = whole.split(0.2, seed)
     if not len(val_part):
-        raise ValueError(f"load_folder: {given!r} has one image a class; expected at least two in one of them, "
+        raise ValueError(f"load_folder: {quoted(given)} has one image a class; expected at least two in one of them, "
                          "as some are set aside to validate")  # fmt: skip
     return train_part, val_part
 
 
 def _of_two_classes(folder: ImageFolder) -> ImageFolder:
     if len(folder.classes) < 2:
-        raise ValueError(f"load_folder: {folder.root!r} has images of one class alone, {folder.classes[0]!r}; "
-                         "expected a folder for each of at least two classes")  # fmt: skip
+        raise ValueError(f"load_folder: {quoted(folder.root)} has images of one class alone, "
+                         f"{quoted(folder.classes[0])}; expected a folder for each of at least two "
+                         "classes")  # fmt: skip
     return folder
 
 
@@ -180,24 +182,24 @@ def _scan(root: str) -> dict[str, list[str]]:
     try:
         entries = sorted(os.scandir(root), key=lambda entry: entry.name)
     except FileNotFoundError as error:
-        raise FileNotFoundError(f"ImageFolder: there is no folder {root!r}") from error
+        raise FileNotFoundError(f"ImageFolder: there is no folder {quoted(root)}") from error
     except NotADirectoryError as error:
         raise NotADirectoryError(
-            f"ImageFolder: {root!r} is a file; expected a folder with one folder a class"
+            f"ImageFolder: {quoted(root)} is a file; expected a folder with one folder a class"
         ) from error
     except OSError as error:
-        raise type(error)(f"ImageFolder: cannot read {root!r}: {error.strerror}") from error
+        raise type(error)(f"ImageFolder: cannot read {quoted(root)}: {error.strerror}") from error
     names = [entry.name for entry in entries if entry.is_dir() and not entry.name.startswith(".")]
     if not names:
         loose = sum(entry.name.lower().endswith(ENDINGS) for entry in entries)
         what = f"{loose:,} images and no folder" if loose else "no folders"
-        raise ValueError(f"ImageFolder: {root!r} has {what}; expected one folder a class, with its images in it")
+        raise ValueError(f"ImageFolder: {quoted(root)} has {what}; expected one folder a class, with its images in it")
     found = {name: _pictures(root, name) for name in names}
     if not any(found.values()):
-        raise ValueError(f"ImageFolder: there are no images below {root!r}; expected {', '.join(ENDINGS)} files in "
-                         "one folder a class")  # fmt: skip
+        raise ValueError(f"ImageFolder: there are no images below {quoted(root)}; expected {', '.join(ENDINGS)} files "
+                         "in one folder a class")  # fmt: skip
     if empty := [name for name, files in found.items() if not files]:
-        raise ValueError(f"ImageFolder: {os.path.join(root, empty[0])!r} has no images: an empty class; expected "
+        raise ValueError(f"ImageFolder: {quoted(os.path.join(root, empty[0]))} has no images: an empty class; expected "
                          f"{', '.join(ENDINGS)} files, or no such folder")  # fmt: skip
     return found
 
@@ -223,8 +225,8 @@ def _listed(root: str, found: dict[str, list[str]], classes: list[str]) -> tuple
     """All files, and the label of each."""
     places = {name: label for label, name in enumerate(classes)}
     if unknown := [name for name in found if name not in places]:
-        raise ValueError(f"ImageFolder: {os.path.join(root, unknown[0])!r} is a class that the training images lack; "
-                         f"expected {', '.join(classes[:20])}{' ...' if len(classes) > 20 else ''}")  # fmt: skip
+        raise ValueError(f"ImageFolder: {quoted(os.path.join(root, unknown[0]))} is a class that the training images "
+                         f"lack; expected {', '.join(classes[:20])}{' ...' if len(classes) > 20 else ''}")  # fmt: skip
     files = [file for paths in found.values() for file in paths]
     labels = np.repeat([places[name] for name in found], [len(paths) for paths in found.values()])
     return files, labels.astype(np.int64)

@@ -25,11 +25,13 @@ import numpy as np
 from minorm import limits
 from minorm.data.dataset import Array, ArrayDataset, FilePath
 from minorm.documented import documented
+from minorm.masking import quoted
 from minorm.opening import exists, regular
 
 TYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
 GZIP_RATIO = 1032  # no deflate stream grows more than this
 PIECE = 1 << 20
+EACH_FILE = "what the array of each file may take; None allows 1 GiB"
 
 
 @documented(
@@ -105,31 +107,57 @@ def _pieces(file: BinaryIO | gzip.GzipFile, count: int, said: str) -> Iterator[b
         raise ValueError(f"{said}; there are more")
 
 
-@documented({}, folder="where the files are")
-def load_mnist(folder: FilePath) -> tuple[ArrayDataset, ArrayDataset]:
+@documented({}, folder="where the files are", max_bytes=EACH_FILE)
+def load_mnist(folder: FilePath, max_bytes: int | None = None) -> tuple[ArrayDataset, ArrayDataset]:
     """(train, test) of MNIST from its four files in `folder`: images N x 1 x 28 x 28 read as float32 from 0 to 1.
 
     The files have their usual names, `train-images-idx3-ubyte` or `train-images.idx3-ubyte`, with or without `.gz`,
     in the folder itself or where torchvision puts them. Labels are int64.
+
+    Example:
+        >>> import pathlib, tempfile
+        >>> image = bytes([0, 0, 8, 3, 0, 0, 0, 1, 0, 0, 0, 28, 0, 0, 0, 28]) + bytes(28 * 28)  # three axes: 1, 28, 28
+        >>> label = bytes([0, 0, 8, 1, 0, 0, 0, 1, 7])
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     for part in ("train", "t10k"):
+        ...         size = pathlib.Path(folder, f"{part}-images-idx3-ubyte").write_bytes(image)
+        ...         size = pathlib.Path(folder, f"{part}-labels-idx1-ubyte").write_bytes(label)
+        ...     train, test = mn.data.load_mnist(folder, max_bytes=1000)
+        >>> train[0][0].shape, int(train[0][1])
+        ((1, 28, 28), 7)
     """
     name, places = "load_mnist", [".", "raw", "MNIST/raw"]
-    return _load_part(name, folder, places, "train"), _load_part(name, folder, places, "t10k")
+    return _load_parts(name, folder, places, limits.IDX if max_bytes is None else max_bytes)
 
 
-@documented({}, folder="where the files are")
-def load_fashion_mnist(folder: FilePath) -> tuple[ArrayDataset, ArrayDataset]:
+@documented({}, folder="where the files are", max_bytes=EACH_FILE)
+def load_fashion_mnist(folder: FilePath, max_bytes: int | None = None) -> tuple[ArrayDataset, ArrayDataset]:
     """(train, test) of Fashion-MNIST from its four files in `folder`: images N x 1 x 28 x 28, float32 from 0 to 1.
 
     The files have the names and sizes of MNIST's, see `load_mnist`. Labels are int64.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as empty:
+        ...     mn.data.load_fashion_mnist(empty, max_bytes=50_000_000)  # doctest: +ELLIPSIS
+        Traceback (most recent call last):
+        FileNotFoundError: load_fashion_mnist: found no train-images-idx3-ubyte ... put the files there, ...
     """
     name, places = "load_fashion_mnist", [".", "raw", "FashionMNIST/raw"]
-    return _load_part(name, folder, places, "train"), _load_part(name, folder, places, "t10k")
+    return _load_parts(name, folder, places, limits.IDX if max_bytes is None else max_bytes)
 
 
-def _load_part(name: str, folder: FilePath, places: Sequence[str], part: str) -> ArrayDataset:
+def _load_parts(
+    name: str, folder: FilePath, places: Sequence[str], max_bytes: int
+) -> tuple[ArrayDataset, ArrayDataset]:
+    train, test = (_load_part(name, folder, places, part, max_bytes) for part in ("train", "t10k"))
+    return train, test
+
+
+def _load_part(name: str, folder: FilePath, places: Sequence[str], part: str, max_bytes: int) -> ArrayDataset:
     images_path = _find(name, folder, places, f"{part}-images", "idx3-ubyte")
     labels_path = _find(name, folder, places, f"{part}-labels", "idx1-ubyte")
-    images, labels = read_idx(images_path), read_idx(labels_path)
+    images, labels = (read_idx(path, max_bytes) for path in (images_path, labels_path))
     if images.dtype != np.uint8 or images.ndim != 3 or images.shape[1:] != (28, 28):
         raise ValueError(
             f"{name}: {images_path} has {images.dtype} of shape {images.shape}; expected uint8, (N, 28, 28)"
@@ -147,5 +175,5 @@ def _find(name: str, folder: FilePath, places: Sequence[str], stem: str, ending:
     paths = [os.path.normpath(os.path.join(os.fsdecode(folder), place, file)) for place in places for file in names]
     if found := [path for path in paths if exists(path, name)]:
         return next(filter(os.path.isfile, found), found[0])  # some unpack a file into a folder of its name
-    raise FileNotFoundError(f"{name}: found no {names[0]} or {names[2]} in {os.fsdecode(folder)!r} nor in its folders "
-                            f"{', '.join(places[1:])}; put the files there, nothing is downloaded")  # fmt: skip
+    raise FileNotFoundError(f"{name}: found no {names[0]} or {names[2]} in {quoted(os.fsdecode(folder))} nor in its "
+                            f"folders {', '.join(places[1:])}; put the files there, nothing is downloaded")  # fmt: skip

@@ -18,6 +18,7 @@ from minorm.data import picture_files
 from minorm.data.dataset import Array, FilePath
 from minorm.data.picture_files import Picture
 from minorm.documented import documented
+from minorm.masking import quoted
 
 ENDINGS = (".png", ".jpg", ".jpeg", ".webp")
 PAPER = (255, 255, 255)  # what shines through where a picture is transparent
@@ -68,7 +69,7 @@ def read_image(path: FilePath, size: int, channels: int = 3, max_bytes: int | No
     except MemoryError:
         raise
     except Exception as error:  # Pillow raises whatever a decoder meets: OSError, SyntaxError, struct.error
-        raise BrokenImage(f"read_image: {str(path)!r} {_reason(contents, error)}") from error
+        raise BrokenImage(f"read_image: {quoted(str(path))} {_reason(contents, error)}") from error
 
 
 def _scale(picture: Picture, size: int) -> int:

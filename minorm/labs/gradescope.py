@@ -19,6 +19,7 @@ from typing import Any
 
 from minorm import atomic
 from minorm.labs.lab import PIP, Lab
+from minorm.masking import quoted
 from minorm.opening import contents
 
 HIDDEN = ("visible", "after_due_date", "after_published", "hidden")  # Gradescope's words
@@ -93,7 +94,7 @@ def _folder(lab: Lab) -> dict[str, bytes]:
             name.encode()
         except UnicodeEncodeError:
             raise ValueError(
-                f"labs gradescope: {name!r} is not UTF-8, as a name in a zip has to be; rename it"
+                f"labs gradescope: {quoted(name)} is not UTF-8, as a name in a zip has to be; rename it"
             ) from None
     return {f"labs/{name.as_posix()}": contents(path, "labs gradescope") for name, path in kept.items()}
 

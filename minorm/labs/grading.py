@@ -28,7 +28,7 @@ from minorm.labs import catalogue, first_look, judging, page
 from minorm.labs.lab import Lab
 from minorm.labs.report import MUCH, Outcome, Report
 from minorm.labs.sealed import folders, limits, walls
-from minorm.masking import for_spreadsheet, printable
+from minorm.masking import for_spreadsheet, printable, quoted
 from minorm.opening import in_words, kind
 
 ENDINGS = (".py", ".ipynb")
@@ -68,7 +68,7 @@ def submissions(folder: Path, lab: Lab) -> list[Submission]:
     try:
         entries = sorted(folder.iterdir())
     except OSError as error:
-        raise in_words(error, f"labs: cannot list the folder {str(folder)!r}: {error.strerror}") from error
+        raise in_words(error, f"labs: cannot list the folder {quoted(str(folder))}: {error.strerror}") from error
     for entry in entries:
         if entry.name.startswith((".", "__")):
             continue
@@ -135,8 +135,14 @@ def grade(
     found = submissions(Path(folder), lab)
     if not found:
         raise ValueError(f"{folder} has no submissions; expected .py or .ipynb files, or a folder for each student")
-    if reports is not None:
-        atomic.make_folder(reports, "labs grade")
+    with atomic.making_folder(reports, "labs grade") if reports is not None else contextlib.nullcontext():
+        yield from _graded(lab, found, csv_path, options, reports)
+
+
+def _graded(
+    lab: Lab, found: Sequence[Submission], csv_path: str | Path, options: Options, reports: str | Path | None
+) -> Iterator[dict[str, Any]]:
+    """`grade`, in the folder of reports."""
     rows: list[dict[str, Any]] = []
     same: dict[str, list[dict[str, Any]]] = {}  # rows by their code
     pages: set[str] = set()

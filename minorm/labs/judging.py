@@ -56,7 +56,7 @@ def judge(
     lab.require()
     text = read(Path(path))
     cells.read(text, Path(path).name)
-    around = finding.find(secret=walls.secret(lab.lab_dir)) if around is None else around
+    around = finding.find(secret=walls.secret(lab.lab_dir), programs=lab.programs) if around is None else around
     bytes_each = (lab.memory if memory is None else memory) << 20
     with Remote(text, Path(path).name, lab.beside, bytes_each, patience, around, lab.seconds) as student:
         outcomes = lab.run(student, seed)

@@ -21,6 +21,7 @@ from pathlib import Path
 from types import ModuleType
 
 from minorm.labs.lab import Lab
+from minorm.masking import quoted
 
 NAME = re.compile(r"lab(\d+)_\w+")
 FILES = "a lab has checks.py and solution.py, and may have beside.py and mistakes.md"
@@ -32,7 +33,7 @@ def folders(lab_dir: Path) -> dict[int, Path]:
     A folder counts by the name that it has in DIR, wherever a link leads.
     """
     if not lab_dir.is_dir():
-        raise FileNotFoundError(f"labs: there is no folder {str(lab_dir)!r}; expected one with labs of your own")
+        raise FileNotFoundError(f"labs: there is no folder {quoted(str(lab_dir))}; expected one with labs of your own")
     found: dict[int, Path] = {}
     for folder in sorted(path for path in lab_dir.resolve().iterdir() if path.is_dir()):
         if named := NAME.fullmatch(folder.name):
@@ -41,7 +42,7 @@ def folders(lab_dir: Path) -> dict[int, Path]:
                 raise ValueError(f"labs: {found[number].name} and {folder.name} are both lab {number}")
             found[number] = folder
     if not found:
-        raise ValueError(f"labs: {str(lab_dir)!r} has no labs; expected folders such as lab20_title; {FILES}")
+        raise ValueError(f"labs: {quoted(str(lab_dir))} has no labs; expected folders such as lab20_title; {FILES}")
     return found
 
 

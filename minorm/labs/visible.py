@@ -16,6 +16,7 @@ from minorm.labs import catalogue
 from minorm.labs.lab import Lab
 from minorm.labs.report import Outcome, table
 from minorm.labs.student import Here
+from minorm.masking import quoted
 
 SEED = 0  # graded are others
 
@@ -97,4 +98,4 @@ def checker(number: int, names: dict[str, Any], lab_dir: str | Path | None = Non
 
 
 def _absent(lab_dir: str | Path, task: str) -> None:
-    raise NoChecks(f"the checks of task {task} are not here: there is no folder {str(lab_dir)!r} in {Path.cwd()}")
+    raise NoChecks(f"the checks of task {task} are not here: there is no folder {quoted(str(lab_dir))} in {Path.cwd()}")

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, TypeVar
 from minorm import devices, dtypes
 from minorm.documented import documented_methods
 from minorm.masking import printable
-from minorm.nn import hooks, state
+from minorm.nn import hooks, offer, state
 from minorm.nn.attributes import BUFFER, BUFFERS, MODULE, MOVED, PARAMETER, Attributes
 from minorm.nn.conversion import Conversion
 from minorm.nn.module_arguments import METHODS
@@ -224,7 +224,7 @@ class Module(Attributes):
             for name, value in self._own(kind):
                 destination[prefix + name] = value if keep_vars else value.detach()
         if self._has_extra_state():
-            destination[prefix + state.EXTRA] = self.get_extra_state()
+            destination[prefix + offer.EXTRA] = self.get_extra_state()
 
     def _save_below(self, destination: dict[str, Any], path: str, keep_vars: bool) -> None:
         """Add what is saved of this module as part of a larger one."""
@@ -246,13 +246,18 @@ class Module(Attributes):
         self,
         state_dict: dict[str, Any],
         prefix: str,
-        local_metadata: dict[str, Any],
+        local_metadata: dict[str, Any],  # noqa: ARG002  PyTorch's, empty here
         strict: bool,
         missing_keys: list[str],
         unexpected_keys: list[str],
         error_msgs: list[str],
     ) -> None:
-        """Called for each module before anything is copied: an override may rename keys, and add to error_msgs."""
+        """Take what is this module's own from the state, and report its keys that are missing and unexpected.
+
+        Called for each module, with the keys below it, before anything is copied. An override may rename keys before it
+        calls this, change the lists afterwards, and add to error_msgs. Without this call nothing is loaded here.
+        """
+        offer.take(self, state_dict, prefix, strict, missing_keys, unexpected_keys, error_msgs)
 
     def get_extra_state(self) -> Any:
         """What a subclass wants in its state_dict beside Tensors, under the key "_extra_state"."""

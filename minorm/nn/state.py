@@ -7,17 +7,16 @@ holds the layer asks it.
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from minorm import devices
 from minorm.kernels import select
 from minorm.masking import printable
 from minorm.nn.attributes import MODULE
+from minorm.nn.offer import EXTRA, Offer
 from minorm.states import completed
 from minorm.tensor import Tensor
-
-EXTRA = "_extra_state"
 
 
 class LoadResult(NamedTuple):
@@ -41,60 +40,40 @@ def save(module: Any, entries: dict[str, Any], path: str, keep_vars: bool) -> No
 
 def load(module: Any, given: Any, strict: bool, assign: bool) -> LoadResult:
     """`Module.load_state_dict`: a ValueError lists all that does not fit, and changes nothing."""
-    owner, own = type(module).__name__, module._loadable()
-    places = [(f"{path}." if path else "", place) for path, place in module._named_modules("")]
     if not isinstance(given, Mapping):
-        return load_into(owner, own, given, strict, assign)  # which says what it expected
-    given = _renamed(owner, places, given, strict)
-    ignored = {prefix + key for prefix, place in places for key in place.ignored_keys}
-    optional = {prefix + key for prefix, place in places for key in place.optional_keys}
-    given = {key: value for key, value in given.items() if key not in ignored}
-    own = {key: value for key, value in own.items() if key in given or key not in optional}
+        raise TypeError(
+            f"load_state_dict: state is a {type(given).__name__}; expected a mapping of names to tensors; "
+            "pass what state_dict() or minorm.load(path) returned"
+        )
+    own = module._loadable()
+    places = [(f"{path}." if path else "", place) for path, place in module._named_modules("")]
     extra = {prefix + EXTRA: place for prefix, place in places if place._has_extra_state()}
-    extras = {key: copy.deepcopy(place.get_extra_state()) for key, place in extra.items() if key in given}
+    offer = Offer(places, own)
+    offer.show(given)
+    extras = {key: copy.deepcopy(place.get_extra_state()) for key, place in extra.items() if key in offer.taken}
     before = [(tensor, tensor.array, tensor.array.copy()) for tensor in own.values()] if extras else []
-    tensors = {key: value for key, value in given.items() if key not in extra} if extra else given
-    result = load_into(owner, own, tensors, strict, assign)
+    load_into(type(module).__name__, own, offer, strict, assign)
     try:
         for key in extras:
-            extra[key].set_extra_state(given[key])
+            extra[key].set_extra_state(offer.taken[key])
     except BaseException:
         restore(before)
         for key, kept in extras.items():
             extra[key].set_extra_state(kept)
         raise
-    return result
+    return LoadResult([*offer.missing], [*offer.unexpected])
 
 
-def _renamed(owner: str, places: Sequence[tuple[str, Any]], given: Mapping[str, Any], strict: bool) -> dict[str, Any]:
-    """The state as overrides of `_load_from_state_dict` change it; a ValueError with what they say against it."""
-    state, errors = dict(given), list[str]()
-    for prefix, place in places:
-        place._load_from_state_dict(state, prefix, {}, strict, [], [], errors)
-    if errors:
-        raise ValueError(
-            f"load_state_dict: the state does not fit {owner}; nothing was loaded\n  " + "\n  ".join(errors)
-        )
-    return state
-
-
-def load_into(
-    owner: str, own: Mapping[str, Tensor], state: Mapping[str, Any], strict: bool, assign: bool = False
-) -> LoadResult:
-    """Copy `state` into the tensors of `own`, or raise one ValueError that lists every mismatch."""
-    if not isinstance(state, Mapping):
-        raise TypeError(
-            f"load_state_dict: state is a {type(state).__name__}; expected a mapping of names to tensors; "
-            "pass what state_dict() or minorm.load(path) returned"
-        )
-    missing = [key for key in own if key not in state]
-    unexpected = [key for key in state if key not in own]
+def load_into(owner: str, own: Mapping[str, Tensor], offer: Offer, strict: bool, assign: bool = False) -> None:
+    """Copy what was taken into the tensors of `own`, or raise one ValueError that lists every mismatch."""
+    state, missing, unexpected = offer.taken, offer.missing, offer.unexpected
     arrays: dict[str, Any] = {}
     problems = []
     if strict and missing:
         problems.append(f"missing keys: {', '.join(map(printable, missing))}")
     if strict and unexpected:
         problems.append(f"unexpected keys: {', '.join(map(printable, unexpected))}")
+    problems += offer.errors
     for key, tensor in own.items():
         if key in state:
             try:
@@ -112,7 +91,7 @@ def load_into(
         raise ValueError(
             f"load_state_dict: the state does not fit {owner}; nothing was loaded\n  "
             + "\n  ".join(problems)
-            + f"\n{_fix(missing, unexpected, problems)}"
+            + f"\n{_fix(missing, unexpected, problems)}".rstrip()
         )
     if not assign:
         arrays = {key: devices.to_device(array, own[key].device) for key, array in arrays.items()}
@@ -125,7 +104,6 @@ def load_into(
                 fill(own[key], array)
 
     completed(copy_all)
-    return LoadResult(missing, unexpected)
 
 
 def fill(tensor: Tensor, array: Any) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 
 from minorm import models
 from minorm.documented import documented
+from minorm.masking import quoted
 from minorm.training import sizing
 from minorm.training.own_code import Code, is_file, split
 from minorm.training.settings import LARGEST
@@ -48,7 +49,7 @@ class UntrustedCode(ValueError):
 
 def said(code: Code) -> str:
     """Where the code lies, and the beginning of its digest."""
-    return f"{code.function!r} in {code.path!r}, SHA-256 {code.sha256[:12]}"
+    return f"{code.function!r} in {quoted(code.path)}, SHA-256 {code.sha256[:12]}"
 
 
 def facts(model: str, channels: int, size: int, classes: int, code: Code | None = None) -> dict[str, Any]:

@@ -5,8 +5,9 @@
     DIR/FILE.py                  a copy of the user's file that builds the model, as it was when the run began
     DIR/.lock                    while a process trains there
 
-The lock (flock) ends with its process, however that ends, so a file that a killed process leaves locks nothing. On
-systems without flock, Windows among them, and on disks that have no locks, nothing keeps two runs apart.
+The lock (flock) ends with its process, however that ends, so a file that a killed process leaves locks nothing. A child
+that the process forks would hold the lock too, and so closes its file first. On systems without flock, Windows among
+them, and on disks that have no locks, nothing keeps two runs apart.
 """
 
 from __future__ import annotations
@@ -17,16 +18,20 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from minorm import atomic, opening
+from minorm.masking import quoted
 from minorm.training.history import LOG
 from minorm.training.own_code import Code
 
 if atomic.LOCKS:
     import fcntl
+    import pwd
 
 CHECKPOINT, BEST, LOCK = "checkpoint.safetensors", "best.safetensors", ".lock"
 WRITTEN = (CHECKPOINT, BEST, LOG, "report.html", "curves.png", "confusion.png")
 
 _mine = threading.local()  # .folders: those that this thread has locked
+_held: set[int] = set()  # descriptors of locked files
+_opening = threading.Lock()  # no fork comes between opening a file and adding it to those
 
 
 @contextmanager
@@ -35,30 +40,32 @@ def locked(out: str) -> Iterator[None]:
 
     BlockingIOError where another run has the lock. A thread that has it may ask again.
     """
-    folders = _mine.__dict__.setdefault("folders", set())
     place = os.path.realpath(out)
-    if place in folders:
+    if place in _folders():
         yield
         return
-    made = not os.path.isdir(out)
-    atomic.make_folder(out, "train")
+    made = atomic.make_folder(out, "train")
     path = os.path.join(place, LOCK)
     try:
         descriptor = _lock(path, out)
-        folders.add(place)
+        _folders().add(place)
         try:
             _check_links(place)
             yield
         finally:
-            folders.discard(place)
-            if descriptor is not None:
+            _folders().discard(place)
+            if descriptor in _held:  # else this is a child of the process that has the lock
                 with suppress(OSError):
                     os.unlink(path)  # before the lock ends: what is removed is still ours
-                os.close(descriptor)
+                _close(descriptor)
     finally:
-        if made:
-            with suppress(OSError):  # there is something in it, as there should be
-                os.rmdir(place)
+        atomic.remove_empty(made)  # of a run that wrote nothing
+
+
+def _folders() -> set[str]:
+    """Those that this thread has locked."""
+    found: set[str] = _mine.__dict__.setdefault("folders", set())
+    return found
 
 
 def _lock(path: str, out: str) -> int | None:
@@ -66,22 +73,67 @@ def _lock(path: str, out: str) -> int | None:
     if not atomic.LOCKS:
         return None
     while True:
-        try:
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
-        except OSError as error:
-            raise opening.in_words(error, f"train: cannot write {path!r}: {error.strerror}") from error
+        with _opening:
+            descriptor = _open(path)
+            _held.add(descriptor)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            os.close(descriptor)
+            _close(descriptor)
             raise opening.in_words(error, f"another run trains in {out} at this moment; wait for its end, or choose "
                                    "another --out")  from None  # fmt: skip
         except OSError:  # a disk without locks
-            os.close(descriptor)
+            _close(descriptor)
             return None
         if _is_at(descriptor, path):
             return descriptor
-        os.close(descriptor)  # the run before has removed it meanwhile
+        _close(descriptor)  # the run before has removed it meanwhile
+
+
+def _open(path: str) -> int:
+    """A descriptor of the file, which is made if it is missing. One that another user has left need not be writable."""
+    flags = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    try:
+        return os.open(path, flags | os.O_RDWR | os.O_CREAT, 0o666)
+    except OSError as error:
+        if isinstance(error, PermissionError):
+            with suppress(OSError):
+                return os.open(path, flags | os.O_RDONLY)
+        said = f"train: cannot write {quoted(path)}: {error.strerror}"
+        raise opening.in_words(error, said + _whose(path)) from error
+
+
+def _whose(path: str) -> str:
+    """Whose file it is and what to do, where another user has left one that this user may not even read."""
+    try:
+        owner = os.stat(path, follow_symlinks=False).st_uid
+    except OSError:
+        return ""
+    if owner == os.geteuid():
+        return ""
+    try:
+        name = pwd.getpwuid(owner).pw_name
+    except KeyError:
+        name = f"the user with id {owner}"
+    return f"; it is a file of {name}'s: if no run of theirs trains there, have it removed; else choose another --out"
+
+
+def _close(descriptor: int) -> None:
+    _held.discard(descriptor)
+    os.close(descriptor)
+
+
+def _in_child() -> None:
+    """After a fork: the child of a run is no run."""
+    for descriptor in [*_held]:
+        with suppress(OSError):
+            _close(descriptor)
+    _folders().clear()
+    _opening.release()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_opening.acquire, after_in_parent=_opening.release, after_in_child=_in_child)
 
 
 def _is_at(descriptor: int, path: str) -> bool:

@@ -17,6 +17,7 @@ from typing import Any
 from minorm import limits, opening
 from minorm.autograd import no_grad
 from minorm.creation import zeros
+from minorm.masking import quoted
 from minorm.nn import Module
 
 
@@ -39,7 +40,7 @@ class Code:
         with opening.regular(path, "model", follow=not copied) as file:
             contents = file.read(limits.CODE + 1)
         if len(contents) > limits.CODE:
-            raise ValueError(f"model: {path!r} has more than {limits.CODE:,} bytes; expected a file of Python")
+            raise ValueError(f"model: {quoted(path)} has more than {limits.CODE:,} bytes; expected a file of Python")
         return cls(path, function, contents, copied)
 
     @property

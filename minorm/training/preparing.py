@@ -63,8 +63,8 @@ def load_data(
     form = (settings.image_size, 3) if found is None else (found.size, found.channels)
     classes = found.classes if found is not None and found.classes else None
     readers: dict[str, Callable[[], tuple[Any, Any]]] = {
-        "mnist": lambda: data.load_mnist(path),
-        "fashion": lambda: data.load_fashion_mnist(path),
+        "mnist": lambda: data.load_mnist(path, max_bytes),
+        "fashion": lambda: data.load_fashion_mnist(path, max_bytes),
         "cifar10": lambda: data.load_cifar10(path),
         "numpy": lambda: data.load_npz(path, max_bytes),
         "folder": lambda: data.load_folder(path, *form, settings.seed, True, classes, max_bytes),

@@ -14,6 +14,7 @@ import numpy as np
 
 from minorm import opening
 from minorm.distributed import Group, RankError
+from minorm.masking import quoted
 from minorm.training import building, images
 from minorm.training.own_code import Code, is_file, split
 
@@ -31,7 +32,7 @@ def code_of(
         check_same_code(file, facts, agreed)
         return agreed
     if model is not None and is_file(model) != is_file(facts["name"]):
-        raise ValueError(f"model is {model!r}; expected {facts['name']!r}, that of the run of {file}")
+        raise ValueError(f"model is {quoted(model)}; expected {quoted(facts['name'])}, that of the run of {file}")
     code = building.trusted(facts, file, model, trust)
     check_same_code(file, facts, code)
     return code
@@ -73,8 +74,8 @@ def check_same_classes(file: str, classes: list[str] | None, mine: list[str]) ->
     """ValueError if they differ; None: the checkpoint is older than the names in it."""
     if classes is not None and classes != mine:
         other = next(pair for pair in zip_longest(classes, mine) if pair[0] != pair[1])
-        raise ValueError(f"{file} is of a run whose classes have other names: {other[0]!r} where these images have "
-                         f"{other[1]!r}")  # fmt: skip
+        raise ValueError(f"{file} is of a run whose classes have other names: {quoted(other[0])} where these images "
+                         f"have {quoted(other[1])}")  # fmt: skip
 
 
 def check_same_images(file: str, found: Mapping[str, Any], now: images.Known) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 import minorm
 import minorm_ext
-from minorm.labs.sealed import finding, landlock
+from minorm.labs.sealed import compiler, finding, landlock
 
 pytestmark = [
     pytest.mark.slow,
@@ -21,6 +21,7 @@ pytestmark = [
 SEALED = "minorm/labs/sealed"
 BARE = '("mounts", "user")'  # Landlock and seccomp alone
 OLD = f"{BARE}, (), 2"
+COMPILES = f'{BARE}, programs=("{compiler.LINK[0]}",)'
 # name -> (file, text, what stands there instead, arguments of finding.find, what the trial says)
 HOLES = {
     "truncating by path": (
@@ -63,7 +64,13 @@ HOLES = {
     ),
     "wide pipes": ("seccomp.py", "4, 1030), errno", "4, 1030, 1031), errno", "()", "widen a pipe"),
     "outliving": ("seccomp.py", "(0, (15, 16,", "(0, (1, 15, 16,", "()", "outlive the judge"),
-    "files without a name": ("counting.py", "allow), ask],", "allow), allow],", BARE, "files without a name"),
+    "files without a name": (
+        "counting.py",
+        "*ours(to_judge, allow), ask],",
+        "*ours(to_judge, allow), allow],",
+        BARE,
+        "files without a name",
+    ),
     "files with holes": (
         "counting.py",
         "*seccomp.if_set(mmap.MAP_SHARED, seccomp.refused(errno.EACCES)),",
@@ -82,6 +89,29 @@ HOLES = {
     "a file for what is printed": ("counting.py", '"dup2": over,', "", BARE, "exchange what is printed"),
     "inodes of a mount": ("namespaces.py", ",nr_inodes={files + 1}", "", "()", "files without end"),
     "the size of a mount": ("namespaces.py", "size={size},", "", "()", "write without end"),
+    "sockets for compilers": (
+        "syscalls.py",
+        "close_range 436 436",
+        "close_range 436 436, socket 41 198",
+        COMPILES,
+        "open a socket",
+    ),
+    "namespaces for compilers": ("seccomp.py", "0x00008000 | 0x7E020000", "0x00008000", COMPILES, "in namespaces"),
+    "siblings of compilers": ("seccomp.py", "0x00008000 | 0x7E020000", "0x7E020000", COMPILES, "beside this one"),
+    "uncounted compilers": (
+        "counting.py",
+        "*seccomp.if_any_of((line,), allow), ask],",
+        "allow],",
+        COMPILES,
+        "into what is printed",
+    ),
+    "the line of compilers": (
+        "limits.py",
+        "(resource.RLIMIT_NOFILE, files),",
+        "(resource.RLIMIT_NOFILE, 300),",
+        COMPILES,
+        "the line for a file",
+    ),
     "compiled checks": (
         "walls.py",
         "[*map(str, HIDDEN), *compiled, *secret]",
@@ -117,6 +147,8 @@ def test_a_hole_is_found(hole: str, sources: Path) -> None:
     file, text, instead, walls, said = HOLES[hole]
     if walls != "()" and not landlock.version():
         pytest.skip("no Landlock")
+    if walls == COMPILES and shutil.which(compiler.LINK[0]) is None:
+        pytest.skip("no compiler")
     if file == "namespaces.py" and not finding.find().mounts:
         pytest.skip("no mounts here")
     path = sources / SEALED / file
@@ -127,10 +159,11 @@ def test_a_hole_is_found(hole: str, sources: Path) -> None:
         answer = run(f"from minorm.labs.sealed import finding; finding.find({walls})", sources)
     finally:
         path.write_text(right)
-    assert "Hole: the walls around students' code have a hole" in answer
+    whose = "compilers" if walls == COMPILES else "students' code"
+    assert f"Hole: the walls around {whose} have a hole" in answer
     assert said in answer
 
 
-@pytest.mark.parametrize("walls", ["()", BARE, OLD])
+@pytest.mark.parametrize("walls", ["()", BARE, OLD, COMPILES])
 def test_without_a_hole_the_copy_stands(walls: str, sources: Path) -> None:
     assert run(f"from minorm.labs.sealed import finding; print(finding.find({walls}))", sources).startswith("walls: ")

@@ -11,6 +11,7 @@ import pytest
 
 import minorm as mn
 from minorm import checkpoint, cli
+from minorm.cli import demo
 
 for package in ("rich", "matplotlib", "sklearn", "onnx", "onnxruntime"):
     pytest.importorskip(package)
@@ -77,6 +78,18 @@ def test_the_same_seed_gives_the_same_file(tmp_path: Path) -> None:
     for name in ("a", "b"):
         cli.main(["demo", "--seeds", "1", "--epochs", "1", "--out", str(tmp_path / name)])
     assert (tmp_path / "a" / "model.safetensors").read_bytes() == (tmp_path / "b" / "model.safetensors").read_bytes()
+
+
+def test_no_folder_is_left_where_training_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fails(*_: Any) -> Any:
+        raise ValueError("no digits here")
+
+    monkeypatch.setattr(demo, "_train", fails)
+    assert cli.main(["demo", "--seeds", "1", "--out", str(tmp_path / "a" / "b")]) == 1
+    assert "no digits here" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_wrong_numbers_are_errors(capsys: pytest.CaptureFixture[str]) -> None:

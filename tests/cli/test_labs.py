@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import re
 from pathlib import Path
 
@@ -34,6 +36,18 @@ def test_start_writes_both_files_and_never_over_work(tmp_path: Path, capsys: Cap
     assert main(["labs", "start", "0", "--to", str(to)]) == 1
     assert "already exists, with your work in it" in capsys.readouterr().err
     assert not (to / "lab00_axes.py").exists()
+
+
+def test_start_leaves_no_folder_behind_where_it_cannot_write(
+    tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    assert main(["labs", "start", "0", "-o", str(tmp_path / "a" / "b" / "made")]) == 1
+    assert "No space left on device" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_check(tmp_path: Path, capsys: Capture) -> None:

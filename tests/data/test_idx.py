@@ -199,6 +199,18 @@ def test_what_is_no_regular_file_is_refused_at_once(tmp_path: Path) -> None:
         load_mnist(tmp_path)
 
 
+@pytest.mark.parametrize("load", [load_mnist, load_fashion_mnist])
+def test_a_limit_holds_for_each_file(load: Any, tmp_path: Path) -> None:
+    mnist_folder(tmp_path)
+    most = 12 * 28 * 28
+    assert len(load(tmp_path, max_bytes=most)[0]) == len(load(tmp_path, max_bytes=None)[0]) == 12
+    with pytest.raises(ValueError, match=rf"train-images.*\(12, 28, 28\) of uint8, more than max_bytes={most - 1}"):
+        load(tmp_path, max_bytes=most - 1)
+    put(tmp_path, "t10k-labels-idx1-ubyte", idx(labels(5), shape=(most + 1,)))
+    with pytest.raises(ValueError, match=rf"t10k-labels.* more than max_bytes={most}"):
+        load(tmp_path, most)
+
+
 def test_a_folder_of_the_files_name_does_not_hide_it(tmp_path: Path) -> None:
     mnist_folder(tmp_path / "raw")
     (tmp_path / "train-images-idx3-ubyte").mkdir()

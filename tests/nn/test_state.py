@@ -211,6 +211,104 @@ def test_what_an_override_says_against_a_state_is_the_error():
         model.load_state_dict(model.state_dict())
 
 
+def forgiving(base, state, prefix, *rest):
+    """Adapters that a state may lack, and a table that it may still have."""
+    base(state, prefix, *rest)
+    missing, unexpected = rest[2:4]
+    for lines, key in ((missing, prefix + "bias"), (unexpected, prefix + "table")):
+        if key in lines:
+            lines.remove(key)
+
+
+def complaining(base, state, prefix, *rest):
+    base(state, prefix, *rest)
+    rest[2].append(prefix + "scale")
+    rest[3].append("stale")
+
+
+def skipping(base, state, prefix, *rest):
+    """Keeps its own numbers."""
+
+
+def silent(base, state, prefix, metadata, strict, missing, unexpected, errors):
+    base(state, prefix, metadata, strict, [], [], errors)
+
+
+def quiet(base, state, prefix, metadata, strict, *lists):
+    base(state, prefix, metadata, False, *lists)
+
+
+def converting(base, state, prefix, *rest):
+    base({key: value * 2 for key, value in state.items()}, prefix, *rest)
+
+
+def clearing(base, state, prefix, *rest):
+    """Sees what is below it alone, as PyTorch's does."""
+    state.pop(prefix + "table", None)
+    assert all(key.startswith(prefix) for key in state)
+    base(state, prefix, *rest)
+
+
+def all_new(base, state, prefix, *rest):
+    base(state, prefix, {}, True, [], [], [])
+
+
+OVERRIDES = [forgiving, complaining, skipping, silent, quiet, converting, clearing, all_new]
+STATES = [
+    ("0.weight", "0.bias", "1.0.weight", "1.0.bias"),
+    ("0.weight", "1.0.weight", "1.0.table", "1.more", "2.weight"),
+    ("0.bias", "0.below.weight", "1.0.bias", "1.0.weight", "stale"),
+    (),
+]
+
+
+@pytest.mark.parametrize("override", OVERRIDES)
+@pytest.mark.parametrize("keys", STATES)
+def test_what_an_override_makes_of_the_lists_is_reported_as_in_pytorch(override, keys):
+    torch = pytest.importorskip("torch")
+
+    def model(library):
+        class Own(library.nn.Linear):
+            def _load_from_state_dict(self, *args):
+                override(super()._load_from_state_dict, *args)
+
+        made = library.nn.Sequential(library.nn.Linear(1, 1), library.nn.Sequential(Own(1, 1)))
+        for p in made.parameters():
+            p.requires_grad_(False)
+            p.fill_(7.0)
+        return made
+
+    def filled(library):
+        return {
+            key: library.full((1, 1) if key.endswith("weight") else (1,), float(i + 1)) for i, key in enumerate(keys)
+        }
+
+    ours, theirs = model(mn), model(torch)
+    found, expected = (m.load_state_dict(filled(n), strict=False) for m, n in ((ours, mn), (theirs, torch)))
+    assert (found.missing_keys, found.unexpected_keys) == (expected.missing_keys, expected.unexpected_keys)
+    values = [[p.item() for p in m.parameters()] for m in (ours, theirs)]
+    assert values[0] == values[1]
+    ours, theirs = model(mn), model(torch)
+    refused = []
+    for library, made, error in ((mn, ours, ValueError), (torch, theirs, RuntimeError)):
+        try:
+            made.load_state_dict(filled(library))
+        except error as caught:
+            refused.append(str(caught))
+    assert len(refused) != 1
+    assert bool(refused) == bool(expected.missing_keys or expected.unexpected_keys)
+    if refused:
+        for key in (*expected.missing_keys, *expected.unexpected_keys):
+            assert key in refused[0]
+        assert [p.item() for p in ours.parameters()] == [7.0] * 4
+
+
+def test_a_module_alone_is_loaded_by_load_state_dict():
+    layer = nn.Linear(1, 1)
+    with fails(TypeError, "_load_from_state_dict of Linear: neither the state nor a list"):
+        layer._load_from_state_dict(layer.state_dict(), "", {}, True, [], [], [])
+
+
 def test_prefix_destination_and_keep_vars_are_pytorchs():
     torch = pytest.importorskip("torch")
     ours, theirs = (library.nn.Sequential(library.nn.BatchNorm1d(2)) for library in (mn, torch))

@@ -6,7 +6,11 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -64,7 +68,101 @@ def test_the_lock_ends_with_its_process(tmp_path: Path) -> None:
     assert in_a_thread(tmp_path) == ["locked"]
 
 
+FORKS = """
+import os, sys, time
+from minorm.training.folder import locked
+with locked(sys.argv[1]):
+    child = os.fork()
+    if child == 0:
+        sys.argv[2:] and sys.exit()  # which leaves the block
+        time.sleep(60)
+    print(child, flush=True)
+    time.sleep(60)
+"""
+
+
+@needs_locks
+def test_a_child_does_not_hold_the_lock(tmp_path: Path) -> None:
+    with subprocess.Popen([sys.executable, "-c", FORKS, str(tmp_path)], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        child = int(process.stdout.readline())
+        try:
+            assert "another run trains in" in in_a_thread(tmp_path)[0]
+            process.kill()
+            process.wait()
+            deadline = time.monotonic() + 20  # the child may not have come to its first step yet
+            while (said := in_a_thread(tmp_path)) != ["locked"] and time.monotonic() < deadline:
+                time.sleep(0.05)
+            assert said == ["locked"]
+            os.kill(child, 0)  # it is still there
+        finally:
+            os.kill(child, signal.SIGKILL)
+
+
+@needs_locks
+def test_a_child_that_leaves_the_block_leaves_the_lock(tmp_path: Path) -> None:
+    words = [sys.executable, "-c", FORKS, str(tmp_path), "leave"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        child = int(process.stdout.readline())
+        state = Path(f"/proc/{child}/stat")
+        deadline = time.monotonic() + 20
+        while state.exists() and state.read_text().rpartition(")")[2].split()[0] != "Z" and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert (tmp_path / LOCK).exists()
+        assert "another run trains in" in in_a_thread(tmp_path)[0]
+        process.kill()
+
+
+@needs_locks
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root can be another user")
+def test_a_file_that_another_user_has_left_locks_nothing() -> None:
+    """One that this user may read; else the error says whose it is, and what to do."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        folder.chmod(0o777)
+        (folder / LOCK).touch(0o644)
+        with as_user(12345):
+            assert in_a_thread(folder) == ["locked"]
+        assert not (folder / LOCK).exists(), "the folder is theirs as well"
+        (folder / LOCK).touch(0o600)
+        with as_user(12345), pytest.raises(PermissionError) as caught, locked(name):
+            pass
+        assert str(caught.value) == (
+            f"train: cannot write '{name}/.lock': Permission denied; it is a file of root's: if no run of theirs "
+            "trains there, have it removed; else choose another --out"
+        )
+        os.chown(folder / LOCK, 54321, 54321)
+        with (
+            as_user(12345),
+            pytest.raises(PermissionError, match="a file of the user with id 54321's: if"),
+            locked(name),
+        ):
+            pass
+        os.chown(folder / LOCK, 12345, 12345)
+        (folder / LOCK).chmod(0o000)
+        with as_user(12345), pytest.raises(PermissionError, match=r"Permission denied$"), locked(name):
+            pass
+        (folder / LOCK).unlink()
+        folder.chmod(0o755)
+        with as_user(12345), pytest.raises(PermissionError, match=r"cannot write .*Permission denied$"), locked(name):
+            pass
+
+
+@contextmanager
+def as_user(user: int) -> Iterator[None]:
+    """Files are opened in the name of this user."""
+    os.seteuid(user)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+
+
 def test_a_folder_that_was_made_for_nothing_is_gone(tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError), locked(str(tmp_path / "a" / "b" / "new")):
+        raise RuntimeError
+    assert not (tmp_path / "a").exists()
     with pytest.raises(RuntimeError), locked(str(tmp_path / "new")):
         raise RuntimeError
     assert not (tmp_path / "new").exists()

@@ -7,7 +7,7 @@
     counting     how much it may write, where no file system of its own has a size
     limits       memory, file sizes, threads; its user; its end
     entry        where the process begins: it seals itself, then imports NumPy and the rest
-    attack       the judge's own try to get out; victims: the files that it may not change
+    attack       the judge's own try to get out; programs: by way of compilers; victims: files that it may not change
     walls        what stands around a process, and which files are within
     copies       where else the hidden files can be read
     finding      which walls this machine has, found by trying

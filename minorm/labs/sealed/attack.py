@@ -19,7 +19,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from minorm.labs.sealed import entry, syscalls
+from minorm.labs.sealed import entry, programs, syscalls
 
 Attempts = dict[str, Callable[[], Any]]
 REFUSALS = (errno.EPERM, errno.EACCES, errno.EROFS, errno.ENOSYS)
@@ -42,11 +42,16 @@ def main(line: int, plan: dict[str, Any]) -> None:
     if entry.closes_files(plan):
         entry.close_files()
     succeeded = []
-    for name, attempt in _attempts(plan).items():
-        with contextlib.suppress(OSError):
-            attempt()
-            succeeded.append(name)
-    os.write(line, json.dumps({"succeeded": succeeded[:MOST_NAMED]}).encode() + b"\n")
+    try:
+        for name, attempt in _attempts(plan).items():
+            with contextlib.suppress(OSError):
+                attempt()
+                succeeded.append(name)
+    except programs.NotTried as error:
+        answer: dict[str, Any] = {"said": str(error)}
+    else:
+        answer = {"succeeded": succeeded[:MOST_NAMED]}
+    os.write(line, json.dumps(answer).encode() + b"\n")
     os._exit(0)
 
 
@@ -56,7 +61,11 @@ def _attempts(plan: Mapping[str, Any]) -> Attempts:
     tries: Attempts = {f"read {path}": functools.partial(_read, path) for path in task["files"]}
     for path in task["victims"]:
         tries |= {f"{name} {path}": attempt for name, attempt in _changes(path).items()}
-    return tries | _beside(task["folder"]) | _talk(task["judge"]) | _calls() | _shares(plan)
+    starts = bool(plan["runs"])
+    tries |= _beside(task["folder"]) | _talk(task["judge"]) | _calls(starts)
+    if starts:
+        return tries | programs.attempts(plan) | _shares(plan)
+    return tries | {"start a process": _fork, "run a program": _run} | _shares(plan)
 
 
 def _changes(path: str) -> Attempts:
@@ -93,13 +102,11 @@ def _beside(folder: str) -> Attempts:
 
 
 def _talk(judge: int) -> Attempts:
-    """Attempts to reach other processes, or to start some."""
+    """Attempts to reach other processes."""
     return {
         "read the judge's environment": lambda: _read(f"/proc/{judge}/environ"),
         "read the judge's memory": lambda: _read(f"/proc/{judge}/mem"),
         "list the processes": lambda: os.listdir("/proc"),
-        "start a process": _fork,
-        "run a program": _run,
         "signal the judge": lambda: os.kill(judge, 0),
         "signal a thread of the judge's": lambda: _called("tgkill", judge, judge, 0),
         "trace the judge": lambda: _called("ptrace", 16, judge, 0, 0),
@@ -113,10 +120,11 @@ def _talk(judge: int) -> Attempts:
     } | {name: functools.partial(_command, number) for name, number in COMMANDS.items()}
 
 
-def _calls() -> Attempts:
+def _calls(starts: bool = False) -> Attempts:
     """Every system call that is not in the list, those of kernels to come as well; and those that must not be in it."""
-    names = {number: name for name, number in syscalls.never().items()}
-    allowed = set(syscalls.numbers().values()) - names.keys()
+    started = syscalls.starting() if starts else {}
+    names = {number: name for name, number in syscalls.never().items() if name not in started}
+    allowed = (set(syscalls.numbers().values()) | set(started.values())) - names.keys()
     numbers = [number for number in range(CALLS) if number not in allowed | UNSEEN]
     tries = {number: functools.partial(_reached, "syscall", number) for number in numbers}
     return {f"make system call {names.get(number, number)}": attempt for number, attempt in tries.items()}
@@ -133,6 +141,7 @@ def _shares(plan: Mapping[str, Any]) -> Attempts:
     }
     if plan["counted"]:
         tries["fill a file with holes"] = lambda: _map(2 * size)
+    if plan["counted"] and not plan["runs"]:
         tries["exchange what is printed for a file"] = lambda: os.dup2(os.open("many1", os.O_RDWR), 1)
     tries["write without end into files without a name"] = lambda: _fill(size)
     return {name: functools.partial(_at_all, attempt) for name, attempt in tries.items()}

@@ -1,8 +1,8 @@
 """Compilers: text to a shared library, in a folder; and the same in a sealed process.
 
 What students write in C is read by programs that open files when they are told to: `#include`, `.incbin`, Cython's
-`include`. So for the judge they run behind walls of their own, which let them read compilers and headers, and start
-programs, and nothing of the student's Python runs there.
+`include`. So for the judge they run in a sealed process, which may also read compilers and headers, and start programs;
+the walls hold for those too. Nothing of the student's Python runs there.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +70,7 @@ def cuda(text: str, folder: Path) -> Path:
 
 
 COMPILE: dict[str, Callable[[str, Path], Path]] = {"cython": cython, "cuda": cuda}
+PROGRAMS: dict[str, Sequence[str]] = {"cython": LINK[:1], "cuda": CUDA_COMPILERS}  # names, any of which will do
 
 
 def main(line: int, plan: dict[str, Any]) -> None:
@@ -140,7 +141,10 @@ def _require(result: subprocess.CompletedProcess[str], source: Path, who: str) -
     """CompileError with what the compiler says."""
     if result.returncode:
         said = result.stderr.replace(f"{source.parent}/", "").splitlines()
-        errors = [line for line in said if "error" in line] or said
+        # collect2 says only that the linker has said something
+        errors = [line for line in said if "error" in line and not line.startswith("collect2:")] or said
+        if not said:  # its words are written to a pipe, and count like what is written to a file
+            raise CompileError(f"the {who} fails without a word, as when it has written more than it may")
         raise CompileError(f"the {who} says: " + "\n".join(line[:LINE] for line in errors[:5]))
 
 

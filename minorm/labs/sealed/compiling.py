@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import functools
+import glob
 import os
 import shutil
 import sys
@@ -11,17 +12,21 @@ import sysconfig
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
-from minorm.labs.sealed import compiler, walls
+from minorm.labs.sealed import compiler, process, walls
 from minorm.labs.sealed.process import Process, read_exactly
 
 MEMORY = 4 << 30
 LARGEST = 32 << 20  # bytes of a library
 LONGEST = 1 << 20  # characters of a text
-TOOLS = ("/usr", "/bin", "/sbin", *walls.LIBRARIES, "/etc/alternatives", "/dev/null", "/dev/urandom")
-
+KNOWN = {name for names in compiler.PROGRAMS.values() for name in names}
+TOOLS = ("/bin", *walls.LIBRARIES, "/etc/alternatives", "/dev/null", "/dev/urandom")
+PLACES = ("/usr", "/usr/local")  # where compilers usually are
+PARTS = ("bin", "include", "lib*", "*-linux-*")  # what belongs to a compiler in such a place; others keep more there
 
 _DONE: dict[tuple[str, str], bytes] = {}
+_REFUSED: dict[tuple[str, str], str] = {}  # what the compiler said of a text
 
 
 def compiled(around: walls.Walls, kind: str, text: str, deadline: float) -> bytes:
@@ -30,23 +35,31 @@ def compiled(around: walls.Walls, kind: str, text: str, deadline: float) -> byte
         raise compiler.CompileError("what should be compiled is no text")
     if (kind, text) in _DONE:
         return _DONE[kind, text]
-    search = os.pathsep.join([os.path.dirname(sys.executable), *os.get_exec_path()])
+    if (kind, text) in _REFUSED:
+        raise compiler.CompileError(_REFUSED[kind, text])
     task = {"kind": kind, "text": text, "shim": str(_shim()) if kind == "cuda" else ""}
-    tools = [path for path in (*TOOLS, *_compiler_homes(kind), task["shim"]) if path]
-    process = Process(around, MEMORY, "minorm.labs.sealed.compiler:main", task, tools, search)
+    tools = [path for path in (*_tools(compiler.PROGRAMS[kind]), task["shim"]) if path]
+    running = Process(around, MEMORY, "minorm.labs.sealed.compiler:main", task, tools, _search())
     try:
-        answer = process.read_line(deadline)
+        answer = running.read_line(deadline)
         if "refusal" in answer:
-            raise compiler.CompileError(str(answer["refusal"])[:2000])
+            said = _REFUSED[kind, text] = str(answer["refusal"])[:2000]
+            raise compiler.CompileError(said)
         size = answer.get("size", 0)
         if not isinstance(size, int) or not 0 < size <= LARGEST:
             raise compiler.CompileError(str(answer.get("said", "the compiler gives no library")))
-        data = _DONE[kind, text] = read_exactly(process, size, deadline)
+        data = _DONE[kind, text] = read_exactly(running, size, deadline)
     except (TimeoutError, EOFError, OSError):
         raise compiler.CompileError("the compiler has not come to an end in its time") from None
     finally:
-        process.end()
+        running.end()
     return data
+
+
+def attack(around: walls.Walls, programs: Sequence[str]) -> dict[str, Any]:
+    """What came of an attack by one of these compilers, the first that is here, and by a process that may start it."""
+    here = [name for name in programs if shutil.which(name, path=_search())][:1]
+    return process.attack(around, here, _tools(programs), _search())
 
 
 @functools.cache
@@ -59,13 +72,14 @@ def _shim() -> Path:
     return folder
 
 
-def _compiler_homes(kind: str) -> list[str]:
-    """What compilers need besides: Python's headers, and where one outside of /usr has what belongs to it."""
-    if kind == "cython":
-        return [*_homes(compiler.LINK[:1]), *{sysconfig.get_path(name) for name in ("include", "platinclude")}]
-    return _homes(compiler.CUDA_COMPILERS)
+def _search() -> str:
+    """The PATH of a process that compiles."""
+    return os.pathsep.join([os.path.dirname(sys.executable), *os.get_exec_path()])
 
 
-def _homes(names: Sequence[str]) -> list[str]:
-    found = [os.path.realpath(path) for path in map(shutil.which, names) if path]
-    return [str(Path(path).parent.parent) for path in found if not path.startswith(("/usr/", "/bin/"))]
+def _tools(programs: Sequence[str]) -> list[str]:
+    """What these compilers need: programs, libraries and headers, Python's as well."""
+    found = [os.path.realpath(path) for name in programs if (path := shutil.which(name, path=_search()))]
+    homes = {os.path.dirname(os.path.dirname(path)) for path in found} | set(PLACES)
+    parts = [part for home in sorted(homes) for name in PARTS for part in glob.glob(os.path.join(home, name))]
+    return [*TOOLS, *parts, *(sysconfig.get_path(name) for name in ("include", "platinclude"))]

@@ -7,7 +7,8 @@ the judge adds them up. What was written stays counted, because a process that r
 The judge looks at the numbers of a call only: another thread could change the memory that they point to. So `writev`,
 whose sizes stand in memory, is refused, and so are shared mappings, by which a process could fill the holes of a file
 without any call. What goes to the judge itself, the line and what is printed, is read at once and not
-counted; those descriptors cannot be exchanged for a file.
+counted; those descriptors cannot be exchanged for a file. A process that runs a compiler exchanges and closes them. So
+there the line alone is not counted, and has a number that no file can get; all the processes together have one share.
 """
 
 from __future__ import annotations
@@ -41,12 +42,15 @@ class Share(NamedTuple):
     files: int = FILES
 
 
-def begin(line: int) -> None:
-    """In the process: from now on what it writes is asked about. The judge gets a descriptor for that by the line."""
+def begin(line: int, starts: bool = False) -> None:
+    """In the process: from now on what it writes is asked about. The judge gets a descriptor for that by the line.
+
+    starts  whether it starts other programs, whose writes are asked about as well
+    """
     import _socket  # `socket` would bring more modules than these walls need
 
-    to_judge = tuple({1, 2, line})
-    listener = seccomp.load(_program(to_judge, line), _LISTENER)
+    program = _program_for_all(line) if starts else _program((1, 2, line), line)
+    listener = seccomp.load(program, _LISTENER)
     own = _socket.socket(-1, -1, -1, line)
     own.sendmsg([b"\0"], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, struct.pack("i", listener))])
     own.detach()
@@ -60,18 +64,36 @@ def _program(to_judge: Sequence[int], line: int) -> list[bytes]:
     ours = seccomp.if_any_of
     kept = [seccomp.argument(0), *ours((line,), end), *ours(to_judge, refuse), allow]
     over = [seccomp.argument(1), *ours(to_judge, refuse), allow]
-    opened = [*seccomp.if_set(_MAKES, ask), allow]
     rules = {
         "write": [seccomp.argument(0), *ours(to_judge, allow), ask],
         "writev": [seccomp.argument(0), *ours(to_judge, allow), refuse],
+        "close": kept,
+        "dup2": over,
+        "dup3": over,
+    }
+    return seccomp.by_name({**_rules(), **rules}, allow)
+
+
+def _program_for_all(line: int) -> list[bytes]:
+    """The filter of a process that starts others: only the line's number tells what a descriptor leads to."""
+    ask, allow = seccomp.returned(seccomp.ASK), seccomp.returned(seccomp.ALLOW)
+    rules = {
+        "write": [seccomp.argument(0), *seccomp.if_any_of((line,), allow), ask],
+        "writev": [seccomp.refused(errno.EPERM)],
+    }
+    return seccomp.by_name({**_rules(), **rules}, allow)
+
+
+def _rules() -> dict[str, list[bytes]]:
+    """What both ask about: making files and folders, and what fills files without `write`."""
+    ask, allow = seccomp.returned(seccomp.ASK), seccomp.returned(seccomp.ALLOW)
+    opened = [*seccomp.if_set(_MAKES, ask), allow]
+    return {
         "pwrite64": [ask],
         "mkdir": [ask],
         "mkdirat": [ask],
         "open": [seccomp.argument(1), *opened],
         "openat": [seccomp.argument(2), *opened],
-        "close": kept,
-        "dup2": over,
-        "dup3": over,
         "mmap": [
             seccomp.argument(3),
             *seccomp.if_set(mmap.MAP_ANONYMOUS, allow),
@@ -79,7 +101,6 @@ def _program(to_judge: Sequence[int], line: int) -> list[bytes]:
             allow,
         ],
     }
-    return seccomp.by_name(rules, allow)
 
 
 class Count:

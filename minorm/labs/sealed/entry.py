@@ -35,6 +35,8 @@ def main() -> None:
     os.dup2(nothing, 0)
     os.close(nothing)
     plan = json.loads(_read_line(line))
+    if plan["runs"] and plan["counted"]:
+        line = _beyond(line, limits.OPEN_FILES)
     for stage, step in _steps(plan, line):
         try:
             step()
@@ -58,7 +60,7 @@ def main() -> None:
 def _steps(plan: dict[str, Any], line: int) -> Any:
     """The walls in the order in which they must rise, each with its name."""
     folder, parent = plan["folder"], plan["parent"]
-    yield "limits", lambda: limits.set_limits(plan["memory"])
+    yield "limits", lambda: limits.set_limits(plan["memory"], seconds=limits.PROGRAM_SECONDS if plan["runs"] else 0)
     if plan["mounts"]:
         there = [*plan["reads"], *plan["runs"]]
         yield "mounts", lambda: namespaces.enter(there, plan["hidden"], folder, plan["writes"], *plan["share"])
@@ -72,9 +74,16 @@ def _steps(plan: dict[str, Any], line: int) -> Any:
         known = plan["landlock"]
         yield "landlock", lambda: landlock.restrict(plan["reads"], plan["lists"], own, plan["runs"], known)
     if plan["counted"]:
-        yield "counting", lambda: counting.begin(line)
+        yield "counting", lambda: counting.begin(line, bool(plan["runs"]))
     if plan["seccomp"]:
-        yield "seccomp", lambda: seccomp.install(plan["writes"])
+        yield "seccomp", lambda: seccomp.install(plan["writes"], starts=bool(plan["runs"]))
+
+
+def _beyond(line: int, number: int) -> int:
+    """The line with the first number that no file can get: programs close and exchange descriptors as they like."""
+    os.dup2(line, number, inheritable=False)
+    os.close(line)
+    return number
 
 
 def closes_files(plan: dict[str, Any]) -> bool:

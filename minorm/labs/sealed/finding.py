@@ -13,7 +13,7 @@ import sys
 from collections.abc import Collection
 from dataclasses import replace
 
-from minorm.labs.sealed import copies, landlock, process, syscalls
+from minorm.labs.sealed import compiling, copies, landlock, process, syscalls
 from minorm.labs.sealed.walls import Walls
 
 
@@ -21,15 +21,37 @@ class Hole(RuntimeError):
     """Something came through the walls, or there is no Python behind them: nobody can be graded here."""
 
 
-def find(without: Collection[str] = (), secret: Collection[str] = (), landlock: int | None = None) -> Walls:
+def find(
+    without: Collection[str] = (),
+    secret: Collection[str] = (),
+    landlock: int | None = None,
+    programs: Collection[str] = (),
+) -> Walls:
     """The walls that this machine has, tried; Hole where they let something through.
 
     without   "mounts", "user", "landlock", "counting", "seccomp": what is left out, for tests
     secret    what they hide beside the course's checks, as walls.secret has it
     landlock  the newest version of Landlock to use, for tests of older kernels
+    programs  what a lab runs, any of which will do: where compilers are among them, these are tried too
     """
     around = _found(tuple(sorted(without)), tuple(secret), landlock)
-    return replace(around, copies=copies.found()) if around.stand else around
+    if not around.stand:
+        return around
+    around = replace(around, copies=copies.found())
+    compilers = tuple(name for name in programs if name in compiling.KNOWN)
+    if compilers and around.writes:
+        _try_compilers(around, compilers)
+    return around
+
+
+@functools.cache
+def _try_compilers(around: Walls, programs: tuple[str, ...]) -> None:
+    """Hole where something comes through the walls of a process that compiles, or no compiler runs there."""
+    answer = compiling.attack(around, programs)
+    if "succeeded" not in answer:
+        raise Hole(f"the walls around compilers could not be tried: {answer.get('said', 'no answer')}")
+    if answer["succeeded"]:
+        raise Hole(f"the walls around compilers have a hole; from within one can {answer['succeeded']}")
 
 
 @functools.cache

@@ -14,12 +14,16 @@ import sys
 
 FILE_SIZE = 64 << 20
 OPEN_FILES = 256
+PROGRAM_SECONDS = 3600  # of a processor: a program that outlives a judge that was killed ends nevertheless
 MORE_THREADS = 256  # beyond what the user runs already
 _PDEATHSIG, _SET_DUMPABLE, _NO_NEW_PRIVS = 1, 4, 38
 
 
-def set_limits(memory: int, file_size: int = FILE_SIZE, files: int = OPEN_FILES) -> None:
-    """Limit this process to `memory` bytes of address space (0: any), to small files and few threads; not undone."""
+def set_limits(memory: int, file_size: int = FILE_SIZE, files: int = OPEN_FILES, seconds: int = 0) -> None:
+    """Limit this process to `memory` bytes of address space (0: any), to small files and few threads; not undone.
+
+    seconds  of a processor, for it and each program that it starts; 0 is no limit
+    """
     try:
         import resource
     except ImportError:  # Windows
@@ -30,6 +34,8 @@ def set_limits(memory: int, file_size: int = FILE_SIZE, files: int = OPEN_FILES)
         (resource.RLIMIT_NOFILE, files),
         (resource.RLIMIT_CORE, 0),
     ]
+    if seconds:
+        wanted.append((resource.RLIMIT_CPU, seconds))
     if hasattr(resource, "RLIMIT_NPROC") and (running := _tasks_of_user()):
         wanted.append((resource.RLIMIT_NPROC, running + MORE_THREADS))
     for kind, limit in wanted:

@@ -29,7 +29,6 @@ from minorm.labs.sealed.victims import Victims
 from minorm.labs.wire import Line
 
 KEPT = 4000  # bytes of what is printed
-FOLDER_SIZE = counting.SIZE
 STARTING = 30.0  # seconds
 LONGEST_LINE = 1 << 16
 SERVE = "minorm.labs.worker:main"
@@ -81,12 +80,10 @@ class Process:
                 env={},
                 start_new_session=True,
             )
-        self.printed, self.beginning, self._full = 0, b"", False
+        self.printed, self.beginning = 0, b""
         self._ending = threading.Event()
         self._threads: list[threading.Thread] = []
         self._in_thread(self._drain)
-        if around.writes and not around.mounts and runs:
-            self._in_thread(self._watch)
         try:
             if self.user is not None and not around.mounts:
                 os.chown(self.folder, self.user, self.user)
@@ -118,19 +115,20 @@ class Process:
     ) -> dict[str, Any]:
         """What the process needs to know to seal itself. runs: programs, where it may start some; search: for them."""
         reads, lists = walls.narrow(walls.readable(), self.walls.hides)
+        programs, above = walls.narrow(runs, self.walls.hides) if runs else ([], [])
         return {
             "folder": self.folder,
             "writes": self.walls.writes or not self.walls.stand,
             "share": share,
-            "counted": self.walls.counted and not runs,
+            "counted": self.walls.counted,
             "memory": memory,
             "user": self.user,
             "mounts": self.walls.mounts,
             "landlock": self.walls.landlock,
-            "seccomp": self.walls.seccomp and not runs,
-            "runs": runs,
+            "seccomp": self.walls.seccomp,
+            "runs": programs,
             "reads": [*reads, *more],
-            "lists": lists,
+            "lists": [*lists, *above],
             "hidden": walls.hidden(self.walls.hides),
             "path": walls.import_path(),
             "parent": os.getpid(),
@@ -174,14 +172,6 @@ class Process:
                 self.beginning += chunk[: KEPT - len(self.beginning)]
                 self.printed += len(chunk)
 
-    def _watch(self) -> None:
-        """Compilers start programs, whose calls are not counted: end them when their folder holds too much."""
-        while not self._ending.wait(0.2):
-            if _used(self.folder) > FOLDER_SIZE:
-                self._full = True
-                self.popen.kill()
-                return
-
     def threads(self) -> int:
         """How many threads it has, as the kernel counts them; 0 where nobody can tell."""
         try:
@@ -195,8 +185,6 @@ class Process:
             code = self.popen.wait(timeout=2)
         except subprocess.TimeoutExpired:
             return "closed its line to the grader"
-        if self._full:
-            return f"wrote more than {FOLDER_SIZE >> 20} MB of files"
         if code >= 0:
             return f"ended its process with exit code {code}"
         name = signal.Signals(-code).name if -code in set(signal.Signals) else str(-code)
@@ -218,8 +206,13 @@ class Process:
             self._claim.close()
 
 
-def attack(around: walls.Walls) -> dict[str, Any]:
-    """What came of an attack from behind these walls: {"succeeded": [...]}, or why they do not stand."""
+def attack(
+    around: walls.Walls, programs: Sequence[str] = (), runs: Sequence[str] = (), search: str = ""
+) -> dict[str, Any]:
+    """What came of an attack from behind these walls: {"succeeded": [...]}, or why they do not stand.
+
+    programs  compilers that it tries as well, where a process may start some: runs and search as for a Process
+    """
     with Victims() as victims:
         files = [victims.neighbour, str(walls.HIDDEN[0] / "__init__.py"), "/etc/passwd"]
         files += [path for one in (str(walls.HIDDEN[1]), *around.hides) for path in _first_files(one)]
@@ -228,9 +221,10 @@ def attack(around: walls.Walls) -> dict[str, Any]:
             "folder": victims.folder,
             "files": files,
             "victims": [victims.neighbour, victims.shelf],
+            "programs": list(programs),
         }
         try:
-            process = Process(around, 0, ATTACK, task=target, reads=[victims.shelf], share=TRIED)
+            process = Process(around, 0, ATTACK, target, runs, search, [victims.shelf], TRIED)
         except NotSealed as refused:
             return refused.answer
         try:
@@ -282,16 +276,3 @@ def _users() -> set[int]:
                 if name.isdigit():
                     found.add(os.stat(f"/proc/{name}").st_uid)
     return found
-
-
-def _used(folder: str) -> int:
-    """Bytes of the files below; a great many files count as too much."""
-    total, count = 0, 0
-    for path, below, files in os.walk(folder):
-        for name in (*below, *files):
-            with contextlib.suppress(OSError):
-                total += os.lstat(os.path.join(path, name)).st_blocks * 512
-            count += 1
-            if count > counting.FILES:
-                return FOLDER_SIZE + 1
-    return total

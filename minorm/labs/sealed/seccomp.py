@@ -20,6 +20,8 @@ ALLOW, KILL, ASK, REFUSE = 0x7FFF0000, 0x80000000, 0x7FC00000, 0x00050000  # REF
 _LOAD, _EQUAL, _ABOVE, _SET, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 _NUMBER, _ARCHITECTURE, _ARGUMENTS = 0, 4, 16  # offsets in struct seccomp_data
 _THREAD = 0x10000  # CLONE_THREAD
+# CLONE_PARENT and CLONE_NEW*: a child that is not this process's own, or that has rights in namespaces
+_APART = 0x00008000 | 0x7E020000
 _SECCOMP = {"x86_64": 317, "aarch64": 277}  # the system call
 _OPENED_TO_WRITE = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 # Of these calls only some arguments are allowed: which one, the values, the errno for all others.
@@ -34,18 +36,22 @@ _VALUES: dict[str, tuple[int, tuple[int, ...], int]] = {
     # MADV_DONTNEED, MADV_FREE, MADV_HUGEPAGE, MADV_NOHUGEPAGE, which allocators use; others ask about the page cache
     "madvise": (2, (4, 8, 14, 15), errno.EPERM),
     "sched_setaffinity": (0, (0,), errno.EPERM),
+    "arch_prctl": (0, (0x1002,), errno.EINVAL),  # ARCH_SET_FS, where a program puts what belongs to its thread
 }
 
 
-def install(writes: bool, opens: bool = True) -> None:
+def install(writes: bool, opens: bool = True, starts: bool = False) -> None:
     """Filter this thread and all that it starts. OSError where the kernel has no seccomp.
 
     writes  whether files may be opened to write, made and removed; which ones, mounts and Landlock say
     opens   whether files may be opened and looked at at all
+    starts  whether other programs may be started, as compilers start some; the filter holds for them as well
     """
     numbers = syscalls.numbers()
     if not numbers:
         raise OSError(errno.ENOSYS, "no table of system calls for this machine")
+    if starts:
+        numbers |= syscalls.starting()
     load(_program(numbers, writes, opens))
 
 
@@ -78,18 +84,19 @@ def by_name(rules: Mapping[str, Sequence[bytes]], otherwise: bytes) -> list[byte
     lines = [_line(_LOAD, _ARCHITECTURE), _line(_EQUAL, here, 1, 0), returned(KILL), _line(_LOAD, _NUMBER)]
     if platform.machine() == "x86_64":  # the x32 calls, whose numbers begin here
         lines += [_line(_ABOVE, 0x40000000, 0, 1), returned(KILL)]
-    for name, number in syscalls.numbers().items():
+    for name, number in (syscalls.numbers() | syscalls.starting()).items():
         if rule := rules.get(name):
             lines += [_line(_EQUAL, number, 0, len(rule)), *rule]
     return [*lines, otherwise]
 
 
 def _program(numbers: dict[str, int], writes: bool, opens: bool) -> list[bytes]:
-    """The filter as instructions."""
-    return by_name({name: _rule(name, writes, opens) for name in numbers}, refused(errno.EPERM))
+    """The filter as instructions; only a process that may start programs has `execve` among the numbers."""
+    starts = "execve" in numbers
+    return by_name({name: _rule(name, writes, opens, starts) for name in numbers}, refused(errno.EPERM))
 
 
-def _rule(name: str, writes: bool, opens: bool) -> list[bytes]:
+def _rule(name: str, writes: bool, opens: bool, starts: bool) -> list[bytes]:
     """What to do with a call of this name."""
     allow = returned(ALLOW)
     if not opens and name in syscalls.OPENING | syscalls.LOOKING | syscalls.WRITING:
@@ -103,6 +110,8 @@ def _rule(name: str, writes: bool, opens: bool) -> list[bytes]:
         return [flags, *if_set(_OPENED_TO_WRITE, refused(errno.EROFS)), allow]
     if name == "clone3":  # its flags are in memory, where no filter can look; the C library then takes clone
         return [refused(errno.ENOSYS)]
+    if name == "clone" and starts:
+        return [argument(0), *if_set(_APART, refused(errno.EPERM)), allow]
     if name == "clone":
         return [argument(0), *if_set(_THREAD, allow), refused(errno.EPERM)]
     if name == "tgkill":  # abort() and the like

@@ -4,7 +4,7 @@ Not in the list, and therefore refused: whatever starts or signals a process (fo
 pidfd_*), talks to others (socket, shmget, semget, msgget, mq_open, keyctl, memfd_create), changes what outlives the
 process (chmod, chown, utime, setxattr, flock), or measures what other processes left in the page cache (fadvise,
 preadv2, mincore, cachestat). Nor truncate, which Landlock knows from version 3 on: a file is shortened by a descriptor
-that was opened to write.
+that was opened to write. A process that runs a compiler gets a few calls more, which start programs and wait for them.
 """
 
 from __future__ import annotations
@@ -41,6 +41,10 @@ setxattr 188 5, fsetxattr 190 7, flock 73 32, chdir 80 49, fchdir 81 50, fadvise
 cachestat 451 451, process_madvise 440 440, kexec_load 246 104, init_module 175 105, personality 135 92,
 timer_create 222 107
 """
+_STARTING = """
+fork 57 -1, vfork 58 -1, execve 59 221, wait4 61 260, waitid 247 95, arch_prctl 158 -1, set_tid_address 218 96,
+close_range 436 436
+"""
 OPENING = {"open", "openat"}
 WRITING = {
     "rename", "renameat", "renameat2", "mkdir", "mkdirat", "rmdir", "unlink", "unlinkat", "ftruncate", "fsync",
@@ -54,6 +58,11 @@ LOOKING = {
 def numbers(machine: str = "") -> dict[str, int]:
     """Name -> number on this machine; empty where no table is known, as on macOS and Windows."""
     return _numbers(_CALLS, machine)
+
+
+def starting(machine: str = "") -> dict[str, int]:
+    """The calls that a process may make besides, where it may start programs."""
+    return _numbers(_STARTING, machine)
 
 
 def never(machine: str = "") -> dict[str, int]:

@@ -24,6 +24,7 @@ import numpy as np
 import onnx
 
 from minorm import dtypes
+from minorm.masking import quoted
 from minorm.onnx.graph import encoding
 from minorm.onnx.graph.errors import LoadError
 from minorm.opening import in_words
@@ -93,7 +94,7 @@ def ask(
             with open(os.path.join(folder, "request.json"), "w", encoding="utf-8") as text:
                 json.dump({**request, "memory": memory, "seconds": seconds}, text)
         except OSError as error:
-            raise in_words(error, f"verify: cannot write into {folder!r}: {error.strerror}") from error
+            raise in_words(error, f"verify: cannot write into {quoted(folder)}: {error.strerror}") from error
         ended = _start([*worker, folder], os.path.join(folder, "errors"), seconds)
         stages = _stages(
             os.path.join(folder, "progress"), ended, memory, "checker" if checker else "load" if run else ""

@@ -47,7 +47,7 @@ def test_each_form_of_leaving_something_behind() -> None:
 
 def test_filling_a_disk(tmp_path: Path) -> None:
     size, files = 1 << 20, 8
-    tries = attack._shares({"share": (size, files), "counted": True, "writes": True})
+    tries = attack._shares({"share": (size, files), "counted": True, "writes": True, "runs": []})
     del tries["exchange what is printed for a file"]  # of this process
     for attempt in tries.values():
         attempt.args[0]()  # without the wrapper that takes what is missing for a hole

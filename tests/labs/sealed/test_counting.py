@@ -155,6 +155,18 @@ def test_the_filter() -> None:
 
 
 @needs_count
+def test_the_filter_of_a_process_that_compiles() -> None:
+    """Its programs close and exchange descriptors, so each write counts but that to the line."""
+    program = counting._program_for_all(LINE)
+    assert said(program, "write", (LINE,)) == seccomp.ALLOW
+    assert {said(program, "write", (n,)) for n in (0, 1, 2, 5)} == {said(program, "pwrite64", (LINE,))} == {seccomp.ASK}
+    assert said(program, "writev", (LINE,)) == said(program, "writev", (1,)) == REFUSED
+    assert said(program, "close", (LINE,)) == said(program, "dup3", (5, 1)) == seccomp.ALLOW
+    assert said(program, "openat", (0, 0, os.O_CREAT)) == said(program, "mkdirat") == seccomp.ASK
+    assert said(program, "mmap", (0, 0, 0, 1)) == seccomp.REFUSE | errno.EACCES
+
+
+@needs_count
 def test_the_account() -> None:
     numbers = syscalls.numbers()
     count = Count(Share(size=10 * BLOCK, files=3))

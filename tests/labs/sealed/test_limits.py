@@ -15,8 +15,9 @@ from tests.labs.sealed.alone import BEGIN, alone
 LIMITED = """
 from minorm.labs.sealed import limits
 import resource
-limits.set_limits(1 << 28)
+limits.set_limits(1 << 28, seconds=50)
 print(resource.getrlimit(resource.RLIMIT_AS)[1], resource.getrlimit(resource.RLIMIT_FSIZE)[1])
+print(resource.getrlimit(resource.RLIMIT_CPU)[1])
 try:
     bytes(1 << 29)
 except MemoryError:
@@ -44,7 +45,7 @@ time.sleep(600)
 
 @pytest.mark.skipif(sys.platform != "linux", reason="limits of Linux")
 def test_memory_and_files() -> None:
-    assert alone(LIMITED).split() == [str(1 << 28), str(limits.FILE_SIZE), "too", "much"]
+    assert alone(LIMITED).split() == [str(1 << 28), str(limits.FILE_SIZE), "50", "too", "much"]
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root can")

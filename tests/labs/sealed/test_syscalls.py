@@ -28,18 +28,20 @@ def test_the_numbers_are_those_of_the_kernels_headers(machine: str) -> None:
         pytest.skip("no headers")
     found = dict(re.findall(r"#define __NR(?:3264)?_(\w+)\s+(\d+)", paths[0].read_text()))
     never = {name: number for name, number in syscalls.never(machine).items() if name in found}  # some are newer
-    for name, number in {**syscalls.numbers(machine), **never}.items():
+    for name, number in {**syscalls.numbers(machine), **syscalls.starting(machine), **never}.items():
         theirs = "fstatat" if machine == "aarch64" and name == "newfstatat" else name
         assert int(found[theirs]) == number, name
 
 
 def test_an_unknown_machine_has_no_table() -> None:
-    assert syscalls.numbers("pdp11") == syscalls.never("pdp11") == {}
+    assert syscalls.numbers("pdp11") == syscalls.starting("pdp11") == syscalls.never("pdp11") == {}
 
 
 @pytest.mark.parametrize("machine", HEADERS)
 def test_what_must_never_be_allowed_is_not(machine: str) -> None:
     assert not syscalls.numbers(machine).keys() & syscalls.never(machine).keys()
+    assert syscalls.starting(machine).keys() & syscalls.never(machine).keys() <= {"execve", "fork"}
+    assert not syscalls.starting(machine).keys() & syscalls.numbers(machine).keys()
 
 
 def result(name: str, arguments: tuple[int, ...] = (), writes: bool = False, opens: bool = True) -> int:
@@ -67,6 +69,23 @@ def test_what_the_filter_allows_and_refuses() -> None:
     assert result("openat", (0, 0, 1), writes=True) == seccomp.ALLOW
     assert result("openat", (0, 0, 0), opens=False) == seccomp.REFUSE | errno.EACCES
     assert result("renameat") == seccomp.REFUSE | errno.EROFS
+
+
+@here
+def test_where_a_compiler_runs_programs_start_and_nothing_else_is_new() -> None:
+    allowed, refused = seccomp.ALLOW, seccomp.REFUSE | errno.EPERM
+    program = seccomp._program(syscalls.numbers() | syscalls.starting(), True, True)
+    assert {said(program, name) for name in ("execve", "wait4")} == {allowed}
+    assert said(program, "clone", (17,)) == said(program, "clone", (0x4111,)) == allowed  # fork; vfork
+    for apart in (0x8000, 0x20000, 0x02000000, 0x04000000, 0x08000000, 0x10000000, 0x20000000, 0x40000000):
+        assert said(program, "clone", (apart | 17,)) == refused, hex(apart)
+    for name in ("socket", "kill", "truncate", "chmod"):
+        assert said(program, name) == refused
+    assert said(program, "prctl", (1,)) == refused
+    assert said(program, "openat", (0, 0, os.O_TRUNC)) == refused
+    if "arch_prctl" in syscalls.starting():
+        assert said(program, "arch_prctl", (0x1002,)) == allowed
+        assert said(program, "arch_prctl", (0x1001,)) == seccomp.REFUSE | errno.EINVAL
 
 
 @here
