@@ -248,7 +248,7 @@ class InPlace:
                     history.set_part(self, where, value)
             else:
                 with devices.on_device_of(self.array):
-                    self.array[where] = self._value(operation, value)
+                    select.backend(self.array).indexing.put(self.array, where, self._value(operation, value))
                 self.version.count += 1
         except IndexError as error:
             raise IndexError(f"{operation}: {error}; x.shape is {self.shape}") from None

@@ -141,6 +141,7 @@ def test_a_function_names_a_first_argument_that_is_no_tensor() -> None:
         (lambda: mn.ones(3).norm("nuc"), "norm: p is 'nuc'"),
         (lambda: mn.ones(2, 2, 2).t(), "t: x has shape (2, 2, 2); expected at most 2 axes"),
         (lambda: mn.ones(3).bincount(), "bincount: x is float32"),
+        (lambda: mn.tensor([1, 2]).bincount(mn.ones(3)), "bincount: weights has shape (3,), x (2,); expected equal"),
         (lambda: mn.ones(3).narrow(0, 2, 2), "narrow: start=2, length=2"),
         (lambda: mn.arange(3).exp_(), "exp_: the result is float32, x is int64"),
         (lambda: mn.ones(3).cumsum(1), "cumsum: dim=1 is out of range"),

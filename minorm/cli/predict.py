@@ -82,7 +82,7 @@ def _rows(
         if logits.ndim != 2 or (found.classes and logits.shape[1] != len(found.classes)):
             raise ValueError(f"the model makes {tuple(logits.shape)} of {len(images)} images; expected one number a "
                              f"class{f' for {len(found.classes)} classes' if found.classes else ''}")  # fmt: skip
-        for name, share in zip(names, softmax(logits.numpy()), strict=True):
+        for name, share in zip(names, softmax(logits.cpu().numpy()), strict=True):
             best = int(share.argmax())
             label = found.classes[best] if found.classes else str(best)
             yield {"file": name, "label": label, "probability": round(float(share[best]), 6)}

@@ -38,7 +38,7 @@ def write(run: Run, out: str, seconds: float) -> list[str]:
     model, alone = run.model, replace(run.settings, ranks=1)  # one rank reads all test images
     train, test = run.sets
     tests = loaders(alone, train, test, run.preprocessing, num_workers=int(run.test_loader.num_workers))[1]
-    last = {name: tensor.numpy().copy() for name, tensor in model.state_dict().items()}
+    last = {name: tensor.cpu().numpy().copy() for name, tensor in model.state_dict().items()}
     try:
         best = os.path.join(out, BEST)
         if os.path.exists(best):
@@ -172,7 +172,7 @@ def _norms(model: Any) -> str:
 def _range(tensor: Any) -> str:
     if tensor is None:
         return ""
-    values = tensor.numpy().astype(np.float64)
+    values = tensor.cpu().numpy().astype(np.float64)
     return " / ".join(f"{value:.3g}" for value in (values.min(), np.median(values), values.max()))
 
 

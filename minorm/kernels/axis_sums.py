@@ -46,7 +46,8 @@ class Sums:
             return x
         if x.size == 0 or x.dtype not in dtypes.FLOATS:
             return reference.sum_to(x, shape)
-        return self._total(x, _stretched(x.shape, shape), False).reshape(shape)
+        total = self._total(x, _stretched(x.shape, shape), False)
+        return total if total.shape == shape else total.reshape(shape)  # a view would be copied once more for p.grad
 
 
 @functools.lru_cache(maxsize=4096)

@@ -208,6 +208,8 @@ class Ordering(Reductions[TensorT], Generic[TensorT]):
             raise ValueError(f"bincount: x is {self.array.dtype} of shape {self.shape}; expected a vector of integers")
         if (least := int(self._bounds()[0])) < 0:
             raise ValueError(f"bincount: x holds {least}; expected no negative number")
+        if weights is not None and weights.shape != self.shape:
+            raise ValueError(f"bincount: weights has shape {weights.shape}, x {self.shape}; expected equal shapes")
         check_room("bincount", (minlength,))
         given = () if weights is None else (weights,)
         return stepwise.BinCount.apply(self, *given, minlength=minlength)

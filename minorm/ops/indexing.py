@@ -121,7 +121,7 @@ class SetItem(Function):
     def forward(self, x: Any, value: Any, *, steps: tuple[Any, ...], index: Any) -> Any:
         self.steps, self.index, self.shape = steps, own(index), value.shape
         self.order = sorted(range(x.ndim), key=lambda axis: -abs(x.strides[axis]))
-        _follow(x, steps)[self.index] = value
+        backend(x).indexing.put(_follow(x, steps), self.index, value)
         return x
 
     def backward(self, dy: Any) -> Any:

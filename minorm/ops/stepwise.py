@@ -8,6 +8,7 @@ import numpy as np
 
 from minorm import dtypes
 from minorm.autograd import Function
+from minorm.kernels.select import backend
 from minorm.ops.indexing import own
 
 
@@ -68,7 +69,7 @@ class BinCount(Function):
     differentiable = False
 
     def forward(self, x: Any, weights: Any = None, *, minlength: int) -> Any:
-        counts = np.bincount(own(x), weights, minlength)
+        counts = backend(x).indexing.bincount(own(x), weights, minlength)
         kind = np.int64 if weights is None else weights.dtype if weights.dtype in dtypes.FLOATS else np.float64
         return counts.astype(kind, copy=False)
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from minorm.autograd import no_grad
+from minorm.data import DataLoader
 from minorm.distributed import DistributedDataParallel
 from minorm.documented import documented
 from minorm.finite import NonFiniteLoss, reason
@@ -100,7 +101,8 @@ def evaluate(model: Module, loader: Iterable[Any], loss_function: Callable[[Tens
     The loss is that of all data at once, however they are cut into batches, see `train_epoch`.
     The accuracy is the share of targets that are the largest logit's class, each pixel's where targets are masks, those
     that are the loss's `ignore_index` left out; None where targets are no classes. Of a DistributedDataParallel all
-    ranks call this together, each with its part, and get the score of all.
+    ranks call this together, each with its part, and get the score of all. A DataLoader without shard= and sampler= is
+    no part but the whole: what each rank then gets is its own score, and rank 0 may call this alone.
 
     Example:
         >>> loader = [(mn.tensor([[0.0, 1.0], [1.0, 0.0]]), mn.tensor([1, 1]))]
@@ -119,10 +121,17 @@ def evaluate(model: Module, loader: Iterable[Any], loss_function: Callable[[Tens
                 _add(score, model, loss_function, inputs, outputs, targets, loss)
     finally:
         model.train(before)
-    if isinstance(model, DistributedDataParallel):
+    if isinstance(model, DistributedDataParallel) and _is_a_part(loader):
         score.pool(model.group)
     _expect_targets(score, loss_function)
     return score
+
+
+def _is_a_part(loader: Iterable[Any]) -> bool:
+    """Has each rank a loader of its own part? Who reads the whole asks no other rank for its score."""
+    if not isinstance(loader, DataLoader):
+        return True
+    return loader.shard[1] > 1 or loader.order.given is not None or loader.batch_sampler is not None
 
 
 @documented(LOOP, images="a batch of inputs, wherever they are")

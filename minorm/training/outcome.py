@@ -66,8 +66,8 @@ def outcome(model: Module, loader: DataLoader) -> Outcome:
     for images, targets in loader:
         if not targets.shape[0]:
             continue
-        labels.append(targets.numpy())
-        found.append(softmax(predict(model, images).numpy()))
+        labels.append(targets.cpu().numpy())
+        found.append(softmax(predict(model, images).cpu().numpy()))
     if not labels:
         raise ValueError("no image could be read; expected at least one")
     return Outcome(np.array(list(_readable(loader.dataset))), np.concatenate(labels), np.concatenate(found))
@@ -88,7 +88,8 @@ def clipped(name: str, most: int = 18) -> str:
 
 def pixels(dataset: Any, index: int) -> Array:
     """An image of a dataset as bytes, to look at; numbers that are not from 0 to 1 are stretched to that."""
-    image = np.asarray(dataset[index][0].numpy() if isinstance(dataset[index][0], Tensor) else dataset[index][0])
+    given = dataset[index][0]
+    image = np.asarray(given.cpu().numpy() if isinstance(given, Tensor) else given)
     low, high = float(image.min()), float(image.max())
     if low < 0 or high > 1:
         image = (image - low) / max(high - low, 1e-12)

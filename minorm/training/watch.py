@@ -22,8 +22,8 @@ class BatchNormWatch:
     """(mean, var) after each step, of every layer of `model` that has running statistics; call `step()` after each.
 
         layers          their names
-        running(name)   (mean, var), arrays (steps, C): the running statistics after each step
-        batch(name)     (mean, var), arrays (steps, C): the statistics of that step's batch, in float64
+        running(name)   (mean, var), arrays of NumPy (steps, C): the running statistics after each step
+        batch(name)     (mean, var), arrays of NumPy (steps, C): the statistics of that step's batch, in float64
 
     Example:
         >>> model = nn.BatchNorm1d(1)
@@ -55,7 +55,8 @@ class BatchNormWatch:
     def step(self) -> None:
         """Note the running statistics as they are now."""
         for name, module in self._modules.items():
-            self._seen[name].append((module.running_mean.array.copy(), module.running_var.array.copy()))
+            mean, var = module.running_mean, module.running_var
+            self._seen[name].append((mean.detach().clone(), var.detach().clone()))  # on a GPU it waits for nothing
 
     def running(self, name: str) -> tuple[Any, Any]:
         """(mean, var) after each step."""
@@ -70,7 +71,7 @@ class BatchNormWatch:
 
     def _history(self, name: str) -> tuple[Any, Any]:
         means, variances = zip(*self._seen[name], strict=True)
-        return np.stack(means), np.stack(variances)
+        return np.stack([t.cpu().numpy() for t in means]), np.stack([t.cpu().numpy() for t in variances])
 
 
 def _batches(running: Any, momentum: float) -> Any:

@@ -11,12 +11,13 @@ import pytest
 
 import minorm as mn
 import minorm.functional as F
-from minorm import nn, optim, random
+from minorm import data, nn, optim, random
 from minorm.distributed import DistributedDataParallel, Group, RankError, simulate
 from minorm.finite import NonFiniteLoss
 from minorm.tensor import Tensor
+from minorm.training import evaluate, predict
 from tests.distributed.engines import on_processes
-from tests.distributed.programs import digest, distance, train
+from tests.distributed.programs import digest, distance, images, network, train
 
 # P1: as one process
 
@@ -388,3 +389,50 @@ def test_gradients_of_all_ranks_are_added_in_the_memory_that_is_there() -> None:
 
     for first, flat in simulate(2, program):
         np.testing.assert_allclose(flat, 3 * first, rtol=1e-5)
+
+
+def test_rank_0_alone_evaluates_predicts_diagnoses_and_explains() -> None:
+    """In between two steps that all ranks take: no other rank is asked for anything."""
+
+    def program(group: Group) -> Any:
+        mn.manual_seed(3)
+        model = network(group)
+        whole, found = images(40), None
+        x, y = next(iter(data.DataLoader(whole, 8, shard=(group.rank, group.size))))
+        model.backward(F.cross_entropy(model(x), y), len(y))
+        if group.rank == 0:
+            score = evaluate(model, data.DataLoader(whole, 16), nn.CrossEntropyLoss())
+            mn.explain(F.batch_norm, (4, 3, 5, 5), training=True)
+            mn.diagnose(model.module, data.DataLoader(whole, 16))
+            with mn.no_grad():
+                logits = model.module.eval()(mn.tensor(whole.arrays[0]))
+            exact = -logits.double().log_softmax(1).numpy()[np.arange(40), whole.arrays[1]].mean()
+            found = score.images, score.loss, exact, predict(model, x).shape
+            model.train()
+        model.backward(F.cross_entropy(model(x), y), len(y))
+        return found
+
+    found, *others = simulate(3, program)
+    assert found[0] == 40
+    assert found[1] == pytest.approx(found[2], rel=1e-5)
+    assert others == [None, None]
+
+
+def test_parts_are_scored_together() -> None:
+    whole = images(30)
+
+    def program(group: Group) -> Any:
+        model, part = network(group), slice(group.rank, None, group.size)
+        mine = data.ArrayDataset(*(array[part] for array in whole.arrays))
+        loaders = (
+            data.DataLoader(whole, 7, shard=(group.rank, group.size), seed=0),
+            data.DataLoader(whole, 7, sampler=range(group.rank, 30, group.size)),
+            list(data.DataLoader(mine, 7)),
+        )
+        return [
+            (score.images, score.loss) for score in (evaluate(model, each, nn.CrossEntropyLoss()) for each in loaders)
+        ]
+
+    for scores in simulate(2, program):
+        assert [count for count, _ in scores] == [30, 30, 30]
+        assert [loss for _, loss in scores] == pytest.approx([scores[0][1]] * 3, rel=1e-5)

@@ -42,6 +42,9 @@ inline float __bfloat162float(__nv_bfloat16 v) { return widened(v.bits, 7, -126,
 inline unsigned long long __umul64hi(unsigned long long a, unsigned long long b) { return (unsigned __int128)a * b >> 64; }
 inline void __threadfence() {}  // blocks run one after the other
 inline int __float_as_int(float v) { int i; std::memcpy(&i, &v, 4); return i; }
+// Rounded products that are no part of a fused multiply-add: the compiler cannot look through the empty instruction.
+inline float __fmul_rn(float a, float b) { float c = a * b; asm("" : "+x"(c)); return c; }
+inline double __dmul_rn(double a, double b) { double c = a * b; asm("" : "+x"(c)); return c; }
 inline double rsqrt(double v) { return 1.0 / std::sqrt(v); }
 
 namespace shim {

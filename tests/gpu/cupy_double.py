@@ -2,7 +2,8 @@
 
 What NumPy allows and CuPy refuses is refused: NumPy arrays among the arguments, arguments that CuPy's functions lack,
 loops for types that CuPy has none for, implicit conversion to NumPy. What differs is as CuPy has it: reductions give
-arrays without axes, never numbers; where() of bfloat16 is float32; fresh memory holds NaN. Every copy between host and
+arrays without axes, never numbers; where() of bfloat16 is float32; results lie in CuPy's order; of values that are
+written to one place any may be the last; fresh memory holds NaN. Every copy between host and
 device is counted, and so is everything that makes the host wait for a number. Kernels run on the shim.
 The tables are in cupy_types.py, functions in cupy_functions.py, devices in cupy_cuda.py.
 """
@@ -14,6 +15,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import cupy_cuda
+import cupy_orders
 import cupy_types
 import ml_dtypes
 import numpy as np
@@ -136,10 +138,13 @@ class ndarray:
     def __setitem__(self, index: Any, value: Any) -> None:
         if isinstance(value, (list, tuple)):
             raise TypeError(f"Unsupported type {type(value)}")
-        near("x[index] = value", self)
+        memory, place, given = near("x[index] = value", self), indices_of(index), content("x[index] = value", value)
         transfers.launches["copy"] += 1
         with np.errstate(all="ignore"):
-            self.memory[indices_of(index)] = content("x[index] = value", value)
+            if may_repeat(place):
+                raced(memory, place, given)
+            else:
+                memory[place] = given
 
     def __iter__(self) -> Iterator[ndarray]:
         return (self[i] for i in range(len(self.memory)))
@@ -156,10 +161,10 @@ class ndarray:
         if self.dtype == dtype and not copy:
             return self
         with np.errstate(all="ignore"):
-            return fresh(near("astype", self).astype(dtype, order))  # type: ignore[arg-type]
+            return fresh(cupy_orders.laid(near("astype", self).astype(dtype), self.memory, order or "K"), order="K")
 
-    def copy(self, order: str = "C") -> ndarray:
-        return fresh(self.memory.copy(order))  # type: ignore[arg-type]  of any device, to the current one
+    def copy(self, order: str = "C") -> ndarray:  # of any device, to the current one
+        return fresh(cupy_orders.laid(self.memory, self.memory, order), order="K")
 
     def reshape(self, *shape: Any, order: str = "C") -> ndarray:
         return view(self.memory.reshape(*shape, order=order), self)  # type: ignore[call-overload]
@@ -205,14 +210,17 @@ def poison(memory: np.ndarray) -> None:
         memory.reshape(-1, order="A").view(np.uint8)[...] = 0xFF
 
 
-def fresh(memory: Any, by: str = "copy") -> ndarray:
-    """An array with memory of its own, on the current device, that the kernel `by` fills; "" where none does."""
+def fresh(memory: Any, by: str = "copy", order: str = "C") -> ndarray:
+    """An array with memory of its own, on the current device, that the kernel `by` fills; "" where none does.
+
+    order: "C" lays it row by row, whatever NumPy has made; "K" leaves it as it is (cupy_orders.py).
+    """
     if by:
         transfers.launches[by] += 1
     result = ndarray.__new__(ndarray)
-    result.memory = np.array(memory, copy=None)
+    result.memory = np.array(memory, copy=None, order=order)  # type: ignore[call-overload]
     if result.memory.base is not None or not result.memory.flags.writeable:
-        result.memory = result.memory.copy("K")
+        result.memory = cupy_orders.laid(result.memory, result.memory, order)
     result.device, result.base = Device(), None
     cupy_cuda.pool.took(result.memory)
     return result
@@ -257,6 +265,26 @@ def indices_of(index: Any) -> Any:
         transfers.to_device += 1
         return np.asarray(index)
     return index
+
+
+def may_repeat(place: Any) -> bool:
+    """Are there integers in arrays, which may name an element twice?"""
+    parts = place if isinstance(place, tuple) else (place,)
+    return any(isinstance(part, np.ndarray) and part.dtype.kind in "iu" for part in parts)
+
+
+threads = np.random.default_rng(0)  # the order in which the threads of a race come, another one each time
+
+
+def raced(memory: np.ndarray, place: Any, given: Any) -> None:
+    """memory[place] = given, in no order: of several that come to one element any may be the last."""
+    places = np.arange(memory.size).reshape(memory.shape)[place]
+    order = threads.permutation(places.size)
+    where = np.unravel_index(places.reshape(-1)[order], memory.shape)
+    given = np.asarray(given)
+    while given.ndim > places.ndim and len(given) == 1:  # CuPy takes these axes off
+        given = given[0]
+    memory[where] = np.broadcast_to(given, places.shape).reshape(-1)[order]
 
 
 def kind_of(dtype: np.dtype[Any]) -> int:

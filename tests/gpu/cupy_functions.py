@@ -20,11 +20,12 @@ from typing import Any
 import cublas_double
 import cupy_cuda
 import cupy_graphs
+import cupy_orders
 import cupy_types
 import numpy as np
 import shim
 from cupy_cuda import Current, Device, transfers
-from cupy_double import Reduction, Ufunc, content, fresh, module, ndarray, near, poison, view
+from cupy_double import Reduction, Ufunc, content, fresh, indices_of, module, ndarray, near, poison, raced, view
 
 from minorm import devices, driver
 from minorm.kernels import select
@@ -54,18 +55,21 @@ def function(name: str, run: Callable[..., Any] | None = None) -> Callable[..., 
             result = getattr(np, name)(*values, **named)
         if isinstance(result, (list, tuple)):
             return type(result)(wrapped(r, arrays, name) for r in result)
-        return None if result is None else wrapped(result, arrays, name)
+        if result is None or first is None:
+            return None if result is None else fresh(result, name)
+        order = cupy_orders.of(name, [first.memory, *values[1:]], named)
+        return wrapped(result, arrays, name, first.memory, order)
 
     call.__name__ = name
     return call
 
 
-def wrapped(result: Any, arrays: list[Array], by: str) -> Array:
-    """The array of a result: a view where it shares memory with an argument."""
+def wrapped(result: Any, arrays: list[Array], by: str, first: Any = None, order: str = "C") -> Array:
+    """The array of a result: a view where it shares memory with an argument. order: "K" is that of `first`."""
     for array in arrays:
         if isinstance(result, np.ndarray) and np.may_share_memory(result, array.memory):
             return view(result, array)
-    return fresh(result, by)
+    return fresh(result, by) if order == "C" else fresh(cupy_orders.laid(result, first, order), by, "K")
 
 
 def asarray(a: Any, dtype: Any = None, order: Any = None, *, blocking: bool = False) -> Array:
@@ -78,7 +82,9 @@ def array(obj: Any, dtype: Any = None, copy: Any = True, order: str = "K") -> Ar
     if isinstance(obj, ndarray):
         return obj.astype(obj.dtype if dtype is None else dtype, copy=bool(copy))
     transfers.to_device += 1
-    return fresh(np.array(obj, dtype, order=order), "")  # type: ignore[call-overload]
+    if order in "AK":  # of the host's orders CuPy knows two
+        order = "F" if isinstance(obj, np.ndarray) and obj.flags.fnc else "C"
+    return fresh(np.array(obj, dtype, order=order), "", "K")  # type: ignore[call-overload]
 
 
 def asnumpy(a: Any) -> np.ndarray:
@@ -139,8 +145,13 @@ def _extreme(name: str) -> Callable[..., Array]:
 
 
 def _argsort(a: Array, axis: int = -1, kind: Any = None) -> Array:
+    """What is sorted along another axis than the last is a view: that axis was the last one meanwhile."""
     _check_sorted(a, kind)
-    return fresh(np.argsort(near("argsort", a), axis, kind="stable"), "sort")
+    memory = near("argsort", a)
+    if axis in (None, -1, memory.ndim - 1):
+        return fresh(np.argsort(memory, axis, kind="stable"), "sort")
+    found = fresh(np.argsort(np.moveaxis(memory, axis, -1), -1, kind="stable"), "sort")
+    return view(np.moveaxis(found.memory, -1, axis), found)
 
 
 def _sort(a: Array, axis: int = -1, kind: Any = None) -> Array:
@@ -166,8 +177,8 @@ def _running(name: str) -> Callable[..., Array]:
 
 
 def _nonzero(a: Array) -> tuple[Array, ...]:
-    transfers.to_host += 1  # how many are there?
-    return tuple(fresh(part, "nonzero") for part in np.nonzero(near("nonzero", a)))
+    found = _argwhere(a)
+    return tuple(view(found.memory[:, axis], found) for axis in range(found.shape[1]))  # columns
 
 
 def _argwhere(a: Array) -> Array:
@@ -175,9 +186,24 @@ def _argwhere(a: Array) -> Array:
     return fresh(np.argwhere(near("argwhere", a)), "nonzero")
 
 
+def _put_along_axis(arr: Array, indices: Array, values: Any, axis: int) -> None:
+    memory, place = near("put_along_axis", arr), indices_of(indices)
+    where: list[Any] = list(np.indices(place.shape, sparse=True))
+    where[axis] = place
+    transfers.launches["put_along_axis"] += 1
+    raced(memory, tuple(where), content("put_along_axis", values))
+
+
+def _bincount(x: Array, weights: Any = None, minlength: Any = None) -> Array:
+    transfers.to_host += 1  # which is the largest?
+    transfers.atomics += weights is not None  # of float64
+    given = None if weights is None else near("bincount", weights)
+    return fresh(np.bincount(near("bincount", x), given, minlength or 0), "bincount")
+
+
 def _created(name: str) -> Callable[..., Array]:
     def run(*args: Any, **options: Any) -> Array:
-        return fresh(getattr(np, name)(*[content(name, a) for a in args], **options), name)
+        return fresh(getattr(np, name)(*[content(name, a) for a in args], **options), name, "K")
 
     return run
 
@@ -191,7 +217,9 @@ def _like(name: str) -> Callable[..., Array]:
         value = [content(name, given[0])] if name == "full_like" else []
         kind = given[len(value)] if len(given) > len(value) else dtype
         shape = shape or a.shape  # as CuPy has it: () counts as None
-        result = fresh(made(a.memory, *value, kind, order, shape=shape), "" if name == "empty_like" else name)
+        memory = cupy_orders.like(a.memory, kind, order, shape)
+        memory[...] = made(a.memory, *value, kind, shape=shape)
+        result = fresh(memory, "" if name == "empty_like" else name, "K")
         if name == "empty_like":
             poison(result.memory)
         return result
@@ -223,11 +251,13 @@ SPECIAL: dict[str, Callable[..., Any]] = {
     "argmin": _extreme("argmin"),
     "argsort": _argsort,
     "argwhere": _argwhere,
+    "bincount": _bincount,
     "clip": _clip,
     "diagonal": _diagonal,
     "empty": ndarray,
     "may_share_memory": lambda a, b, max_work=None: bool(np.may_share_memory(a.memory, b.memory)),
     "nonzero": _nonzero,
+    "put_along_axis": _put_along_axis,
     "sort": _sort,
     "where": _where,
 }

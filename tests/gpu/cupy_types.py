@@ -145,6 +145,7 @@ SIGNATURES = {
     "repeat": "a, repeats, axis=None",
     "reshape": "a, newshape, order='C', *, copy=None",
     "roll": "a, shift, axis=None",
+    "searchsorted": "a, v, side='left', sorter=None",
     "sort": "a, axis=-1, kind=None",
     "split": "ary, indices_or_sections, axis=0",
     "squeeze": "a, axis=None",

@@ -12,7 +12,7 @@ import shim
 
 from minorm import dtypes
 from minorm.kernels.gpu import norm_plan
-from minorm.kernels.gpu.source import C_NAMES, expression, source
+from minorm.kernels.gpu.source import C_NAMES, expression, options, source
 
 FLOATS = [dtypes.float16, dtypes.bfloat16, dtypes.float32, dtypes.float64]
 EPS = {dtypes.float16: 2.0**-10, dtypes.bfloat16: 2.0**-7, dtypes.float32: 2.0**-23, dtypes.float64: 2.0**-52}
@@ -62,7 +62,8 @@ def compiled(program: Any, keys: Iterable[tuple[Any, ...]]) -> None:
     keys = [key for key in dict.fromkeys(keys) if key not in program._kernels]
     names = [expression(*key) for key in keys]
     if names:
-        module = shim.Module(code=source(program.name), options=("-std=c++17",), name_expressions=names)
+        code, chosen = source(program.name), options(program.name)
+        module = shim.Module(code=code, options=chosen, name_expressions=names)
         program._kernels.update({key: module.get_function(name) for key, name in zip(keys, names, strict=True)})
 
 

@@ -51,9 +51,11 @@ class Resources(NamedTuple):
         return -(-self.registers // 8) * 8 * threads <= REGISTERS
 
 
-def resources(code: str, names: list[str], architecture: str) -> list[Resources]:
+def resources(
+    code: str, names: list[str], architecture: str, options: tuple[str, ...] = ("-std=c++17",)
+) -> list[Resources]:
     """Compile these instances; an error of the compiler is an AssertionError with its words."""
-    program = _compiled(code, names, architecture)
+    program = _compiled(code, names, architecture, options)
     lowered = {nvrtc.getLoweredName(program, name): name for name in names}
     log = nvrtc.getProgramLog(program)
     nvrtc.destroyProgram(program)
@@ -70,13 +72,26 @@ def resources(code: str, names: list[str], architecture: str) -> list[Resources]
     return found
 
 
-def _compiled(code: str, names: list[str], architecture: str) -> Any:
+def arithmetic(code: str, name: str, options: tuple[str, ...]) -> list[str]:
+    """The sums, products, quotients and roots of floats in a kernel's PTX, in order: ["mul.rn.ftz.f32", ...]."""
+    program = _compiled(code, [name], "compute_80", options)
+    try:
+        found = nvrtc.getPTX(program)
+    finally:
+        nvrtc.destroyProgram(program)
+    text = found.decode() if isinstance(found, bytes) else found
+    return re.findall(r"\b(?:add|sub|mul|fma|div|sqrt)\.(?:[a-z]+\.)*f(?:32|64)\b", text)
+
+
+def _compiled(code: str, names: list[str], architecture: str, options: tuple[str, ...] = ("-std=c++17",)) -> Any:
     program: Any = nvrtc.createProgram(code, "kernel.cu", (), ())
     for name in names:
         nvrtc.addNameExpression(program, name)
-    options = (f"--gpu-architecture={architecture}", "-std=c++17", "--ptxas-options=-v", "-ftz=true", *_includes())
+    chosen = (f"--gpu-architecture={architecture}", *options, "-ftz=true", *_includes())
+    if architecture.startswith("sm"):
+        chosen += ("--ptxas-options=-v",)
     try:
-        nvrtc.compileProgram(program, options)
+        nvrtc.compileProgram(program, chosen)
     except nvrtc.NVRTCError:
         raise AssertionError(nvrtc.getProgramLog(program)) from None
     return program

@@ -26,13 +26,21 @@ from typing import Any, ClassVar
 import numpy as np
 
 import minorm.labs
+from minorm.kernels.gpu.source import AS_WRITTEN
 
 FIBERS = Path(minorm.labs.__file__).with_name("cuda_shim.h")
 TYPES = Path(__file__).with_name("cuda_types.h")
 SHELF = Path(__file__).parents[2] / ".pytest_cache" / "shim"  # compiled kernels, so that a second run need not wait
 KEPT = 7 * 24 * 3600  # seconds after their last use
 WALL = 256  # bytes on both sides of an array
-FLAGS = ("-std=c++17", "-O1", "-w", "-fPIC", "-ffp-contract=off", "-fno-strict-aliasing")
+FLAGS = ("-std=c++17", "-O1", "-w", "-fPIC", "-fno-strict-aliasing")
+APART = ("-ffp-contract=off",)  # each product is rounded before it is added: NVRTC's --fmad=false
+FUSED = (
+    "-mfma",
+    "-ffp-contract=fast",
+    "-fexpensive-optimizations",
+    "-funswitch-loops",
+)  # as NVRTC does where it is not told otherwise
 
 available = shutil.which("g++") is not None
 
@@ -49,13 +57,23 @@ class State:
     ran: ClassVar[dict[str, int]] = {}  # the names of the kernels, and the threads of their largest blocks
 
 
+@functools.cache
+def fuses() -> bool:
+    """Has this processor fused multiply-adds, as every GPU has?"""
+    try:
+        return re.search(r"^flags\s*:.* fma( |$)", Path("/proc/cpuinfo").read_text(), re.MULTILINE) is not None
+    except OSError:
+        return False
+
+
 class Module:
     """The part of cupy.RawModule that minorm uses."""
 
     def __init__(self, *, code: str, options: tuple[str, ...] = (), name_expressions: Any = ()) -> None:
         assert "-std=c++17" in options
         self.names = list(name_expressions)
-        self.library = _compiled(_text(code, self.names))
+        fused = AS_WRITTEN not in options and fuses()
+        self.library = _compiled(_text(code, self.names), FUSED if fused else APART)
 
     def get_function(self, name: str) -> Function:
         return Function(name, self.library, self.names.index(name))
@@ -146,12 +164,13 @@ _kept: list[Any] = []  # folders that go with the process
 
 
 @functools.cache
-def _folder() -> Path:
-    """Where sources are compiled; what all of them begin with has been compiled already."""
+def _folder(flags: tuple[str, ...]) -> Path:
+    """Where sources are compiled with these flags; what all of them begin with has been compiled already."""
     _kept.append(tempfile.TemporaryDirectory(prefix="shim"))
     folder = Path(_kept[-1].name)
     (folder / "base.h").write_text("#define SHIM_APART\n" + FIBERS.read_text() + TYPES.read_text())
-    subprocess.run(["g++", *FLAGS, "-x", "c++-header", folder / "base.h", "-o", folder / "base.h.gch"], check=True)
+    command = ["g++", *FLAGS, *flags, "-x", "c++-header", folder / "base.h", "-o", folder / "base.h.gch"]
+    subprocess.run(command, check=True)
     return folder
 
 
@@ -166,40 +185,40 @@ def _shelf() -> tuple[Path, str]:
                 file.unlink(missing_ok=True)
         shelf = SHELF
     except OSError:  # a checkout that nobody may write to
-        shelf = _folder()
+        shelf = _folder(APART)
     return shelf, "\n".join([version, *FLAGS, FIBERS.read_text(), TYPES.read_text()])
 
 
 @functools.cache
 def _fibers() -> ctypes.CDLL:
     """What runs the threads; kernels find it, and through it the C++ library, among the process's global names."""
-    library = ctypes.CDLL(str(_on_shelf(FIBERS.read_text())), mode=ctypes.RTLD_GLOBAL)
+    library = ctypes.CDLL(str(_on_shelf(FIBERS.read_text(), APART)), mode=ctypes.RTLD_GLOBAL)
     library.shim_message.restype = ctypes.c_char_p
     return library
 
 
 @functools.cache
-def _compiled(text: str) -> ctypes.CDLL:
+def _compiled(text: str, flags: tuple[str, ...]) -> ctypes.CDLL:
     _fibers()
-    return ctypes.CDLL(str(_on_shelf(text, "-nostdlib")))
+    return ctypes.CDLL(str(_on_shelf(text, flags, "-nostdlib")))
 
 
-def _on_shelf(text: str, *options: str) -> Path:
+def _on_shelf(text: str, flags: tuple[str, ...], *options: str) -> Path:
     """The library of this text, compiled if no run has done so before."""
     shelf, common = _shelf()
-    target = shelf / f"{hashlib.sha256((common + text).encode()).hexdigest()[:32]}.so"
+    target = shelf / f"{hashlib.sha256(' '.join((common, *flags, text)).encode()).hexdigest()[:32]}.so"
     if target.exists():
         target.touch()
     else:
-        _compile(text, target, *options)
+        _compile(text, target, flags, *options)
     return target
 
 
-def _compile(text: str, target: Path, *options: str) -> None:
-    source = _folder() / f"{target.stem}.cpp"
+def _compile(text: str, target: Path, flags: tuple[str, ...], *options: str) -> None:
+    source = _folder(flags) / f"{target.stem}.cpp"
     source.write_text(text)
     fresh = target.with_suffix(f".{os.getpid()}")
-    command = ["g++", *FLAGS, "-shared", *options, source, "-o", fresh]
+    command = ["g++", *FLAGS, *flags, "-shared", *options, source, "-o", fresh]
     result = subprocess.run(command, check=False, capture_output=True, text=True)
     if result.returncode:
         raise KernelError("g++ says: " + "\n".join(result.stderr.splitlines()[:12]))

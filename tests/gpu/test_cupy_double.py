@@ -14,6 +14,7 @@ from typing import Any
 import cublas_double
 import cupy_double
 import cupy_functions
+import cupy_orders
 import cupy_types
 import ml_dtypes
 import numpy as np
@@ -175,6 +176,46 @@ def test_results_are_arrays_and_views_share_memory(cuda: Any) -> None:
         assert copy.base is None
     assert np.isnan(cuda.empty((2, 2), np.float16).memory).all()  # what is read before it is written shows
     assert np.isnan(np.empty_like(x).memory).all()
+
+
+@pytest.mark.parametrize("name", cupy_orders.CALLS)
+def test_results_lie_in_cupys_order(name: str, cuda: Any) -> None:
+    cupy_orders.check(cuda, name)
+
+
+ARRAYS: dict[str, np.ndarray] = {
+    "rows": np.zeros((2, 3, 4), np.float32),
+    "columns": np.zeros((2, 3, 4), np.float32, order="F"),
+    "channels last": np.zeros((2, 4, 5, 3), np.float32).transpose(0, 3, 1, 2),
+    "gaps": np.zeros((2, 6, 4), np.float32)[:, ::2],
+    "backwards": np.zeros((2, 3, 4), np.float32).transpose(1, 0, 2)[:, ::-1],
+    "broadcast": np.broadcast_to(np.zeros((3, 1), np.float32), (2, 3, 4)),
+    "axes of one": np.zeros((1, 3, 1, 4), np.float32).transpose(0, 3, 1, 2),
+}
+
+
+@pytest.mark.parametrize("shape", [None, (5, 2, 3, 7), (4, 2, 7), (3, 2)])
+@pytest.mark.parametrize("order", "CFAK")
+@pytest.mark.parametrize("name", ARRAYS)
+def test_orders_are_cupys(name: str, order: str, shape: Any, real: Any) -> None:
+    """The rule of empty_like and of astype, which CuPy has as a function of an array of NumPy too."""
+    from cupy._creation.basic import _new_like_order_and_strides
+
+    array, lengths = ARRAYS[name], ARRAYS[name].shape if shape is None else shape
+    letter, strides, _ = _new_like_order_and_strides(array, np.float64, order, shape, get_memptr=False)
+    expected = np.empty(lengths, np.float64, letter).strides if strides is None else tuple(strides)
+    assert cupy_orders.like(array, np.float64, order, shape).strides == expected
+
+
+def test_of_values_for_one_place_any_may_be_the_last(cuda: Any) -> None:
+    """On a device the threads come in any order: what relies on one shows here."""
+    found = set()
+    for _ in range(40):
+        x = cuda.zeros(3)
+        x[cuda.array([1, 1, 1])] = cuda.array([5.0, 6.0, 7.0])
+        np.put_along_axis(x, cuda.array([0, 0]), cuda.array([1.0, 2.0]), 0)
+        found.add(tuple(x.memory.tolist()))
+    assert found == {(a, b, 0.0) for a in (1, 2) for b in (5, 6, 7)}
 
 
 def test_devices_do_not_mix(cuda: Any) -> None:

@@ -12,11 +12,20 @@ import minorm as mn
 import minorm.functional as F
 from minorm import capture, nn, optim
 
+
+def groups(parameters: list[Any]) -> list[dict[str, Any]]:
+    return [{"params": parameters[:2], "weight_decay": 0.0, "lr": 0.02}, {"params": parameters[2:]}]
+
+
 OPTIMIZERS: dict[str, Callable[[Any], Any]] = {
     "SGD": lambda p: optim.SGD(p, lr=0.1),
     "momentum": lambda p: optim.SGD(p, lr=0.1, momentum=0.9, weight_decay=0.01, nesterov=True),
     "Adam": lambda p: optim.Adam(p, lr=0.01, amsgrad=True),
     "AdamW": lambda p: optim.AdamW(p, lr=0.01),
+    "dampening, uphill": lambda p: optim.SGD(p, lr=0.1, momentum=0.8, dampening=0.3, weight_decay=0.02, maximize=True),
+    "Adam, decay, uphill": lambda p: optim.Adam(p, lr=0.01, weight_decay=0.1, maximize=True),
+    "AdamW, amsgrad": lambda p: optim.AdamW(p, lr=0.01, betas=(0.8, 0.95), weight_decay=0.3, amsgrad=True),
+    "groups": lambda p: optim.AdamW(groups(list(p)), lr=0.01, maximize=True),
 }
 
 

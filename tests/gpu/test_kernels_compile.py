@@ -11,7 +11,7 @@ import pytest
 
 from minorm import dtypes
 from minorm.kernels.gpu import softmax_plan, update_plan, windows
-from minorm.kernels.gpu.source import FOLDER, expression, source
+from minorm.kernels.gpu.source import FOLDER, expression, options, source
 
 INT, LONG = dtypes.int32, dtypes.int64
 ACTIVATIONS = ["relu", "relu6", "leaky_relu", "hardswish", "sigmoid", "tanh", "silu", "elu", "gelu", "gelu_tanh", "erf"]
@@ -62,7 +62,7 @@ def test_no_kernel_spills(architecture: str, file: str) -> None:
         calls += kernels(file, dtypes.float32, LONG, 1)
     names = list(dict.fromkeys(expression(*call) for call in calls))
     assert instances.left_out(file, names) == set()
-    found = nvrtc.resources(source(file), names, architecture)
+    found = nvrtc.resources(source(file), names, architecture, options(file))
     assert {kernel.name for kernel in found} >= set(names)
     assert [kernel for kernel in found if kernel.spilled or kernel.stack] == []
     assert max(kernel.shared for kernel in found) <= 48 << 10  # what every device has without asking

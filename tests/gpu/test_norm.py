@@ -166,6 +166,28 @@ def test_of_equal_elements_y_is_the_bias(form: str, value: float, way: str, norm
     np.testing.assert_array_equal(y, expected)
 
 
+ALONE = {  # one element a statistic
+    "batch": ((1, 37), (0,), 1, (1,), (0, 1)),
+    "batch, channels last": ((1, 40, 1, 1), (0, 2, 3), 1, (1,), (0, 2, 3, 1)),
+    "instance": ((3, 40, 1, 1), (2, 3), 1, (1,), (0, 1, 2, 3)),
+    "groups": ((3, 12, 1), (2,), 12, (1,), (0, 1, 2)),
+    "layer": ((300, 1), (1,), 1, (1,), (0, 1)),
+    "layer, one scale a row": ((7, 5, 1), (2,), 1, (0, 1), (0, 1, 2)),
+}
+
+
+@pytest.mark.parametrize(("form", "types"), [*((form, "float32") for form in ALONE), ("layer", "bfloat16")])
+def test_one_number_is_its_own_mean(
+    form: str, types: str, way: str, norm: bridge.Norm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """dx is 0 to the last bit: the product with the scale is the very number that went into its mean."""
+    monkeypatch.setitem(FORMS, form, ALONE[form])
+    stored, computed, of_parameters = TYPES[types]
+    problem = Problem(form, stored, of_parameters)
+    _, _, dx, _, _ = problem.found(norm, Equation(), computed)
+    np.testing.assert_array_equal(dx, np.zeros_like(problem.x))
+
+
 @pytest.mark.parametrize("form", ["batch", "batch, channels last", "layer"])
 @pytest.mark.parametrize("size", [1e20, 1e30])
 def test_squares_that_float32_does_not_hold(form: str, size: float, way: str, norm: bridge.Norm) -> None:

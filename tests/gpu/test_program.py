@@ -21,7 +21,7 @@ def test_a_kernel_is_made_once_and_no_text_to_find_it_again(cuda: Any, monkeypat
     class Module:
         def __init__(self, *, code: str, options: tuple[str, ...], name_expressions: list[str]) -> None:
             assert "__global__" in code
-            assert options == program.OPTIONS
+            assert options == ("-std=c++17",)
             made.extend(name_expressions)
 
         def get_function(self, name: str) -> Any:
@@ -97,8 +97,7 @@ def test_cupy_compiles_with_its_own_options_and_finds_it_on_disk(
     from cupy._core import core
     from cupy.cuda import _compiler_cache, compiler
 
-    from minorm.kernels.gpu import program
-    from minorm.kernels.gpu.source import expression, source
+    from minorm.kernels.gpu.source import OPTIONS, expression, source
 
     kept: list[Any] = []
     compilations: list[tuple[str, ...]] = []
@@ -117,7 +116,7 @@ def test_cupy_compiles_with_its_own_options_and_finds_it_on_disk(
     name, code = expression(*KEY), source("norm_rows.cu")
     options = {"arch": "90", "prepend_cupy_headers": False, "name_expressions": (name,)}
     for _ in range(2):
-        core.compile_with_cache(code, program.OPTIONS, **options)
+        core.compile_with_cache(code, OPTIONS, **options)
     first, second = kept
     assert first.binary == second.binary
     assert first.binary[:4] == b"\x7fELF"

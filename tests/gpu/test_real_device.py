@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
+import cupy_orders
 import every_kernel
 import instances
 import pytest
@@ -40,6 +41,12 @@ def test_every_kernel(dtype: Any, way: str, device: Any, monkeypatch: pytest.Mon
     if way == "by chunks":
         every_kernel.by_chunks(device, monkeypatch)
     every_kernel.compare(dtype, way)
+
+
+@pytest.mark.parametrize("name", cupy_orders.CALLS)
+@pytest.mark.usefixtures("device")
+def test_results_lie_as_the_double_has_them(name: str) -> None:
+    cupy_orders.check(devices.library(), name)
 
 
 @pytest.mark.slow

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
+from collections.abc import Callable
 from typing import Any
 
 import instances
 import numpy as np
+import nvrtc
 import pytest
 import shim
 
+import minorm as mn
 from minorm import dtypes
 from minorm.kernels import reference
 from minorm.kernels.gpu import update_plan
+from minorm.kernels.gpu.source import OPTIONS, options, source
 
 pytestmark = pytest.mark.skipif(not shim.available, reason="no g++")
 SIZES = [(1,), (3, 5), (8, 4), (0,), (4099,), (2, 2, 3, 3)]
@@ -21,6 +26,7 @@ SGD = [
     {"lr": 0.1, "momentum": 0.9, "dampening": 0.5, "weight_decay": 0.01},
     {"lr": 0.1, "momentum": 0.9, "nesterov": True, "maximize": True},
 ]
+ADAM_NUMBERS = {"lr": 0.01, "beta1": 0.9, "beta2": 0.999, "eps": 1e-3}
 ADAM: list[dict[str, Any]] = [{}, {"weight_decay": 0.1}, {"weight_decay": 0.1, "decoupled": True, "maximize": True}]
 
 
@@ -59,6 +65,57 @@ def same(actual: list[list[Any]], expected: list[list[np.ndarray]], dtype: Any) 
         instances.close(left, right, units, small)
 
 
+@pytest.mark.parametrize("kept", [False, True], ids=["eager", "captured"])
+@pytest.mark.parametrize("dtype", instances.FLOATS, ids=str)
+@pytest.mark.parametrize("name", ["sgd", "adam"])
+def test_the_bits_are_those_of_the_formula(name: str, dtype: Any, kept: bool, gpu: Any, cuda: Any) -> None:
+    """Each product is rounded before it is added, in both forms of a kernel: else their last bits could differ."""
+    for chosen in SGD if name == "sgd" else [{**ADAM_NUMBERS, **more} for more in ADAM]:
+        values = lists(dtype, (3 if "momentum" in chosen else 2) if name == "sgd" else 5)
+        there = moved(cuda, values)
+        more: Any = () if name == "sgd" else ([1 + i for i in range(len(SIZES))],)
+        full = lambda v: [*v, []] if len(v) == 2 else v  # noqa: E731
+        step = functools.partial(getattr(gpu, name), *full(there), *more, **chosen)
+        if kept:
+            captured(step)
+        else:
+            step()
+        getattr(reference.update, name)(*full(values), *more, **chosen)
+        for left, right in zip(itertools.chain(*there), itertools.chain(*values), strict=True):
+            np.testing.assert_array_equal(left.memory, right)
+
+
+def captured(step: Callable[[], None]) -> None:
+    """The step as the replay of a CUDA graph."""
+    graph = mn.cuda.CUDAGraph()
+    with mn.cuda.graph(graph):
+        step()
+    graph.replay()
+
+
+@pytest.mark.skipif(not nvrtc.available, reason="no NVRTC, or no headers for it")
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("adam", "float, float, 4, true"),
+        ("adam", "__half, float, 8, false"),
+        ("sgd", "float, float, 1, true, true"),
+        ("sgd", "double, double, 2, true, false"),
+    ],
+)
+def test_nvrtc_leaves_nothing_to_the_assembler(name: str, arguments: str) -> None:
+    """`.rn` in PTX says that an operation is rounded by itself; without it the assembler may fuse two as it likes."""
+    code = source("update.cu")
+    eager, kept = (
+        nvrtc.arithmetic(code, f"{form}<{arguments}>", options("update.cu")) for form in (name, f"{name}_kept")
+    )
+    assert eager == kept != []
+    assert not [word for word in eager if word.startswith("fma") or ".rn" not in word]
+    free = nvrtc.arithmetic(code, f"{name}<{arguments}>", OPTIONS)
+    assert any(word.startswith("fma") for word in free)
+    assert any(".rn" not in word for word in free)
+
+
 @pytest.mark.parametrize("dtype", instances.FLOATS, ids=str)
 @pytest.mark.parametrize("options", SGD)
 def test_sgd(options: dict[str, Any], dtype: Any, gpu: Any, cuda: Any) -> None:
@@ -81,7 +138,7 @@ def test_adam(options: dict[str, Any], peaks: bool, dtype: Any, gpu: Any, cuda: 
     values = lists(dtype, 5 if peaks else 4)
     there = moved(cuda, values)
     full = lambda v: v if len(v) == 5 else [*v, []]  # noqa: E731
-    numbers = {"lr": 0.01, "beta1": 0.9, "beta2": 0.999, "eps": 1e-3, **options}
+    numbers = {**ADAM_NUMBERS, **options}
     for step in (1, 2):
         steps = [step + i for i in range(len(SIZES))]
         gpu.adam(*full(there), steps, **numbers)

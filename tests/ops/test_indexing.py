@@ -173,3 +173,15 @@ def test_rolled_is_what_numpy_rolls_and_a_tensor_apart(step: int, shape: tuple[i
     y = x.roll(step, 0)
     np.testing.assert_array_equal(y.array, np.roll(x.array, step, 0))
     assert not np.shares_memory(x.array, y.array)
+
+
+@pytest.mark.parametrize("in_graph", [False, True])
+def test_of_several_at_one_place_the_last_one_row_by_row_stays(in_graph: bool) -> None:
+    """NumPy goes through arrays in the order of their memory, if index and values lie column by column."""
+    places, values = np.random.default_rng(0).integers(0, 3, (4, 5)), np.arange(20.0).reshape(4, 5)
+    expected = np.zeros(3)
+    for place, value in zip(places.ravel(), values.ravel(), strict=True):
+        expected[place] = value
+    x = mn.zeros(3, dtype=mn.float64, requires_grad=in_graph) * 1
+    x[mn.tensor(places.T.copy()).T] = mn.tensor(values.T.copy()).T
+    np.testing.assert_array_equal(x.detach().numpy(), expected)

@@ -1,4 +1,4 @@
-"""The gradient of reading elements by position, added up in a fixed order, so that two runs give the same bits.
+"""Elements by position, in a fixed order, so that two runs give the same bits: gradients of reading them, and writing.
 
 CuPy's own add.at adds by atomics, in whatever order the threads come. Here positions are sorted, and the values of one
 position, now neighbours, are added up by doubling:
@@ -71,11 +71,50 @@ def _added(dy: Any, places: Any, size: int) -> Any:
     return dx[:size].astype(dy.dtype)
 
 
+def put(x: Any, index: Any, values: Any) -> None:
+    """x[index] = values, in place; of several that come to one place the last one counts.
+
+    CuPy writes them in whatever order the threads come. So all of them bring the value of the last one.
+    """
+    if _may_repeat(index) and getattr(values, "size", 1) > 1:
+        values = _with_last(x.shape, index, values)
+    x[index] = values
+
+
+def _may_repeat(index: Any) -> bool:
+    """Can the index name a position twice? Slices, bools and single numbers cannot."""
+    parts = index if isinstance(index, tuple) else (index,)
+    kinds = [(getattr(part, "dtype", None), part) for part in parts]
+    return any(isinstance(part, list) or (t is not None and t.kind in "iu" and part.size > 1) for t, part in kinds)
+
+
+def _with_last(shape: tuple[int, ...], index: Any, values: Any) -> Any:
+    """The values for x[index], each replaced by the last of those that come to its place; x has this shape."""
+    axes = rows_of(index, len(shape))
+    first, last = axes or (0, len(shape))
+    places = _numbered(shape[first:last])[index[first:last] if axes and isinstance(index, tuple) else index]
+    wanted = (*shape[:first], *places.shape, *shape[last:])
+    values = values.reshape(values.shape[max(0, values.ndim - len(wanted)) :])  # there may be more axes, of length 1
+    rows = cupy.broadcast_to(values, wanted).reshape(math.prod(shape[:first]), places.size, math.prod(shape[last:]))
+    places = places.reshape(-1)
+    order = cupy.argsort(places)  # equal ones stay in order
+    winner = order[cupy.searchsorted(places[order], places, side="right") - 1]
+    return rows[:, winner].reshape(wanted)
+
+
+def bincount(x: Any, weights: Any, minlength: int) -> Any:
+    """How often each of 0, 1, 2 ... stands in x, or the sum of its weights in float64; CuPy adds those by atomics."""
+    if weights is None:
+        return cupy.bincount(x, None, minlength)
+    length = max(int(x.max()) + 1 if x.size else 0, minlength)
+    return add_at(weights.astype(dtypes.float64), x.astype(dtypes.int64, copy=False), (length,))
+
+
 def scatter(x: Any, index: Any, updates: Any, reduction: str) -> Any:
     """A copy of x with `updates` put at `index`, or combined with what is there: "add", "mul", "min" or "max"."""
     if reduction == "none":
         y = x.copy()
-        y[index] = updates
+        put(y, index, updates)
         return y
     wide = dtypes.compute_type(x.dtype)
     combine = COMBINE[reduction]

@@ -2,6 +2,7 @@
 //
 // A sum has one result for each turn of the `kept` loops, taken over the turns of the `reduced` ones. For statistics these
 // are the nest's own groups. For the gradients of scale and bias those loops are kept along which scale and bias vary.
+#include "maths.cuh"
 #include "types.cuh"
 
 template <class I> struct Place { I data, param, row; };  // of an element, of its scale and bias, of its statistics
@@ -100,7 +101,7 @@ template <class C> struct Statistics {
     Statistics() = default;
     template <class I> __device__ Statistics(const double* stats, I rows, I row)
         : k((C)stats[row]), d((C)stats[rows + row]), rstd((C)stats[3 * rows + row]) {}
-    __device__ C xhat(C x) const { return ((x - k) - d) * rstd; }
+    __device__ C xhat(C x) const { return product((x - k) - d, rstd); }
 };
 
 __device__ inline double rstd_of(double var, double eps, bool guard) {

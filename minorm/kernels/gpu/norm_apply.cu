@@ -17,10 +17,7 @@ template <class C> struct Apply {
     template <class I>
     __device__ Apply(const double* stats, const double*, I rows, I row, I) : stat(stats, rows, row) {}
     __device__ C operator()(C x, C, C s, C b, bool scaled, bool biased) const {
-        C y = stat.xhat(x);
-        if (scaled) y *= s;
-        if (biased) y += b;
-        return y;
+        return affine(stat.xhat(x), s, b, scaled, biased);
     }
 };
 
@@ -33,7 +30,7 @@ template <class C> struct GradInput {
         : stat(stats, rows, row), mean_g(sums ? (C)(sums[row] / columns) : 0),
           mean_gx(sums ? (C)(sums[rows + row] / columns) : 0) {}
     __device__ C operator()(C x, C dy, C s, C, bool scaled, bool) const {
-        if (scaled) dy *= s;
+        if (scaled) dy = product(dy, s);
         return stat.rstd * (dy - mean_g - stat.xhat(x) * mean_gx);
     }
 };

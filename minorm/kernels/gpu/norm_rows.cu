@@ -95,9 +95,8 @@ __global__ void __launch_bounds__(512, 1) row_forward(Loops<I> loops, const T* _
         Pack<T, V> out;
 #pragma unroll
         for (int v = 0; v < V; v++) {
-            C value = ((widen<C>(kept[e].v[v]) - shift) - offset) * factor;
-            if (s) value *= scale.v[v];
-            if (b) value += bias.v[v];
+            const C xhat = product((widen<C>(kept[e].v[v]) - shift) - offset, factor);
+            const C value = affine(xhat, scale.v[v], bias.v[v], s, b);
             finish<ENDING>(out.v[v], value, added[ENDING == RESIDUAL_RELU ? e : 0].v[v]);
         }
         put(y, row.data + writing.place.data, out);
@@ -196,7 +195,7 @@ __global__ void __launch_bounds__(512, 1) row_backward(Loops<I> loops, const T* 
 #pragma unroll
             for (int v = 0; v < V; v++) {
                 C g = widen<C>(kept_dy[e].v[v]), xhat = stat.xhat(widen<C>(kept_x[e].v[v]));
-                if (s) g *= scale.v[v];
+                if (s) g = product(g, scale.v[v]);
                 place(out.v[v], stat.rstd * (g - mean_g - xhat * mean_gx));
             }
             put(dx, row.data + writing.place.data, out);

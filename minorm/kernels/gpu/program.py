@@ -16,9 +16,7 @@ from typing import Any
 import cupy
 
 from minorm import driver
-from minorm.kernels.gpu.source import expression, source
-
-OPTIONS = ("-std=c++17",)
+from minorm.kernels.gpu.source import expression, options, source
 
 
 class Program:
@@ -35,7 +33,7 @@ class Program:
 
     def _compile(self, key: tuple[Any, ...]) -> Callable[..., None]:
         name = expression(*key)
-        module = cupy.RawModule(code=source(self.name), options=OPTIONS, name_expressions=[name])
+        module = cupy.RawModule(code=source(self.name), options=options(self.name), name_expressions=[name])
         try:
             kernel: Callable[..., None] = module.get_function(name)
         except Exception as error:

@@ -12,6 +12,9 @@ import numpy as np
 from minorm import dtypes
 
 FOLDER = Path(__file__).parent
+OPTIONS = ("-std=c++17",)
+AS_WRITTEN = "--fmad=false"  # each product is rounded before it is added
+OF_FILE = {"update.cu": (AS_WRITTEN,)}  # whose two forms, eager and captured, are to have the same bits
 C_NAMES = {
     dtypes.float16: "__half",
     dtypes.bfloat16: "__nv_bfloat16",
@@ -27,6 +30,15 @@ C_NAMES = {
     dtypes.uint64: "unsigned long long",
     dtypes.bool: "bool",
 }
+
+
+def options(name: str) -> tuple[str, ...]:
+    """What NVRTC is told for this .cu file.
+
+    It may make a sum and one of its products a fused multiply-add, or not, as the code around them has it: so two
+    kernels of one formula may differ in the last bit.
+    """
+    return (*OPTIONS, *OF_FILE.get(name, ()))
 
 
 @functools.cache

@@ -25,6 +25,24 @@ def add_along(dy: Any, index: Any, axis: int, shape: tuple[int, ...]) -> Any:
     return add_at(dy, tuple(where), shape)
 
 
+def put(x: Any, index: Any, values: Any) -> None:
+    """x[index] = values, in place; of several that come to one place the last one counts, row by row"""
+    parts = index if isinstance(index, tuple) else (index,)
+    if any(isinstance(part, np.ndarray) and part.ndim > 1 and part.dtype.kind in "iu" for part in parts):
+        index, values = tuple(_by_rows(part) for part in parts), _by_rows(values)
+    x[index] = values
+
+
+def _by_rows(value: Any) -> Any:
+    """An array in row-major order: NumPy goes through arrays as they lie in memory."""
+    return np.ascontiguousarray(value) if isinstance(value, np.ndarray) and value.ndim > 1 else value
+
+
+def bincount(x: Any, weights: Any, minlength: int) -> Any:
+    """How often each of 0, 1, 2 ... stands in x, or the sum of its weights in float64"""
+    return np.bincount(x, weights, minlength)
+
+
 def scatter(x: Any, index: Any, updates: Any, reduction: str) -> Any:
     """A copy of x with `updates` put at `index`, or combined with what is there: "add", "mul", "min" or "max".
 
@@ -32,7 +50,7 @@ def scatter(x: Any, index: Any, updates: Any, reduction: str) -> Any:
     """
     if reduction == "none":
         y = x.copy()
-        y[index] = updates
+        put(y, index, updates)
         return y
     wide = dtypes.compute_type(x.dtype)
     y = x.astype(wide)

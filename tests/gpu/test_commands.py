@@ -1,0 +1,152 @@
+"""The command line, and what trains, from start to end on the double: nothing takes a tensor of a GPU for NumPy's."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import minorm as mn
+from minorm import cli, nn, plots
+from minorm.checkpoint import load_training
+from minorm.data import ArrayDataset, DataLoader
+from minorm.training import BatchNormWatch, Run, Settings
+from minorm.training.outcome import outcome
+from minorm.training.run import BEST, CHECKPOINT, LOG
+
+Image = pytest.importorskip("PIL.Image")
+pytest.importorskip("rich")
+pytest.importorskip("matplotlib")
+
+MODEL = """
+from minorm import nn
+
+def build(channels, size, classes):
+    return nn.Sequential(nn.Conv2d(channels, 8, 3, stride=2, bias=False), nn.BatchNorm2d(8), nn.ReLU(),
+                         nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.Linear(32, classes))
+"""
+EVERYTHING = (
+    "--ema 0.9 --accumulate 2 --clip-grad 1 --early-stopping 2 --hflip 0.5 --crop-padding 1 --cutout 2 --mixup 0.2 "
+    "--label-smoothing 0.1 --class-weights balanced --warmup-epochs 1"
+)
+WAYS = {
+    "plain": "",
+    "everything": f"{EVERYTHING} --optimizer adamw",
+    "bfloat16": "--dtype bfloat16 --optimizer adam --color-jitter 0.1 --cutmix 0.2",
+}
+
+
+@pytest.fixture(scope="module")
+def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three classes of small pictures, more of one than of the others."""
+    root = tmp_path_factory.mktemp("pictures")
+    y, x = np.mgrid[:12, :14]
+    for kind, name in enumerate(("bars", "checks", "stripes")):
+        (root / name).mkdir()
+        shape = (x // 3 % 2, y // 3 % 2, (x // 6 + y // 6) % 2)[kind][..., None]
+        for i in range(10 - kind):
+            noise = np.random.default_rng((kind, i)).integers(0, 100, (12, 14, 3))
+            Image.fromarray((noise + 150 * shape).astype(np.uint8)).save(root / name / f"{i:02}.png")
+    (root / "model.py").write_text(MODEL)
+    return root
+
+
+def train(pictures: Path, out: Path, *more: str) -> int:
+    words = ["train", "--path", str(pictures), "--out", str(out), "--device", "cuda:1"]
+    return cli.main([*words, *more])
+
+
+def log(out: Path) -> list[dict[str, float]]:
+    with (out / LOG).open() as file:
+        return [{name: float(value) for name, value in row.items() if value} for row in csv.DictReader(file)]
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.usefixtures("cuda")
+def test_it_trains_reports_and_is_asked(
+    way: str, pictures: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Train, stop and resume, finish; then evaluate, predict, doctor and export what there is."""
+    model, out = f"{pictures}/model.py:build", tmp_path / "run"
+    new = ["--data", "folder", "--image-size", "8", "--epochs", "2", "--batch-size", "6", "--model", model]
+    assert train(pictures, out, *new, *WAYS[way].split()) == 0
+    assert "report:" in capsys.readouterr().out
+    assert {file.name for file in out.iterdir()} >= {CHECKPOINT, BEST, LOG, "report.html", "curves.png"}
+    assert "Normalizations" in (out / "report.html").read_text()
+    assert [row["epoch"] for row in log(out)] == [1, 2]
+    assert train(pictures, out, "--resume", "--model", model) == 0  # it is finished, and says so
+    capsys.readouterr()
+
+    trusted = ["--path", str(pictures), "--model", model]
+    assert cli.main(["evaluate", str(out), "--json", *trusted]) == 0
+    best = min(log(out), key=lambda row: (-row["test_accuracy"], row["test_loss"]))
+    assert json.loads(capsys.readouterr().out)["accuracy"] == pytest.approx(best["test_accuracy"], abs=1e-6)
+    assert cli.main(["predict", str(out), str(pictures / "bars" / "00.png"), "--json", "--model", model]) == 0
+    assert json.loads(capsys.readouterr().out)[0]["label"] in ("bars", "checks", "stripes")
+    assert cli.main(["doctor", str(out), *trusted]) in (0, 1)
+    fixed = str(tmp_path / "fixed.safetensors")
+    assert cli.main(["doctor", str(out), *trusted, "--fix", "precise_bn", "--out", fixed]) in (0, 1)
+
+
+@pytest.mark.usefixtures("cuda")
+def test_a_run_that_was_stopped_goes_on_there_and_ends_with_the_same_scores(pictures: Path, tmp_path: Path) -> None:
+    model = f"{pictures}/model.py:build"
+    settings = Settings(data="folder", image_size=8, epochs=2, batch_size=6, model=model, ema=0.9)
+    whole, stopped = tmp_path / "whole", tmp_path / "stopped"
+    Run(settings, str(whole), str(pictures), "cuda:1").fit()
+
+    def stop(row: Any) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        Run(settings, str(stopped), str(pictures), "cuda:1").fit(after_epoch=stop)
+    assert train(pictures, stopped, "--resume", "--model", model) == 0
+    assert (stopped / "report.html").exists()
+    assert (stopped / LOG).read_text() == (whole / LOG).read_text()
+    left, right = (load_training(str(folder / CHECKPOINT))["model"] for folder in (whole, stopped))
+    for name, value in left.items():
+        np.testing.assert_array_equal(np.asarray(right[name]), np.asarray(value), err_msg=name)
+
+
+def data() -> ArrayDataset:
+    rng = np.random.default_rng(0)
+    return ArrayDataset(rng.standard_normal((12, 3, 6, 6)).astype(np.float32), rng.integers(0, 3, 12))
+
+
+def network() -> Any:
+    mn.manual_seed(0)
+    layers = nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 3)
+    return nn.Sequential(*layers)
+
+
+@pytest.mark.usefixtures("cuda")
+def test_what_looks_at_a_model_looks_at_one_on_a_gpu() -> None:
+    """Each of these answers as it does for the same model on the CPU."""
+    found = {}
+    for device in ("cpu", "cuda:1"):
+        model = network().to(device)
+        other = network().to(device)
+        watch, population = BatchNormWatch(model), BatchNormWatch(other)
+        x, y = next(iter(DataLoader(data(), 12)))
+        for _ in range(2):
+            nn.functional.cross_entropy(model(x.to(device)), y.to(device)).backward()
+            watch.step()
+        other(x.to(device))
+        population.step()
+        rows = [{"epoch": 1, "learning_rate": 0.1, "train_loss": 1.0, "train_accuracy": 0.5, "test_loss": 1.0,
+                 "test_accuracy": 0.5}]  # fmt: skip
+        plots.training_picture("title", [1.0, 0.9], rows, watch, population)
+        shown = outcome(model.eval(), DataLoader(data(), 5))
+        nn.utils.precise_bn(model, DataLoader(data(), 6))
+        found[device] = [
+            *watch.batch("1"), *watch.running("1"), shown.probabilities, shown.losses,
+            model[1].running_var.cpu().numpy(), np.frombuffer(str(nn.summary(model, (2, 3, 6, 6))).encode(), np.uint8),
+        ]  # fmt: skip
+        plots.confusion(shown.confusion, ["a", "b", "c"])
+    for cpu, gpu in zip(found["cpu"], found["cuda:1"], strict=True):
+        assert isinstance(gpu, (np.ndarray, np.generic))
+        np.testing.assert_allclose(gpu, cpu, rtol=1e-4, atol=1e-5)
