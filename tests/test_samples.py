@@ -132,6 +132,7 @@ def modes(info: Any) -> tuple[bool, ...]:
 
 
 @pytest.mark.filterwarnings("ignore")
+@pytest.mark.slow
 def test_as_many_samples_as_the_page_says(operators: dict[str, list[Any]], modules: dict[str, Any]) -> None:
     functions = [(name, info) for name in COMPARED for info in operators[name]]
     layers = [(name, modules[name], training) for name in COMPARED_LAYERS for training in modes(modules[name])]
