@@ -170,5 +170,5 @@ def test_602_pictures_are_learned(tmp_path: Path) -> None:
         run = Run(chosen, sets=sets, num_workers=2)
         run.fit()
         best.append(max(row["test_accuracy"] for row in run.history))
-    assert best[0] < 0.8
-    assert best[1] > 0.88
+    assert best[0] < 0.7
+    assert best[1] > 0.85
