@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import asdict
 from typing import Any
 
 from minorm import nn
 from minorm.cli import output, sources, words
 from minorm.training import evaluate
+from minorm.training.guessing import largest_class
 
 
 def add(commands: Any) -> None:
@@ -20,7 +22,7 @@ def add(commands: Any) -> None:
     )
     parser.add_argument("model", metavar="MODEL", help=sources.MODEL_HELP)
     sources.add_data(parser)
-    parser.add_argument("--json", action="store_true", help='{"images", "accuracy", "loss"}')
+    parser.add_argument("--json", action="store_true", help='{"images", "accuracy", "loss", "largest_class"}')
     parser.set_defaults(run=run)
 
 
@@ -33,10 +35,14 @@ def run(args: argparse.Namespace) -> int:
         output.note(f"minorm evaluate: {line}")
     if not score.images:
         raise ValueError("no image could be read; expected at least one")
+    guess = largest_class(loader.dataset, source.preprocessing.classes if source.preprocessing else ())
     if args.json:
-        output.show_json({"images": score.images, "accuracy": score.accuracy, "loss": score.loss}, indent=None)
+        scores = {"images": score.images, "accuracy": score.accuracy, "loss": score.loss}
+        output.show_json({**scores, "largest_class": asdict(guess)}, indent=None)
         return 0
     output.note(f"minorm evaluate: weights of {source.path}")
     accuracy = "" if score.accuracy is None else f"accuracy {score.accuracy:.2%}, "
     output.say(f"{score.images:,} images: {accuracy}loss {score.loss:.4f}")
+    if score.accuracy is not None:
+        output.say(guess.beside(score.accuracy))
     return 0

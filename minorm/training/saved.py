@@ -17,6 +17,7 @@ from minorm.data.transforms import Normalize
 from minorm.training import building
 from minorm.training.history import COLUMNS
 from minorm.training.images import PARTS
+from minorm.training.initial import Initial
 from minorm.training.preparing import Preprocessing
 from minorm.training.settings import Settings
 
@@ -36,6 +37,7 @@ def read_run(path: str) -> dict[str, Any]:
         preprocessing(saved, path)
     if "images" in saved:
         _check_images(saved["images"], path)
+    _check_beginning(saved, path)
     return saved
 
 
@@ -73,6 +75,11 @@ def preprocessing(saved: Mapping[str, Any], path: str) -> Preprocessing:
     except ValueError as error:
         raise ValueError(f"{path}: its preprocessing: {error}") from None
     return Preprocessing(**found)
+
+
+def initial(saved: Mapping[str, Any]) -> Initial | None:
+    """What the run's model began with, if that came from a file."""
+    return Initial(**saved["initial"]) if "initial" in saved else None
 
 
 def taken(path: str, part: str, take: Callable[[], Any]) -> None:
@@ -116,6 +123,23 @@ def _check_images(found: Any, path: str) -> None:
                 and isinstance(there.get("sha256", 0), (str, type(None)))):  # fmt: skip
             raise ValueError(f"{path}: what it says of its images is {reprlib.repr(found)}; expected number "
                              f"and sha256 of {' and '.join(PARTS)}")  # fmt: skip
+
+
+def _check_beginning(saved: Mapping[str, Any], path: str) -> None:
+    """Where the patience is counted from, and the file that the weights came from."""
+    start, epoch = saved.get("patience_from", 0), saved["epoch"]
+    if type(start) is not int or not 0 <= start <= epoch:
+        raise ValueError(f"{path}: its patience_from is {reprlib.repr(start)}; expected an epoch of at most {epoch}")
+    if "initial" not in saved:
+        return
+    found, kinds = saved["initial"], {"file": str, "sha256": str, "taken": int}
+    fits = isinstance(found, dict) and found.keys() == {field.name for field in fields(Initial)}
+    if not fits or not all(
+        type(value) is kinds[name] if name in kinds else isinstance(value, list) and all(type(v) is str for v in value)
+        for name, value in found.items()
+    ):
+        raise ValueError(f"{path}: what it says of its initial weights is {reprlib.repr(found)}; expected "
+                         f"{', '.join(field.name for field in fields(Initial))}")  # fmt: skip
 
 
 def _is(value: Any, number: int) -> bool:
