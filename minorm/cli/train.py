@@ -20,7 +20,7 @@ from minorm.cli.telling import Teller, teller
 from minorm.distributed import Group
 from minorm.distributed.launcher import launched
 from minorm.distributed.simulation import check_threads
-from minorm.training import Run, Settings, resuming, saved
+from minorm.training import Run, Settings, images, resuming, saved
 from minorm.training.folder import BEST, CHECKPOINT, locked
 from minorm.training.history import LOG, Row
 from minorm.training.own_code import is_file, split
@@ -37,15 +37,22 @@ def add(commands: Any) -> None:
     parser = commands.add_parser(
         "train",
         help="train a CNN on one's own images, the digits, MNIST, Fashion-MNIST or CIFAR-10",
-        description="Train a CNN: `minorm train --data folder --path images/`, with one folder a class there, or in "
-        "train/ and val/ of it. After every epoch DIR/checkpoint.safetensors, DIR/best.safetensors and DIR/log.csv are "
+        description="Train a CNN: `minorm train --path images/`, with one folder a class there, or in train/ of it, "
+        "beside val/ and test/. After every epoch DIR/checkpoint.safetensors, DIR/best.safetensors and DIR/log.csv are "
         "replaced; at the end there is DIR/report.html. Ctrl-C stops at once, and --resume goes on from the last "
         "finished epoch to the same bits.",
     )
     # A default of None: what was not said is what --config or the checkpoint says, or else the default of Settings.
     option = functools.partial(parser.add_argument, default=None)
-    option("--data", choices=list(MODEL_FOR), help=f"images to train on (default {defaults.data})")
-    option("--path", help="folder of the images; for numpy a .npz file with x_train, y_train, x_test, y_test")
+    option(
+        "--data",
+        choices=list(MODEL_FOR),
+        help=f"images to train on (default {defaults.data}, with --path folder or numpy)",
+    )
+    option(
+        "--path",
+        help="folder of the images, one folder a class; for numpy a .npz file with x_train, y_train, x_test, y_test",
+    )
     sources.add_limit(parser)
     option("--image-size", type=int, metavar="N", help="the shorter side of a folder's images is scaled to it and the "
            f"centre cut (default {defaults.image_size})")  # fmt: skip
@@ -120,7 +127,10 @@ def run(parser: argparse.ArgumentParser, args: argparse.Namespace) -> int:
     for name in ("trust", "other_images"):
         if getattr(args, name) and not args.resume:
             raise UsageError(f"--{name.replace('_', '-')} goes with --resume alone")
+    if args.path is not None and args.data is None and not args.resume:
+        args.data = sources.usual_data(args.path)
     settings = _settings(args)
+    sources.check_path(settings.data, args.path)
     ranks = settings.ranks if args.resume or args.ranks is not None else processes
     check_threads(f"ranks is {ranks}", ranks, processes)
     settings = replace(settings, ranks=ranks)
@@ -161,6 +171,8 @@ def _shown(args: argparse.Namespace, training: Run, out: str, group: Group) -> N
         f"{settings.data} with model {settings.model}: {training.images['train']:,} images to train, "
         f"{training.images['test']:,} to test, {_workers(group)}; writes {out}"
     )
+    for line in [*words.left_out(training.sets), *(f"since the run began: {line}" for line in training.changes)]:
+        told.say(line)
     written = None if training.finished else events(out)
 
     def after_epoch(row: Row) -> None:
@@ -238,6 +250,8 @@ def _settings(args: argparse.Namespace) -> Settings:
                 f"the run in {args.out} has {name}={getattr(settings, name)!r}, --resume goes on with "
                 f"that; got {value!r}; for another value start a new run with another --out"
             )
+    if args.path is None:
+        args.path = images.place(found.get("images"), file)
     facts = found["model_facts"]
     args.code = trust.code(facts, file, trust.of(args, args.model))
     resuming.check_same_code(file, facts, args.code)

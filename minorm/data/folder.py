@@ -86,6 +86,11 @@ class ImageFolder(Shown):
         if not skip_broken and (others := self.left_out.of_kinds(OTHER_PICTURES)).counts:
             warnings.warn(f"ImageFolder: left out of {self.root!r}: {others}", stacklevel=outside())
 
+    def _made_with(self, name: str, value: Any) -> dict[str, Any]:
+        """What was noted on the folder from outside stays with it, unless it is another one."""
+        made = super()._made_with(name, value)
+        return made if name == "root" else {**made, "left_out": self.left_out, "notes": self.notes}
+
     def _found(self) -> dict[str, list[str]]:
         """Paths below root by class, in order."""
         return pictures_by_class(self.root, self.left_out)

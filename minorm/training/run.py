@@ -30,7 +30,7 @@ from minorm.finite import NonFiniteLoss
 from minorm.training import building, resuming, saved
 from minorm.training.folder import BEST, CHECKPOINT, check_copy, keep_copy, locked
 from minorm.training.history import LOG, Row, log
-from minorm.training.images import Known, known, known_before
+from minorm.training.images import Known, changes, kept, known, known_before, place
 from minorm.training.loop import evaluate, train_epoch
 from minorm.training.loss import make_loss
 from minorm.training.optimizing import averaged, make_optimizer, make_scheduler
@@ -84,6 +84,7 @@ class Run:
         self.rank, size = (0, 1) if group is None else (group.rank, group.size)
         if size != settings.ranks:
             raise ValueError(f"Run: ranks is {settings.ranks}; expected the size of the group, {size}")
+        self.path = None if path is None else os.path.abspath(path)
         train, test = self.sets = sets or load_data(settings, path)
         random.manual_seed(settings.seed)
         self.images = {"train": len(train), "test": len(test)}
@@ -108,6 +109,7 @@ class Run:
         self.average = averaged(settings, self.model)
         self.epoch = 0  # finished ones
         self.history: list[Row] = []
+        self.changes: list[str] = []  # of the images since the run began, a sentence a part
         self.trained_epochs = 0  # by this object, others of the history by those before it
 
     @classmethod
@@ -130,7 +132,9 @@ class Run:
 
         model         FILE.py:FUNCTION, for a run whose model such a function builds; the file must be the same one
         trust         whether the copy of that file in `out` may be run, where `model` is None
-        other_images  whether the run may go on with other images than those that it began with
+        path          where the images are; None is the place that the run remembers
+        other_images  whether the run may go on with other images than those that it began with. Pictures that were
+                      there stay in training or validation, and of the new ones of each class a fifth validates
         code          the code itself, read before and agreed to, in place of `model` and `trust`
 
         ValueError for a damaged checkpoint and for what differs; UntrustedCode, which is one, where neither `model` nor
@@ -145,11 +149,14 @@ class Run:
         settings = replace(
             saved.settings(found, file), model=facts["name"]
         )  # without `code` it is one of minorm.models
+        path = place(found.get("images"), file, needed=sets is None) if path is None else path
+        sets = kept(found.get("images"), sets or load_data(settings, path), settings.seed)
         run = cls(settings, out, path, device, group, sets, num_workers, code=code)
         resuming.check_same_sizes(file, facts, run.model_facts)
         resuming.check_same_classes(file, found.get("preprocessing", {}).get("classes"), run.preprocessing.classes)
         if run.rank == 0 and not other_images:
             resuming.check_same_images(file, found, run.known_images)
+        run.changes = changes(known_before(found, run.known_images), run.known_images)
         run._take(file, found)
         return run
 
@@ -286,7 +293,7 @@ class Run:
     @functools.cached_property
     def known_images(self) -> Known:
         """What a checkpoint says of the images."""
-        return known(self.sets)
+        return known(self.sets, self.path)
 
     def _take(self, file: str, found: Mapping[str, Any]) -> None:
         """Go on from the parts of a checkpoint."""
