@@ -32,9 +32,9 @@ class LeftOut:
         self.counts: dict[str, int] = {}
         self.names: dict[str, list[str]] = {}
 
-    def add(self, kind: str, path: str, count: int = 1) -> None:
-        """Count a file, or a folder of `count` files."""
-        self.counts[kind] = self.counts.get(kind, 0) + count
+    def add(self, kind: str, path: str) -> None:
+        """Count a file."""
+        self.counts[kind] = self.counts.get(kind, 0) + 1
         names = self.names.setdefault(kind, [])
         names.append(path)
         names.sort()

@@ -24,7 +24,6 @@ from minorm.documented import documented
 
 TRAIN, VALIDATION, TEST, ALL = "train", "validation", "test", "all"
 PARTS = {"train": TRAIN, "val": VALIDATION, "valid": VALIDATION, "validation": VALIDATION, "test": TEST}
-BESIDE = "images in folders beside the splits"
 SHARE = 0.2  # of the training images, for validation, where there is no folder for it
 
 
@@ -190,7 +189,7 @@ def _tell(folder: ImageFolder, root: str, found: Layout) -> None:
     folder.notes += found.notes
     for name in found.beside:
         count = sum(sum(map(is_picture, files)) for _, _, files in os.walk(os.path.join(root, name)))
-        folder.left_out.add(BESIDE, f"{name}/", count)
+        folder.notes.append(f"left out: {count:,} images in {name}/, which is no split with a folder for each class")
 
 
 def _of_two_classes(folder: ImageFolder) -> ImageFolder:
