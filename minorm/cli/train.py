@@ -169,7 +169,7 @@ def _shown(args: argparse.Namespace, training: Run, out: str, group: Group) -> N
     settings, told, start = training.settings, teller(), time.perf_counter()
     told.say(
         f"{settings.data} with model {settings.model}: {training.images['train']:,} images to train, "
-        f"{training.images['test']:,} to test, {_workers(group)}; writes {out}"
+        f"{training.images['validation']:,} to validate, {_workers(group)}; writes {out}"
     )
     for line in [*words.left_out(training.sets), *(f"since the run began: {line}" for line in training.changes)]:
         told.say(line)
@@ -202,7 +202,7 @@ def _tell_the_end(training: Run, out: str, told: Teller) -> None:
     if training.epoch < training.settings.epochs:
         told.say(f"no better score in {training.settings.early_stopping} epochs: ended early")
     best = training.history[training.best_epoch - 1]
-    told.say(f"best: epoch {best['epoch']}, {_score('test', best['test_loss'], best['test_accuracy'])}")
+    told.say(f"best: epoch {best['epoch']}, {_score('validation', best['val_loss'], best['val_accuracy'])}")
     told.say(f"done: {', '.join(os.path.join(out, name) for name in (CHECKPOINT, BEST, LOG))}")
 
 
@@ -288,8 +288,8 @@ def _short(model: str) -> str:
 
 def _line(row: Row, epochs: int) -> str:
     width = len(str(epochs))
-    train, test = (_score(part, row[f"{part}_loss"], row[f"{part}_accuracy"]) for part in ("train", "test"))
-    return f"epoch {row['epoch']:{width}}/{epochs}  {train}  {test}  {row['images_per_second']:,.0f} images/s"
+    train, val = (_score(part, row[f"{part}_loss"], row[f"{part}_accuracy"]) for part in ("train", "val"))
+    return f"epoch {row['epoch']:{width}}/{epochs}  {train}  {val}  {row['images_per_second']:,.0f} images/s"
 
 
 def _score(part: str, loss: float, accuracy: float | None) -> str:

@@ -2,7 +2,7 @@
 
     DIR/checkpoint.safetensors   everything the next epoch depends on: model, optimizer, schedule, random state,
                                  the loader's place, the epochs done and their scores, the settings
-    DIR/best.safetensors         the model of the best epoch by the test images; with `ema` its averaged weights
+    DIR/best.safetensors         the model of the best epoch by validation; with `ema` its averaged weights
     DIR/log.csv                  one line an epoch; no times in it, so two equal runs write equal files
     DIR/FILE.py                  the file of a model of the user's own, as it was when the run began
 
@@ -24,13 +24,14 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from minorm import atomic, checkpoint, dtypes, nn, random
+from minorm.data import DataLoader
 from minorm.distributed import DistributedDataParallel, Group, RankError
 from minorm.documented import documented
 from minorm.finite import NonFiniteLoss
 from minorm.training import building, resuming, saved
 from minorm.training.folder import BEST, CHECKPOINT, check_copy, keep_copy, locked
 from minorm.training.history import LOG, Row, log
-from minorm.training.images import Known, changes, kept, known, known_before, place
+from minorm.training.images import PARTS, Known, changes, kept, known, known_before, place
 from minorm.training.loop import evaluate, train_epoch
 from minorm.training.loss import make_loss
 from minorm.training.optimizing import averaged, make_optimizer, make_scheduler
@@ -47,7 +48,7 @@ from minorm.training.settings import Settings
     path="where the images are, for all but the digits",
     device='what to compute on, "cpu" or "cuda"; a checkpoint can go on on another',
     group="what the `settings.ranks` ranks of a distributed run talk to each other through; None is this rank alone",
-    sets="(train, test) datasets, where they were loaded already; None loads them",
+    sets="(train, validation) datasets, where they were loaded already; None loads them",
     num_workers="threads that read images ahead; they change no bit",
     code="of a model that `settings.model` names as FILE.py:FUNCTION, where it was read already; None reads it",
 )
@@ -85,9 +86,9 @@ class Run:
         if size != settings.ranks:
             raise ValueError(f"Run: ranks is {settings.ranks}; expected the size of the group, {size}")
         self.path = None if path is None else os.path.abspath(path)
-        train, test = self.sets = sets or load_data(settings, path)
+        train, val = self.sets = sets or load_data(settings, path)
         random.manual_seed(settings.seed)
-        self.images = {"train": len(train), "test": len(test)}
+        self.images = {"train": len(train), "validation": len(val)}
         self.preprocessing = found = preprocessing(settings, train)
         self.model_facts = building.facts(settings.model, found.channels, found.size, len(found.classes), self.code)
         self.model = building.build(**self.model_facts, code=self.code).to(device=device)
@@ -98,7 +99,7 @@ class Run:
             self.model = nn.SyncBatchNorm.convert_sync_batchnorm(self.model, group)
             self._trained = DistributedDataParallel(self.model, group)
         self.loss_function = make_loss(settings, train, len(found.classes)).to(device)
-        self.train_loader, self.test_loader = loaders(settings, train, test, found, self.rank, num_workers)
+        self.train_loader, self.val_loader = loaders(settings, train, val, found, self.rank, num_workers)
         if len(self.train_loader) == 0:
             raise ValueError(f"batch_size is {settings.batch_size}; expected at most the {len(train)} training images")
         self._batches = mixed(settings, self.train_loader, len(found.classes))
@@ -182,9 +183,14 @@ class Run:
                     after_epoch(row)
 
     @property
+    def test_loader(self) -> DataLoader:
+        """`val_loader` by its name of before."""
+        return self.val_loader
+
+    @property
     def best_epoch(self) -> int:
-        """The epoch with the highest accuracy on the test images, among equals the lowest loss; 0 before the first."""
-        best = max(self.history, key=lambda row: (row["test_accuracy"] or 0.0, -row["test_loss"]), default=None)
+        """The epoch with the highest accuracy in validation, among equals the lowest loss; 0 before the first."""
+        best = max(self.history, key=lambda row: (row["val_accuracy"] or 0.0, -row["val_loss"]), default=None)
         return 0 if best is None else int(best["epoch"])
 
     @property
@@ -194,30 +200,30 @@ class Run:
         return self.epoch >= self.settings.epochs or (0 < patience <= self.epoch - self.best_epoch)
 
     def _epoch(self, after_step: Callable[[Score], None] | None) -> Row:
-        """Train and test; the new row of the history, with the images a second."""
+        """Train and validate; the new row of the history, with the images a second."""
         rate = self.optimizer.param_groups[0]["lr"]
         try:
             train = self._train(after_step)
-            test = evaluate(self._evaluated(), self.test_loader, self.loss_function)
+            val = evaluate(self._evaluated(), self.val_loader, self.loss_function)
         except NonFiniteLoss as error:
             raise NonFiniteLoss(f"epoch {self.epoch + 1}: {error}", error.rank) from None
-        for part, score, images in zip(("train", "test"), (train, test), self.sets, strict=True):
+        for part, score, images in zip(PARTS, (train, val), self.sets, strict=True):
             if not score.images:
                 folder = folder_of(images)
                 why = next(iter(folder.broken.values()), "").removeprefix("read_image: ") if folder else ""
                 raise ValueError(f"no {part} image could be read; expected at least one{why and f'; {why}'}")
         self.epoch += 1
         self.trained_epochs += 1
-        row: Row = {
-            "epoch": self.epoch,
-            "learning_rate": float(rate),
-            "train_loss": train.loss,
-            "train_accuracy": train.accuracy,
-            "test_loss": test.loss,
-            "test_accuracy": test.accuracy,
-        }
+        row = Row(
+            epoch=self.epoch,
+            learning_rate=float(rate),
+            train_loss=train.loss,
+            train_accuracy=train.accuracy,
+            val_loss=val.loss,
+            val_accuracy=val.accuracy,
+        )
         self.history.append(row)
-        return {**row, "images_per_second": train.images_per_second}
+        return Row(row, images_per_second=train.images_per_second)
 
     def _train(self, after_step: Callable[[Score], None] | None) -> Score:
         """One epoch."""

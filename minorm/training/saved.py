@@ -17,7 +17,7 @@ import numpy as np
 from minorm import checkpoint
 from minorm.data.transforms import Normalize
 from minorm.training import building
-from minorm.training.history import COLUMNS
+from minorm.training.history import COLUMNS, Row
 from minorm.training.images import FILES, PARTS, PATH, entry
 from minorm.training.preparing import Preprocessing
 from minorm.training.settings import Settings
@@ -33,6 +33,8 @@ def read_run(path: str) -> dict[str, Any]:
         raise ValueError(f"{path} was not written by a Run; it holds {', '.join(saved)}")
     saved["model_facts"] = building.checked(saved["model_facts"], path)
     _check_one_model(settings(saved, path).model, saved["model_facts"]["name"], path)
+    if isinstance(saved["history"], list):
+        saved["history"] = [Row.of(row) if isinstance(row, dict) else row for row in saved["history"]]
     _check_history(saved, path)
     if "preprocessing" in saved:
         preprocessing(saved, path)

@@ -97,7 +97,7 @@ def test_a_best_file_without_its_checkpoint_is_neither_lost_nor_kept_quiet(
     def cut(run: Run, *_: Any) -> None:
         assert run.out is not None
         if left:
-            run.epoch, run.history = 1, [{"epoch": 1, "test_accuracy": 1.0, "test_loss": 0.0}]
+            run.epoch, run.history = 1, [{"epoch": 1, "val_accuracy": 1.0, "val_loss": 0.0}]
             monkeypatch.setattr("minorm.training.run.log", lambda _: "")
             run.save(run.out)
             (Path(run.out) / CHECKPOINT).unlink()
@@ -196,12 +196,12 @@ def test_ctrl_c_ends_within_half_a_second_and_the_run_goes_on_to_the_same_bits(t
 
 
 def test_a_line_an_epoch_with_and_without_accuracy() -> None:
-    row = {"epoch": 2, "train_loss": 0.5, "test_loss": 0.25, "images_per_second": 1234.0}
-    line = cli.train._line({**row, "train_accuracy": 0.5, "test_accuracy": 1.0}, 10)
+    row = {"epoch": 2, "train_loss": 0.5, "val_loss": 0.25, "images_per_second": 1234.0}
+    line = cli.train._line({**row, "train_accuracy": 0.5, "val_accuracy": 1.0}, 10)
     assert line == (
         "epoch  2/10  train loss 0.5000 accuracy  50.00%  test loss 0.2500 accuracy 100.00%  1,234 images/s"
     )
-    line = cli.train._line({**row, "train_accuracy": None, "test_accuracy": None}, 10)
+    line = cli.train._line({**row, "train_accuracy": None, "val_accuracy": None}, 10)
     assert line == "epoch  2/10  train loss 0.5000  test loss 0.2500  1,234 images/s"
 
 

@@ -18,7 +18,7 @@ def touch(root: Path, *names: str) -> Path:
 
 
 def test_every_ending_in_any_case(tmp_path: Path) -> None:
-    endings = "png jpg jpeg jpe jfif webp bmp dib gif tif tiff PNG Jfif".split()
+    endings = ["png", "jpg", "jpeg", "jpe", "jfif", "webp", "bmp", "dib", "gif", "tif", "tiff", "PNG", "Jfif"]
     names = [f"a/{i}.{ending}" for i, ending in enumerate(endings)]
     left_out = LeftOut()
     assert pictures_by_class(str(touch(tmp_path, *names)), left_out) == {"a": sorted(names)}
