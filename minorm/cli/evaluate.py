@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+from dataclasses import asdict
 from typing import Any
 
 from minorm import nn
@@ -12,9 +13,10 @@ from minorm.cli.errors import UsageError
 from minorm.cli.sources import Chosen, Source
 from minorm.data.splits import ALL, TEST, TRAIN, VALIDATION, load_part
 from minorm.training import evaluate
+from minorm.training.guessing import largest_class
 from minorm.training.images import PATH, changes, known, known_before
 
-SPLITS = (VALIDATION, TEST, TRAIN, ALL)
+SPLITS = {VALIDATION: "validation accuracy", TEST: "test accuracy", TRAIN: "training accuracy", ALL: "accuracy"}
 
 
 def add(commands: Any) -> None:
@@ -27,10 +29,11 @@ def add(commands: Any) -> None:
     )
     parser.add_argument("model", metavar="MODEL", help=sources.MODEL_HELP)
     sources.add_data(parser)
-    parser.add_argument("--split", choices=SPLITS, help="which images: those set aside to validate, "
+    parser.add_argument("--split", choices=list(SPLITS), help="which images: those set aside to validate, "
                         "those of test/, those trained on, or all (default all with --path DIR, else validation)"
                         )  # fmt: skip
-    parser.add_argument("--json", action="store_true", help='{"images", "accuracy", "loss", "split", "path"}')
+    parser.add_argument("--json", action="store_true", help='{"images", "accuracy", "loss", "split", "path", '
+                        '"largest_class"}')  # fmt: skip
     parser.set_defaults(run=run)
 
 
@@ -49,13 +52,16 @@ def run(args: argparse.Namespace) -> int:
         output.note(f"minorm evaluate: {line}")
     if not score.images:
         raise ValueError("no image could be read; expected at least one")
+    guess = largest_class(loader.dataset, source.preprocessing.classes if source.preprocessing else ())
     if args.json:
         scores = {"images": score.images, "accuracy": score.accuracy, "loss": score.loss}
-        output.show_json({**scores, "split": split, "path": chosen.path}, indent=None)
+        output.show_json({**scores, "split": split, "path": chosen.path, "largest_class": asdict(guess)}, indent=None)
         return 0
     output.note(f"minorm evaluate: weights of {source.path}")
     accuracy = "" if score.accuracy is None else f"accuracy {score.accuracy:.2%}, "
     output.say(f"{score.images:,} images: {accuracy}loss {score.loss:.4f}")
+    if score.accuracy is not None:
+        output.say(guess.beside(score.accuracy, SPLITS[split]))
     return 0
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import importlib.util
+import json
 import os
 import struct
 import zlib
@@ -23,7 +24,8 @@ from minorm.cli.page_style import STYLE
 from minorm.cli.report_style import REPORT_STYLE
 from minorm.masking import for_page
 from minorm.training import Run
-from minorm.training.folder import BEST
+from minorm.training.folder import BEST, OUTCOME
+from minorm.training.guessing import Guess, largest_class
 from minorm.training.outcome import Outcome, clipped, outcome, pixels
 from minorm.training.preparing import loaders
 
@@ -44,18 +46,34 @@ def write(run: Run, out: str, seconds: float) -> list[str]:
         if os.path.exists(best):
             model.load_state_dict(load_training(best)["model"])
         found = outcome(model, loader)
-        contents = page(run, found, seconds).encode()
+        guess = largest_class(val, run.preprocessing.classes)
+        contents = page(run, found, guess, seconds).encode()
     finally:
         model.load_state_dict(last)
-    paths = [os.path.join(out, REPORT)]
-    with atomic.replacing(paths[0], "report") as file:
-        file.write(contents)
+    paths = [os.path.join(out, name) for name in (REPORT, OUTCOME)]
+    for path, text in zip(paths, (contents, summary(run, found, guess)), strict=True):
+        with atomic.replacing(path, "report") as file:
+            file.write(text)
     if importlib.util.find_spec("matplotlib") is not None:
         paths += _pictures(run, found, out)
     return paths
 
 
-def page(run: Run, found: Outcome, seconds: float) -> str:
+def summary(run: Run, found: Outcome, guess: Guess) -> bytes:
+    """outcome.json: the scores of the best weights in validation, beside those of a guess."""
+    row = run.history[run.best_epoch - 1]
+    values = {
+        "epoch": run.best_epoch,
+        "images": len(found.labels),
+        "accuracy": found.accuracy,
+        "loss": row["val_loss"],
+        "largest_class": asdict(guess),
+        "better_than_guessing": found.accuracy > guess.accuracy,
+    }
+    return f"{json.dumps(values, indent=2)}\n".encode()
+
+
+def page(run: Run, found: Outcome, guess: Guess, seconds: float) -> str:
     """The whole page."""
     settings, names = run.settings, run.preprocessing.classes
     title = f"{settings.data} with {os.path.basename(settings.model)}"
@@ -67,7 +85,7 @@ def page(run: Run, found: Outcome, seconds: float) -> str:
             f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">',
             f"<title>{for_page(title)}</title><style>{STYLE}{REPORT_STYLE}</style></head><body><main>",
             f"<h1>{for_page(title)}</h1>",
-            f"<p>{_summary(run, found)}</p>",
+            f"<p>{_summary(run, found)} {for_page(guess.beside(found.accuracy))}.</p>",
             "<h2>Curves</h2>",
             _curves(run),
             "<h2>Confusion matrix</h2>",
@@ -86,9 +104,13 @@ def page(run: Run, found: Outcome, seconds: float) -> str:
 
 
 def _settings(run: Run) -> dict[str, Any]:
-    """All that decides the bits; of a FILE.py its digest too."""
-    digest = run.model_facts.get("sha256")
-    return asdict(run.settings) | ({} if digest is None else {"model file's SHA-256": digest})
+    """All that decides the bits; of a FILE.py, and of the weights to begin with, the digest too."""
+    said, digest = asdict(run.settings), run.model_facts.get("sha256")
+    if digest is not None:
+        said["model file's SHA-256"] = digest
+    if run.initial is not None:
+        said["init"] = f"{run.initial.taken:,} tensors of {run.initial.file}, SHA-256 {run.initial.sha256}"
+    return said
 
 
 def _summary(run: Run, found: Outcome) -> str:

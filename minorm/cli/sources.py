@@ -23,7 +23,7 @@ from minorm.cli.trust import Trust
 from minorm.data import DataLoader
 from minorm.nn import Module
 from minorm.training import Settings, building, images, saved
-from minorm.training.folder import BEST, CHECKPOINT
+from minorm.training.folder import BEST, CHECKPOINT, weights_file
 from minorm.training.own_code import is_file
 from minorm.training.preparing import MEAN_STD, Preprocessing, load_data, loaders, names_of, preprocessing
 from minorm.training.settings import LARGEST, MODEL_FOR
@@ -71,24 +71,13 @@ class Source:
         mn.save(self.model.state_dict(), path, metadata=facts)
 
 
-def find(given: str) -> str:
-    """The file that a MODEL means."""
-    if not os.path.isdir(given):
-        return given
-    paths = [os.path.join(given, name) for name in (BEST, CHECKPOINT)]
-    for path in paths:
-        if os.path.exists(path):
-            return path
-    raise FileNotFoundError(f"{given} is a folder without {BEST} and {CHECKPOINT}; expected that of a run")
-
-
 def open_model(given: str, allowed: Trust = trust.NOTHING, *, max_bytes: int | None = None) -> Source:
     """The model; ValueError where the file is none of the three, OSError where it cannot be read.
 
     allowed    the code that may be run to build a checkpoint's model
     max_bytes  what an ONNX model may take
     """
-    path = find(given)
+    path = weights_file(given)
     if _is_checkpoint(path):
         return _checkpoint(path, allowed)
     extras.need("onnx")
@@ -105,7 +94,7 @@ def open_model(given: str, allowed: Trust = trust.NOTHING, *, max_bytes: int | N
 
 def open_checkpoint(given: str, allowed: Trust = trust.NOTHING) -> Source:
     """The same for commands that take no ONNX file."""
-    return _checkpoint(find(given), allowed)
+    return _checkpoint(weights_file(given), allowed)
 
 
 def description(found: Preprocessing) -> dict[str, str]:

@@ -6,107 +6,42 @@ import argparse
 import functools
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, replace
 from typing import Any
 
 import minorm as mn
 from minorm import distributed
 from minorm.checkpoint import load_training
-from minorm.cli import config, output, run_report, sources, trust, words
+from minorm.cli import config, output, run_report, sources, train_options, trust, words
 from minorm.cli.errors import EXPECTED, UsageError
 from minorm.cli.events import events
 from minorm.cli.telling import Teller, teller
+from minorm.cli.train_options import DEVICE, TIMEOUT
 from minorm.distributed import Group
 from minorm.distributed.launcher import launched
 from minorm.distributed.simulation import check_threads
-from minorm.training import Run, Settings, images, resuming, saved
+from minorm.training import Run, Settings, choose_settings, images, resuming, saved
+from minorm.training.defaults import MOST_EPOCHS, OWN
 from minorm.training.folder import BEST, CHECKPOINT, locked
+from minorm.training.guessing import largest_class
 from minorm.training.history import LOG, Row
 from minorm.training.own_code import is_file, split
 from minorm.training.preparing import load_data
-from minorm.training.settings import CLASS_WEIGHTS, DTYPES, MODEL_FOR, OPTIMIZERS, SCHEDULES
-
-DEVICE, TIMEOUT = "cpu", 300.0
-OWN = ("folder", "numpy")  # data sets of any size
 
 
 def add(commands: Any) -> None:
     """Declare the command."""
-    defaults = Settings()
     parser = commands.add_parser(
         "train",
         help="train a CNN on one's own images, the digits, MNIST, Fashion-MNIST or CIFAR-10",
         description="Train a CNN: `minorm train --path images/`, with one folder a class there, or in train/ of it, "
         "beside val/ and test/. After every epoch DIR/checkpoint.safetensors, DIR/best.safetensors and DIR/log.csv are "
-        "replaced; at the end there is DIR/report.html. Ctrl-C stops at once, and --resume goes on from the last "
-        "finished epoch to the same bits.",
+        "replaced; at the end there are DIR/report.html and DIR/outcome.json. Ctrl-C stops at once, and --resume goes "
+        "on from the last finished epoch to the same bits. For your own images the settings that you do not give are "
+        "chosen by the images, and shown with the reason.",
     )
-    # A default of None: what was not said is what --config or the checkpoint says, or else the default of Settings.
-    option = functools.partial(parser.add_argument, default=None)
-    option(
-        "--data",
-        choices=list(MODEL_FOR),
-        help=f"images to train on (default {defaults.data}, with --path folder or numpy)",
-    )
-    option(
-        "--path",
-        help="folder of the images, one folder a class; for numpy a .npz file with x_train, y_train, x_test, y_test",
-    )
-    sources.add_limit(parser)
-    option("--image-size", type=int, metavar="N", help="the shorter side of a folder's images is scaled to it and the "
-           f"centre cut (default {defaults.image_size})")  # fmt: skip
-    option("--model", metavar="NAME|FILE.py:FUNCTION", help="digits, lenet, resnet20 or norms, or a function called as "
-           "build(channels, size, classes); default: the usual one for the data")  # fmt: skip
-    option(
-        "--config", metavar="FILE.toml", help="options by their long names, as batch-size = 32; the command line wins"
-    )
-    option("--epochs", type=int, metavar="N", help=f"default {defaults.epochs}")
-    option("--batch-size", type=int, metavar="N", help=f"default {defaults.batch_size}, less for few images")
-    option("--lr", type=float, help="largest learning rate (default 0.05 for sgd, 0.003 for adam, adamw)")
-    option("--optimizer", choices=OPTIMIZERS, help=f"default {defaults.optimizer}, with momentum 0.9")
-    option("--schedule", choices=SCHEDULES, help=f"of the learning rate (default {defaults.schedule})")
-    option("--warmup-epochs", type=int, metavar="N", help="in which the learning rate rises from 0")
-    option("--weight-decay", type=float, metavar="X", help=f"default {defaults.weight_decay}")
-    option("--clip-grad", type=float, metavar="X", help="the largest norm of all gradients together")
-    option("--accumulate", type=int, metavar="K", help="batches a step; running statistics move once a step")
-    option("--ema", type=float, metavar="D", help="decay of a moving average of the weights, which is then what counts")
-    option("--early-stopping", type=int, metavar="PATIENCE", help="end after so many epochs without a better score")
-    option("--hflip", type=float, metavar="P", help="mirror an image with this probability (cifar10: 0.5)")
-    option("--crop-padding", type=int, metavar="N", help="move an image by up to N pixels (cifar10: 4)")
-    option("--cutout", type=int, metavar="N", help="take a square of N x N pixels out of each image")
-    option("--color-jitter", type=float, metavar="X", help="change brightness, contrast and saturation by up to X")
-    option("--mixup", type=float, metavar="A", help="mix two images, by a share drawn from Beta(A, A)")
-    option("--cutmix", type=float, metavar="A", help="paste a piece of one image into another")
-    option("--label-smoothing", type=float, metavar="E", help=f"default {defaults.label_smoothing}")
-    option("--class-weights", choices=CLASS_WEIGHTS, help="balanced: rare classes count as much as common ones")
-    option("--dtype", choices=DTYPES, help="of weights and activations (default float32)")
-    option("--seed", type=int, metavar="N", help="of split, weights and order (default 0)")
-    option("--num-workers", type=int, metavar="N", help="threads that read images ahead (default 2 for a folder); "
-           "changes no result")  # fmt: skip
-    option("--threads", type=int, metavar="N", help="processors to use (default all); changes no result")
-    option("--device", metavar="NAME", help=f"{DEVICE} (default), cuda or cuda:1")
-    option("-o", "--out", metavar="DIR", help="where files go (default runs/DATA-MODEL)")
-    option(
-        "--ranks",
-        type=int,
-        metavar="S",
-        help="parts of each batch, which have a model each and share batch statistics; the number decides the bits "
-        "(default: as many as processes)",
-    )
-    parser.add_argument(
-        "--distributed",
-        action="store_true",
-        help="the processes of mpiexec or srun train one model together: mpiexec -n 4 minorm train --distributed ...",
-    )
-    option(
-        "--timeout", type=float, metavar="SECONDS", help=f"that a process waits for the others (default {TIMEOUT:g})"
-    )
-    parser.add_argument("--resume", action="store_true", help="go on with the run in --out, with its settings")
-    parser.add_argument(
-        "--other-images", action="store_true", help="with --resume: go on with other images than the run began with"
-    )
-    trust.add(parser)
+    train_options.add(parser)
     parser.set_defaults(run=functools.partial(run, parser))
 
 
@@ -127,18 +62,21 @@ def run(parser: argparse.ArgumentParser, args: argparse.Namespace) -> int:
     for name in ("trust", "other_images"):
         if getattr(args, name) and not args.resume:
             raise UsageError(f"--{name.replace('_', '-')} goes with --resume alone")
+    if args.init is not None and args.resume:
+        raise UsageError("--init goes with a new run alone; --resume goes on with the weights of the run")
     if args.path is not None and args.data is None and not args.resume:
         args.data = sources.usual_data(args.path)
     settings = _settings(args)
     sources.check_path(settings.data, args.path)
     ranks = settings.ranks if args.resume or args.ranks is not None else processes
     check_threads(f"ranks is {ranks}", ranks, processes)
-    settings = replace(settings, ranks=ranks)
+    settings, reasons = replace(settings, ranks=ranks), dict[str, str]()
     load = functools.cache(lambda: load_data(settings, args.path, max_bytes=args.max_bytes))  # once a process
-    if args.batch_size is None and not args.resume and settings.data in OWN:
-        settings = replace(settings, batch_size=_fitting(len(load()[0]), settings.batch_size))
+    if settings.data in OWN and not args.resume:
+        settings, reasons, sets = choose_settings(args.path, args.max_bytes, **{**_given(args), "ranks": ranks})
+        load = functools.cache(lambda: sets)
     distributed.run(
-        lambda group: _train(args, settings, group, load),
+        lambda group: _train(args, settings, reasons, group, load),
         ranks,
         device=args.device,
         timeout=args.timeout,
@@ -147,12 +85,9 @@ def run(parser: argparse.ArgumentParser, args: argparse.Namespace) -> int:
     return 0
 
 
-def _fitting(images: int, usual: int) -> int:
-    """The usual batch size, or of few images a power of two that makes four batches of them."""
-    return usual if images >= 4 * usual else max(2, 1 << max(1, (images // 4).bit_length() - 1))
-
-
-def _train(args: argparse.Namespace, settings: Settings, group: Group, load: Callable[[], Any]) -> None:
+def _train(
+    args: argparse.Namespace, settings: Settings, reasons: Mapping[str, str], group: Group, load: Callable[[], Any]
+) -> None:
     """One rank; rank 0 alone shows something."""
     if args.threads is not None:
         mn.set_num_threads(args.threads)
@@ -161,17 +96,17 @@ def _train(args: argparse.Namespace, settings: Settings, group: Group, load: Cal
         _open(args, out, settings, group, load).fit()
         return
     with locked(out):
-        _shown(args, _open(args, out, settings, group, load), out, group)
+        _shown(args, _open(args, out, settings, group, load), reasons, out, group)
 
 
-def _shown(args: argparse.Namespace, training: Run, out: str, group: Group) -> None:
+def _shown(args: argparse.Namespace, training: Run, reasons: Mapping[str, str], out: str, group: Group) -> None:
     """Train to the end, and show it."""
     settings, told, start = training.settings, teller(), time.perf_counter()
     told.say(
         f"{settings.data} with model {settings.model}: {training.images['train']:,} images to train, "
         f"{training.images['validation']:,} to validate, {_workers(group)}; writes {out}"
     )
-    for line in [*words.left_out(training.sets), *(f"since the run began: {line}" for line in training.changes)]:
+    for line in [*words.left_out(training.sets), *_beginning(args, training, reasons)]:
         told.say(line)
     written = None if training.finished else events(out)
 
@@ -195,6 +130,22 @@ def _shown(args: argparse.Namespace, training: Run, out: str, group: Group) -> N
         told.say(f"report: {path}")
 
 
+def _beginning(args: argparse.Namespace, training: Run, reasons: Mapping[str, str]) -> Iterator[str]:
+    """What was chosen and why, what the weights begin with, how far a run goes on, and on which other images."""
+    settings = training.settings
+    for change in training.changes:
+        yield f"since the run began: {change}"
+    if reasons:
+        said = (f"--{name.replace('_', '-')} {getattr(settings, name)} ({why})" for name, why in reasons.items())
+        yield f"chosen by the images: {', '.join(said)}"
+    if training.initial is not None and not args.resume:
+        yield from training.initial.sentences()
+    if args.resume and args.epochs is not None:
+        rate, done = training.optimizer.param_groups[0]["lr"], training.epoch
+        yield (f"goes on from epoch {done} to {settings.epochs}; the learning rate is {rate:.3g} now, as after {done} "
+               f"epochs of a run of {settings.epochs} (schedule {settings.schedule})")  # fmt: skip
+
+
 def _tell_the_end(training: Run, out: str, told: Teller) -> None:
     """What was left out, why it ended, what there is now."""
     for line in words.skipped(training.sets):
@@ -203,6 +154,10 @@ def _tell_the_end(training: Run, out: str, told: Teller) -> None:
         told.say(f"no better score in {training.settings.early_stopping} epochs: ended early")
     best = training.history[training.best_epoch - 1]
     told.say(f"best: epoch {best['epoch']}, {_score('validation', best['val_loss'], best['val_accuracy'])}")
+    if best["val_accuracy"] is not None:
+        guess = largest_class(training.sets[1], training.preprocessing.classes)
+        for line in words.compared(best["val_accuracy"], guess):
+            told.say(line)
     told.say(f"done: {', '.join(os.path.join(out, name) for name in (CHECKPOINT, BEST, LOG))}")
 
 
@@ -231,12 +186,20 @@ def _how_to_go_on(out: str, args: argparse.Namespace, group: Group) -> str:
     )
 
 
-def _settings(args: argparse.Namespace) -> Settings:
-    """What was asked for, or what the run to go on with has; ValueError where both are said and differ."""
+def _given(args: argparse.Namespace) -> dict[str, Any]:
+    """The settings that the command line, or --config, says."""
     names = [field.name for field in fields(Settings)]
-    given = {name: getattr(args, name) for name in names if getattr(args, name) is not None}
+    return {name: getattr(args, name) for name in names if getattr(args, name) is not None}
+
+
+def _settings(args: argparse.Namespace) -> Settings:
+    """What was asked for, or what the run to go on with has; ValueError where both are said and differ.
+
+    Other epochs than the run has are a wish to go on to them. Of a new run `choose_settings` may choose the rest.
+    """
+    given = _given(args)
     if not args.resume:
-        return Settings(**given)
+        return Settings(**{"epochs": MOST_EPOCHS, **given} if given.get("data") in OWN else given)
     if not args.out:
         raise ValueError("--resume needs --out DIR, the folder of the run to go on with")
     file = os.path.join(args.out, CHECKPOINT)
@@ -244,6 +207,7 @@ def _settings(args: argparse.Namespace) -> Settings:
     settings = saved.settings(found, file)
     if args.model is not None and is_file(args.model) and is_file(settings.model):
         del given["model"]  # it may lie elsewhere now; what decides is its SHA-256
+    given.pop("epochs", None)  # `Run.resume` goes on to them
     for name, value in given.items():
         if value != getattr(settings, name):
             raise ValueError(
@@ -272,13 +236,14 @@ def _open(args: argparse.Namespace, out: str, settings: Settings, group: Group, 
             model=args.model,
             code=args.code,  # what `_settings` has read, and the user agreed to
             other_images=args.other_images,
+            epochs=args.epochs,
         )
     if group.rank == 0 and os.path.exists(os.path.join(out, CHECKPOINT)):
         raise ValueError(f"{out} holds a run already; go on with it (--resume) or choose another --out")
     if group.rank == 0 and os.path.exists(os.path.join(out, BEST)):
         raise ValueError(f"{out} holds the {BEST} of another run; move it away or choose another --out")
     group.barrier()  # rank 0 has looked before anybody writes
-    return Run(settings, out, args.path, group.device, group, load(), workers)
+    return Run(settings, out, args.path, group.device, group, load(), workers, init=args.init)
 
 
 def _short(model: str) -> str:

@@ -11,6 +11,7 @@ from minorm.training.preparing import folder_of
 if TYPE_CHECKING:
     from minorm.cli.check_report import Report
     from minorm.onnx.checking.inspection import Inspection
+    from minorm.training.guessing import Guess
 
 UNITS = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 
@@ -115,3 +116,14 @@ def skipped(sets: Iterable[Any]) -> list[str]:
         broken |= folder.broken
     lines = [f"skipped: {reason.removeprefix('read_image: ')}" for reason in list(broken.values())[:10]]
     return lines + ([f"skipped: and {len(broken) - 10:,} more"] if len(broken) > 10 else [])
+
+
+def compared(accuracy: float, guess: Guess) -> list[str]:
+    """An accuracy beside that of always guessing; where it is no better, what to try."""
+    lines = [guess.beside(accuracy)]
+    if accuracy <= guess.accuracy:
+        lines.append(
+            "try another --lr, a smaller --batch-size, or --resume with more --epochs; and look at the worst images of "
+            "report.html: are they in the right folders?"
+        )
+    return lines

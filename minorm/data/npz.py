@@ -78,6 +78,24 @@ def load_npz(path: FilePath, max_bytes: int | None = None) -> tuple[ArrayDataset
     return train, test
 
 
+def read_arrays(path: FilePath, max_bytes: int | None = None) -> dict[str, Array]:
+    """All arrays of an .npz file by name, as they are; ValueError, which names the file, for one that is damaged."""
+    name = os.fsdecode(path)
+    with regular(path, "load") as file:
+        try:
+            archive = Archive(file)
+            found = {key: npy.described(archive, key) for key in npy.names(archive)}
+            decoded, most = sum(stored.nbytes for stored in found.values()), max_bytes
+            if decoded > (most := max(limits.NPZ, archive.length) if most is None else most):
+                raise ValueError(limits.too_large("its arrays together take", decoded, most))
+            if decoded > limits.spare(archive.length):
+                for stored in found.values():
+                    npy.extremes(archive, stored)
+            return {key: npy.read(archive, stored) for key, stored in found.items()}
+        except ValueError as error:
+            raise ValueError(f"load: {name}: {error}; expected an .npz file of arrays") from error
+
+
 def _made(stored: Stored) -> int:
     """What the array takes, or what is made of it where that is more: labels become int64, float16 becomes float32."""
     least = {"f": 4}.get(stored.dtype.kind, 1) if len(stored.shape) > 2 else 8

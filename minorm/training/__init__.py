@@ -2,6 +2,7 @@
 
 from minorm.finite import NonFiniteLoss
 from minorm.training.building import UntrustedCode
+from minorm.training.defaults import choose_settings
 from minorm.training.history import read_log
 from minorm.training.loop import evaluate, predict, train_epoch
 from minorm.training.run import Run
@@ -16,6 +17,7 @@ __all__ = [
     "Score",
     "Settings",
     "UntrustedCode",
+    "choose_settings",
     "evaluate",
     "predict",
     "read_log",

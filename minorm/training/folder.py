@@ -24,9 +24,21 @@ if atomic.LOCKS:
     import fcntl
 
 CHECKPOINT, BEST, LOCK = "checkpoint.safetensors", "best.safetensors", ".lock"
-WRITTEN = (CHECKPOINT, BEST, LOG, "report.html", "curves.png", "confusion.png")
+OUTCOME = "outcome.json"
+WRITTEN = (CHECKPOINT, BEST, LOG, OUTCOME, "report.html", "curves.png", "confusion.png")
 
 _mine = threading.local()  # .folders: those that this thread has locked
+
+
+def weights_file(given: str) -> str:
+    """The file with the weights: of a run's folder that of its best epoch, else that of its last one."""
+    if not os.path.isdir(given):
+        return given
+    paths = [os.path.join(given, name) for name in (BEST, CHECKPOINT)]
+    for path in paths:
+        if os.path.exists(path):
+            return path
+    raise FileNotFoundError(f"{given} is a folder without {BEST} and {CHECKPOINT}; expected that of a run")
 
 
 @contextmanager

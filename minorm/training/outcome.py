@@ -70,7 +70,7 @@ def outcome(model: Module, loader: DataLoader) -> Outcome:
         found.append(softmax(predict(model, images).numpy()))
     if not labels:
         raise ValueError("no image could be read; expected at least one")
-    return Outcome(np.array(list(_readable(loader.dataset))), np.concatenate(labels), np.concatenate(found))
+    return Outcome(np.array(list(readable(loader.dataset))), np.concatenate(labels), np.concatenate(found))
 
 
 def softmax(logits: Array) -> Array:
@@ -95,7 +95,7 @@ def pixels(dataset: Any, index: int) -> Array:
     return np.rint(image * 255).astype(np.uint8)
 
 
-def _readable(dataset: Any) -> Iterator[int]:
+def readable(dataset: Any) -> Iterator[int]:
     """Places in the dataset, without those of broken files."""
     folder = folder_of(dataset)
     for index in range(len(dataset)):

@@ -15,7 +15,15 @@ import numpy as np
 from minorm import data, dtypes
 from minorm.data import DataLoader, ImageFolder, Subset
 from minorm.data.mixing import Mixing
-from minorm.data.transforms import ColorJitter, Compose, Normalize, RandomCrop, RandomErasing, RandomHorizontalFlip
+from minorm.data.transforms import (
+    ColorJitter,
+    Compose,
+    Normalize,
+    RandomCrop,
+    RandomErasing,
+    RandomHorizontalFlip,
+    RandomResizedCrop,
+)
 from minorm.data.transforms.base import Transform
 from minorm.training.settings import Settings
 
@@ -125,6 +133,8 @@ def _after(settings: Settings, size: int) -> list[Transform]:
     found: list[Transform] = []
     if settings.crop_padding:
         found.append(RandomCrop(size, padding=settings.crop_padding))
+    if settings.crop_scale < 1:
+        found.append(RandomResizedCrop(size, scale=(settings.crop_scale, 1)))
     if settings.hflip:
         found.append(RandomHorizontalFlip(settings.hflip))
     if settings.cutout:

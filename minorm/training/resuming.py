@@ -1,4 +1,4 @@
-"""Whether a run can go on: from the same file on all ranks, with the same model, classes and images.
+"""Whether a run can go on: from the same file on all ranks, with the same model, classes and images; and how far.
 
 Each check raises, with what is different, before anything of the checkpoint is taken.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from dataclasses import replace
 from itertools import zip_longest
 from typing import Any
 
@@ -16,6 +17,7 @@ from minorm import opening
 from minorm.distributed import Group, RankError
 from minorm.training import building, images
 from minorm.training.own_code import Code, is_file, split
+from minorm.training.settings import Settings
 
 
 def code_of(
@@ -75,6 +77,24 @@ def check_same_classes(file: str, classes: list[str] | None, mine: list[str]) ->
         other = next(pair for pair in zip_longest(classes, mine) if pair[0] != pair[1])
         raise ValueError(f"{file} is of a run whose classes have other names: {other[0]!r} where these images have "
                          f"{other[1]!r}")  # fmt: skip
+
+
+def to_epoch(file: str, settings: Settings, done: int, epochs: int | None) -> Settings:
+    """The settings of a run that goes on to the end of this epoch; ValueError if it has come as far already."""
+    if epochs is None:
+        return settings
+    further = replace(settings, epochs=epochs)
+    if epochs <= done:
+        raise ValueError(f"epochs is {epochs}; expected more than the {done} that the run of {file} has done, to go on")
+    return further
+
+
+def schedule_after(scheduler: Any, steps: int) -> dict[str, Any]:
+    """The state of a new schedule after so many steps."""
+    for _ in range(steps):
+        scheduler.step()
+    state: dict[str, Any] = scheduler.state_dict()
+    return state
 
 
 def check_same_images(file: str, found: Mapping[str, Any], now: images.Known) -> None:

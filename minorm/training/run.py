@@ -24,16 +24,16 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from minorm import atomic, checkpoint, dtypes, nn, random
-from minorm.data import DataLoader
-from minorm.distributed import DistributedDataParallel, Group, RankError
+from minorm.distributed import DistributedDataParallel, Group
 from minorm.documented import documented
 from minorm.finite import NonFiniteLoss
-from minorm.training import building, resuming, saved
+from minorm.training import building, initial, resuming, saved
 from minorm.training.folder import BEST, CHECKPOINT, check_copy, keep_copy, locked
 from minorm.training.history import LOG, Row, log
 from minorm.training.images import PARTS, Known, changes, kept, known, known_before, place
 from minorm.training.loop import evaluate, train_epoch
 from minorm.training.loss import make_loss
+from minorm.training.one_rank import on_rank_0
 from minorm.training.optimizing import averaged, make_optimizer, make_scheduler
 from minorm.training.own_code import Code, is_file
 from minorm.training.preparing import folder_of, load_data, loaders, mixed, preprocessing
@@ -51,12 +51,14 @@ from minorm.training.settings import Settings
     sets="(train, validation) datasets, where they were loaded already; None loads them",
     num_workers="threads that read images ahead; they change no bit",
     code="of a model that `settings.model` names as FILE.py:FUNCTION, where it was read already; None reads it",
+    init="a file of weights to begin with, or a run's folder: what fits the model by name and shape is taken, and no "
+    "code in it is run; None draws all weights",
 )
 class Run:
     """A new run; `Run.resume` goes on with an old one, to the same bits.
 
-    ValueError where group and settings have another number of ranks, BlockingIOError from `fit` while another run
-    trains in the folder.
+    ValueError where group and settings have another number of ranks, or no weight of `init` fits the model;
+    BlockingIOError from `fit` while another run trains in the folder.
 
     Example:
         >>> digits = mn.data.ArrayDataset(mn.rand(20, 1, 8, 8), mn.arange(20) % 10)
@@ -77,6 +79,7 @@ class Run:
         num_workers: int = 0,
         *,
         code: Code | None = None,
+        init: str | None = None,
     ) -> None:
         self.settings, self.out, self.group = settings, out, group
         self.code = Code.read(settings.model) if code is None and is_file(settings.model) else code
@@ -94,6 +97,7 @@ class Run:
         self.model = building.build(**self.model_facts, code=self.code).to(device=device)
         if settings.dtype == "bfloat16":
             self.model = self.model.to(dtypes.bfloat16)
+        self.initial = None if init is None else initial.begin(self.model, init)
         self._trained = self.model  # what the loop calls
         if group is not None and group.size > 1:
             self.model = nn.SyncBatchNorm.convert_sync_batchnorm(self.model, group)
@@ -109,6 +113,7 @@ class Run:
         self.scheduler = make_scheduler(settings, self.optimizer, self.steps)
         self.average = averaged(settings, self.model)
         self.epoch = 0  # finished ones
+        self.patience_from = 0  # the epoch from which `early_stopping` counts
         self.history: list[Row] = []
         self.changes: list[str] = []  # of the images since the run began, a sentence a part
         self.trained_epochs = 0  # by this object, others of the history by those before it
@@ -127,6 +132,7 @@ class Run:
         trust: bool = False,
         other_images: bool = False,
         code: Code | None = None,
+        epochs: int | None = None,
     ) -> Run:
         """The run in folder `out`, as it was after its last finished epoch; on the same number of ranks, carried by
         any number of processes.
@@ -137,6 +143,8 @@ class Run:
         other_images  whether the run may go on with other images than those that it began with. Pictures that were
                       there stay in training or validation, and of the new ones of each class a fifth validates
         code          the code itself, read before and agreed to, in place of `model` and `trust`
+        epochs        the last epoch, in place of that of the settings: also a finished run goes on to it. The learning
+                      rate goes on as in a run of so many epochs, and `early_stopping` counts from here
 
         ValueError for a damaged checkpoint and for what differs; UntrustedCode, which is one, where neither `model` nor
         `trust` says to run the code that builds the model. None is run by then.
@@ -147,9 +155,8 @@ class Run:
         found = saved.read_run(file)
         facts = found["model_facts"]
         code = resuming.code_of(file, facts, model, trust, code)
-        settings = replace(
-            saved.settings(found, file), model=facts["name"]
-        )  # without `code` it is one of minorm.models
+        before = saved.settings(found, file)
+        settings = resuming.to_epoch(file, replace(before, model=facts["name"]), found["epoch"], epochs)
         path = place(found.get("images"), file, needed=sets is None) if path is None else path
         sets = kept(found.get("images"), sets or load_data(settings, path), settings.seed)
         run = cls(settings, out, path, device, group, sets, num_workers, code=code)
@@ -158,7 +165,9 @@ class Run:
         if run.rank == 0 and not other_images:
             resuming.check_same_images(file, found, run.known_images)
         run.changes = changes(known_before(found, run.known_images), run.known_images)
-        run._take(file, found)
+        run._take(file, found, settings.epochs != before.epochs)
+        if epochs is not None and (epochs != before.epochs or run.finished):
+            run.patience_from = run.epoch
         return run
 
     @staticmethod
@@ -173,7 +182,7 @@ class Run:
         """Train the epochs that are left; the callbacks show progress."""
         with ExitStack() as held:
             if self.out is not None:
-                self._on_rank_0(lambda: held.enter_context(locked(str(self.out))))
+                on_rank_0(self.group, lambda: held.enter_context(locked(str(self.out))))
                 self.save(self.out)
             while not self.finished:
                 row = self._epoch(after_step)
@@ -181,11 +190,6 @@ class Run:
                     self.save(self.out)
                 if after_epoch is not None:
                     after_epoch(row)
-
-    @property
-    def test_loader(self) -> DataLoader:
-        """`val_loader` by its name of before."""
-        return self.val_loader
 
     @property
     def best_epoch(self) -> int:
@@ -196,8 +200,8 @@ class Run:
     @property
     def finished(self) -> bool:
         """Whether all epochs are done, or none of the last `early_stopping` ones was better than those before."""
-        patience = self.settings.early_stopping
-        return self.epoch >= self.settings.epochs or (0 < patience <= self.epoch - self.best_epoch)
+        patience, waited = self.settings.early_stopping, self.epoch - max(self.best_epoch, self.patience_from)
+        return self.epoch >= self.settings.epochs or 0 < patience <= waited
 
     def _epoch(self, after_step: Callable[[Score], None] | None) -> Row:
         """Train and validate; the new row of the history, with the images a second."""
@@ -254,21 +258,7 @@ class Run:
     def save(self, out: str) -> None:
         """Write checkpoint and log into the folder, which is made if it is not there; rank 0 does it for all."""
         state = random.get_state()  # of all ranks together
-        self._on_rank_0(lambda: self._write(out, state))
-
-    def _on_rank_0(self, act: Callable[[], Any]) -> None:
-        """Call it on rank 0, which writes; where it raises there, RankError on the others."""
-        if self.group is None or self.group.size == 1:
-            act()
-            return
-        try:
-            if self.rank == 0:
-                act()
-        except (OSError, ValueError) as error:
-            self.group.all_gather_text(str(error), "what was written")
-            raise
-        if said := self.group.all_gather_text("", "what was written")[0]:
-            raise RankError(f"rank 0 could not write: {said}")
+        on_rank_0(self.group, lambda: self._write(out, state))
 
     def _write(self, out: str, state: Any) -> None:
         atomic.make_folder(out, "train")
@@ -281,6 +271,10 @@ class Run:
             "model_facts": self.model_facts,
             "preprocessing": asdict(self.preprocessing),
         }
+        if self.initial is not None:
+            facts["initial"] = asdict(self.initial)
+        if self.patience_from:
+            facts["patience_from"] = self.patience_from
         if self.epoch and self.best_epoch == self.epoch:  # first: a run cut short between the two writes it again
             best = self.model if self.average is None else self.average.module
             checkpoint.save_training(os.path.join(out, BEST), model=best, **facts)
@@ -301,23 +295,19 @@ class Run:
         """What a checkpoint says of the images."""
         return known(self.sets, self.path)
 
-    def _take(self, file: str, found: Mapping[str, Any]) -> None:
-        """Go on from the parts of a checkpoint."""
+    def _take(self, file: str, found: Mapping[str, Any], other_epochs: bool) -> None:
+        """Go on from the parts of a checkpoint; with other epochs the schedule is that of a run of so many."""
         objects = self._objects()
         if missing := objects.keys() - found.keys():
             raise ValueError(f"{file} has no part {', '.join(sorted(missing))}, which its settings ask for")
-        parts = {**found}
-        if known_before(found, self.known_images)["train"]["number"] != self.images["train"]:
-            self._place(found["epoch"], parts)
+        parts, epoch = {**found}, found["epoch"]
+        other_number = known_before(found, self.known_images)["train"]["number"] != self.images["train"]
+        if other_number:
+            parts["loader"] = {**self.train_loader.state_dict(), "epoch": epoch, "batch": 0}
+        if (other_number or other_epochs) and self.scheduler is not None:
+            parts["scheduler"] = resuming.schedule_after(self.scheduler, epoch * self.steps_per_epoch)
         for name, part in objects.items():
             saved.taken(file, name, functools.partial(part.load_state_dict, parts[name]))
         saved.taken(file, "random", functools.partial(random.set_state, found["random"]))
-        self.epoch, self.history = found["epoch"], found["history"]
-
-    def _place(self, epoch: int, parts: dict[str, Any]) -> None:
-        """Put loader and schedule at the end of this epoch, where an epoch has another number of steps than before."""
-        parts["loader"] = {**self.train_loader.state_dict(), "epoch": epoch, "batch": 0}
-        if self.scheduler is not None:
-            for _ in range(epoch * self.steps_per_epoch):
-                self.scheduler.step()
-            parts["scheduler"] = self.scheduler.state_dict()
+        self.epoch, self.history = epoch, found["history"]
+        self.initial, self.patience_from = saved.initial(found), found.get("patience_from", 0)

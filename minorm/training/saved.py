@@ -19,6 +19,7 @@ from minorm.data.transforms import Normalize
 from minorm.training import building
 from minorm.training.history import COLUMNS, Row
 from minorm.training.images import FILES, PARTS, PATH, entry
+from minorm.training.initial import Initial
 from minorm.training.preparing import Preprocessing
 from minorm.training.settings import Settings
 
@@ -40,6 +41,7 @@ def read_run(path: str) -> dict[str, Any]:
         preprocessing(saved, path)
     if "images" in saved:
         _check_images(saved["images"], path)
+    _check_beginning(saved, path)
     return saved
 
 
@@ -77,6 +79,11 @@ def preprocessing(saved: Mapping[str, Any], path: str) -> Preprocessing:
     except ValueError as error:
         raise ValueError(f"{path}: its preprocessing: {error}") from None
     return Preprocessing(**found)
+
+
+def initial(saved: Mapping[str, Any]) -> Initial | None:
+    """What the run's model began with, if that came from a file."""
+    return Initial(**saved["initial"]) if "initial" in saved else None
 
 
 def taken(path: str, part: str, take: Callable[[], Any]) -> None:
@@ -132,6 +139,23 @@ def _are_names(there: Mapping[str, Any]) -> bool:
     if not isinstance(names, np.ndarray) or names.dtype != np.uint8 or names.ndim != 1:
         return False
     return int(np.count_nonzero(names == 0)) + (names.size > 0) == there["number"]
+
+
+def _check_beginning(saved: Mapping[str, Any], path: str) -> None:
+    """Where the patience is counted from, and the file that the weights came from."""
+    start, epoch = saved.get("patience_from", 0), saved["epoch"]
+    if type(start) is not int or not 0 <= start <= epoch:
+        raise ValueError(f"{path}: its patience_from is {reprlib.repr(start)}; expected an epoch of at most {epoch}")
+    if "initial" not in saved:
+        return
+    found, kinds = saved["initial"], {"file": str, "sha256": str, "taken": int}
+    fits = isinstance(found, dict) and found.keys() == {field.name for field in fields(Initial)}
+    if not fits or not all(
+        type(value) is kinds[name] if name in kinds else isinstance(value, list) and all(type(v) is str for v in value)
+        for name, value in found.items()
+    ):
+        raise ValueError(f"{path}: what it says of its initial weights is {reprlib.repr(found)}; expected "
+                         f"{', '.join(field.name for field in fields(Initial))}")  # fmt: skip
 
 
 def _is(value: Any, number: int) -> bool:

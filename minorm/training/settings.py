@@ -53,10 +53,11 @@ USUAL = -1  # of an augmentation: what the data set usually has
     ema="decay of the weights' moving average, 0 for none",
     early_stopping="epochs without a better score after which it ends, 0 for no end",
     dtype='of weights and activations, "float32" or "bfloat16"',
+    crop_scale="the smallest share of an image that a random crop keeps, resized to the whole; 1 crops nothing",
 )
 @dataclass(frozen=True)
 class Settings:
-    """What to train, and how; the defaults train the digits in a second.
+    """What to train, and how; the defaults train the digits in a second. `choose_settings` has defaults by the images.
 
     ValueError for a setting of another type or outside its range, which it names.
 
@@ -90,6 +91,7 @@ class Settings:
     ema: float = 0.0
     early_stopping: int = 0
     dtype: str = "float32"
+    crop_scale: float = 1.0
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -122,6 +124,7 @@ class Settings:
             _expect(0 <= getattr(self, name) < math.inf, name, getattr(self, name), "0 or a positive number")
         for name in ("label_smoothing", "hflip"):
             _expect(0 <= getattr(self, name) <= 1, name, getattr(self, name), "a number from 0 to 1")
+        _expect(0 < self.crop_scale <= 1, "crop_scale", self.crop_scale, "a number above 0 and at most 1")
         _expect(0 < self.lr < math.inf, "lr", self.lr, "a positive number")
         _expect(0 <= self.ema < 1, "ema", self.ema, "0, or a decay below 1, such as 0.999")
         _expect(not (self.mixup and self.cutmix), "cutmix", self.cutmix, "0, as mixup is on: one of the two")

@@ -74,7 +74,7 @@ def test_a_whole_run_is_what_tensorboard_shows(tmp_path: Path) -> None:
     assert cli.main(["train", "--epochs", "3", "--out", str(tmp_path)]) == 0
     seen, rows = EventAccumulator(str(tmp_path)), read_log(str(tmp_path))
     seen.Reload()
-    scores = [f"{what}/{part}" for what in ("loss", "accuracy") for part in ("train", "test")]
+    scores = [f"{what}/{part}" for what in ("loss", "accuracy") for part in ("train", "val")]
     assert sorted(seen.Tags()["scalars"]) == sorted([*scores, "learning_rate"])
     for tag, column in (("loss/train", "train_loss"), ("accuracy/val", "val_accuracy"), ("learning_rate",) * 2):
         assert [(event.step, event.value) for event in seen.Scalars(tag)] == [

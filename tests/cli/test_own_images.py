@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import os
 import shlex
@@ -18,8 +19,9 @@ import pytest
 
 import minorm as mn
 from minorm import cli, nn
-from minorm.cli import run_report
-from minorm.cli import train as train_command
+from minorm.cli import run_report, words
+from minorm.training import Run
+from minorm.training.guessing import Guess
 from minorm.training.run import BEST, CHECKPOINT, LOG
 from tests.cli.test_main import hide
 
@@ -129,8 +131,9 @@ def test_every_form_of_a_model_predicts_and_evaluates_alike(there: Path, capsys:
         assert cli.main(["evaluate", model, *data]) == 0
         scores.append(json.loads(capsys.readouterr().out))
     assert found[0] == found[1] == found[2]
-    assert scores[0].keys() == {"images", "accuracy", "loss", "split", "path"}
+    assert scores[0].keys() == {"images", "accuracy", "loss", "split", "path", "largest_class"}
     assert scores[0]["images"] == 32  # all but the broken one
+    assert scores[0]["largest_class"] == scores[2]["largest_class"] == {"name": "bars", "accuracy": 0.5}
     assert scores[0] == scores[1]
     assert scores[2]["accuracy"] == scores[0]["accuracy"]
     assert scores[2]["loss"] == pytest.approx(scores[0]["loss"], abs=1e-5)
@@ -201,8 +204,9 @@ def test_without_rich_and_matplotlib_there_are_plain_lines(
     hide(monkeypatch, "rich", "matplotlib")
     assert cli.main([*train(there, "x"), "--epochs", "2", "-o", str(tmp_path)]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[1].startswith("epoch 1/2  train loss")
-    assert set(os.listdir(tmp_path)) == {CHECKPOINT, BEST, LOG, "report.html", "mine.py"}
+    assert lines[1].startswith("chosen by the images: --")
+    assert lines[2].startswith("epoch 1/2  train loss")
+    assert set(os.listdir(tmp_path)) == {CHECKPOINT, BEST, LOG, "report.html", "outcome.json", "mine.py"}
 
 
 def test_what_is_wrong_is_one_sentence(there: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -307,12 +311,104 @@ def test_few_images_come_in_smaller_batches(there: Path, tmp_path: Path) -> None
     assert run_report.Run.settings_of(str(tmp_path)).batch_size == 4
 
 
-@pytest.mark.parametrize("images", [1, 2, 3, 8, 100, 255, 256, 10_000])
-def test_four_batches_where_there_are_few(images: int) -> None:
-    size = train_command._fitting(images, 64)
-    assert size == 64 if images >= 256 else size <= 32
-    assert size & (size - 1) == 0
-    assert images < 8 or images // size >= 4
+def test_what_was_chosen_is_said_and_stands_in_the_settings(
+    there: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """26 pictures to train: batches of 4, 6 a epoch, and 600 steps. Their shorter sides are 60 and 64."""
+    monkeypatch.setattr(Run, "fit", lambda *_: None)
+    monkeypatch.setattr("minorm.cli.train._tell_the_end", lambda *_: None)
+    monkeypatch.setattr("minorm.cli.run_report.write", lambda *_: [])
+    words = ["train", "--data", "folder", "--path", str(there / "images"), "--model", f"{there}/mine.py:build"]
+    assert cli.main([*words, "-o", str(tmp_path / "a")]) == 0
+    line = capsys.readouterr().out.splitlines()[1]
+    assert line == (
+        "chosen by the images: --image-size 48 (half of the pictures are at least 60 pixels high and wide), "
+        "--crop-scale 0.5 (a part of such an image shows enough), --hflip 0.0 (the pictures are grey), "
+        "--batch-size 4 (four batches an epoch), --epochs 100 (600 steps)"
+    )
+    assert cli.main([*words, "-o", str(tmp_path / "b"), "--epochs", "2", "--hflip", "0.3", "--crop-scale", "1"]) == 0
+    said = capsys.readouterr().out
+    assert "--image-size 48" in said
+    assert not any(f"--{name}" in said for name in ("epochs", "hflip", "crop"))
+
+
+def test_a_finished_run_goes_on(there: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = str(tmp_path / "run")
+    assert cli.main([*train(there, "x"), "--hflip", "0", "--epochs", "2", "-o", run]) == 0
+    resume = ["train", "--resume", "-o", run, "--path", str(there / "images"), "--trust", "--epochs"]
+    text = said(capsys, 1, *resume, "2")
+    assert f"epochs is 2; expected more than the 2 that the run of {run}/{CHECKPOINT} has done, to go on" in text
+    assert cli.main([*resume, "4"]) == 0
+    told = capsys.readouterr().out
+    assert "goes on from epoch 2 to 4; the learning rate is" in told
+    assert "as after 2 epochs of a run of 4 (schedule onecycle)" in told
+    assert [line.split("  ")[0] for line in told.splitlines() if line.startswith("epoch")] == ["epoch 3/4", "epoch 4/4"]
+    assert "chosen by" not in told
+    settings = Run.settings_of(run)
+    assert (settings.epochs, settings.batch_size, settings.crop_padding) == (4, 8, 2)
+    assert len((tmp_path / "run" / LOG).read_text().splitlines()) == 5
+    assert (
+        "epoch 4" in (tmp_path / "run/report.html").read_text() or "of 4" in (tmp_path / "run/report.html").read_text()
+    )
+
+
+def test_a_result_stands_beside_that_of_a_guess(
+    there: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Three pictures of each class are tested, so that a guess is right half the time."""
+    guess = "always guessing the largest class ('bars') would give 50.0 %"
+    run = tmp_path / "run"
+    assert cli.main([*train(there, "x"), "--epochs", "1", "--lr", "1e-9", "-o", str(run)]) == 0
+    told = capsys.readouterr().out
+    outcome = json.loads((run / "outcome.json").read_text())
+    row = (run / LOG).read_text().splitlines()[1].split(",")
+    assert outcome["accuracy"] == float(row[5])
+    assert outcome["largest_class"] == {"name": "bars", "accuracy": 0.5}
+    assert (outcome["epoch"], outcome["images"], outcome["loss"]) == (1, 6, float(row[4]))
+    assert outcome["better_than_guessing"] == (outcome["accuracy"] > 0.5)
+    sentence = f"validation accuracy {100 * outcome['accuracy']:.1f} %; {guess}"
+    assert sentence in told
+    page = (run / "report.html").read_text()
+    assert html.escape(sentence) in page
+    assert cli.main(["evaluate", str(run), "--path", str(there / "images"), "--trust"]) == 0
+    assert sentence in capsys.readouterr().out
+
+
+def test_a_model_that_only_guesses_is_told_what_to_try() -> None:
+    lines = words.compared(0.312, Guess("rose", 0.312))
+    assert lines[0].endswith("would give 31.2 %: the model is no better than guessing")
+    assert "--lr" in lines[1]
+    assert "--epochs" in lines[1]
+    assert words.compared(0.881, Guess("rose", 0.312)) == [
+        "validation accuracy 88.1 %; always guessing the largest class ('rose') would give 31.2 %"
+    ]
+
+
+def test_a_run_begins_with_the_weights_of_another(
+    there: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The other one's own code is not asked for, as it is not run; a head for three classes is drawn anew."""
+    shutil.copytree(there / "images", tmp_path / "images")
+    shutil.copytree(there / "images" / "bars", tmp_path / "images" / "more")
+    path, three = ["--path", str(tmp_path / "images")], str(tmp_path / "three")
+    assert cli.main([*train(there, "x"), *path, "--init", str(there / "run"), "--epochs", "1", "-o", three]) == 0
+    told = capsys.readouterr().out
+    assert f"begins with 6 tensors of {BEST}\n" in told
+    assert (
+        "drawn anew, as the file has another shape: 5.weight (2, 32) there, (3, 32) here, 5.bias (2,) there, (3,) here"
+    ) in told.replace("\n", "")
+    assert f"6 tensors of {BEST}, SHA-256" in (tmp_path / "three/report.html").read_text()
+    assert "init: no weight of" in said(
+        capsys, 1, *train(there, "x"), "--init", str(there / "run"), "--model", "norms", "-o", str(tmp_path / "y")
+    )
+    assert not (tmp_path / "y").exists()
+    assert "--init goes with a new run alone" in said(capsys, 2, "train", "--resume", "-o", three, "--init", "x.pt")
+    mn.save({**mn.load(str(there / "run" / BEST))["model"], "evil\x1b[2J": mn.ones(1)}, str(tmp_path / "w.safetensors"))
+    own = [*train(there, "x"), "--init", str(tmp_path / "w.safetensors"), "--epochs", "1", "-o", str(tmp_path / "z")]
+    assert cli.main(own) == 0
+    told = capsys.readouterr().out
+    assert "of the file, but not of this model: evil\\x1b[2J" in told
+    assert "\x1b[2J" not in told
 
 
 def test_ctrl_c_ends_a_run_with_threads_at_once(there: Path, tmp_path: Path) -> None:

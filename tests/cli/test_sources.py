@@ -13,6 +13,7 @@ import minorm as mn
 from minorm import checkpoint, cli
 from minorm.cli import sources
 from minorm.cli.errors import UsageError
+from minorm.training.folder import weights_file
 from minorm.training.preparing import Preprocessing
 
 pytest.importorskip("sklearn")
@@ -31,7 +32,7 @@ def options(**given: str) -> argparse.Namespace:
 
 
 def test_a_folder_means_its_best_else_its_last(run: Path, tmp_path: Path) -> None:
-    assert sources.find(str(run)) == str(run / "best.safetensors")
+    assert weights_file(str(run)) == str(run / "best.safetensors")
     assert sources.open_model(str(run)).path == str(run / "best.safetensors")
     shutil.copytree(run, tmp_path / "two")
     (tmp_path / "two/best.safetensors").unlink()

@@ -60,7 +60,7 @@ def test_arrays_of_ones_own_are_measured(tmp_path: Path, kind: Any) -> None:
 def test_each_augmentation_changes_images_and_only_these(tmp_path: Path) -> None:
     path = arrays(tmp_path)
     plain = batches(Settings(data="numpy"), path)
-    for name, value in {"hflip": 1.0, "crop_padding": 2, "cutout": 3, "color_jitter": 0.4}.items():
+    for name, value in {"hflip": 1.0, "crop_padding": 2, "cutout": 3, "color_jitter": 0.4, "crop_scale": 0.4}.items():
         settings = Settings(data="numpy", **{name: value})
         changed = batches(settings, path)
         assert all(np.array_equal(a[1].numpy(), b[1].numpy()) for a, b in zip(plain, changed, strict=True)), name
@@ -77,6 +77,20 @@ def test_each_augmentation_changes_images_and_only_these(tmp_path: Path) -> None
         assert np.array_equal(*tested), name
     with pytest.raises(ValueError, match="cutout is 9; expected less than the images' size, 9"):
         batches(Settings(data="numpy", cutout=9), path)
+
+
+def test_a_random_crop_shows_a_part_of_each_image_at_the_whole_size(tmp_path: Path) -> None:
+    """A ramp stays one under a crop, with a smaller slope: that of its part of the width."""
+    ramp = np.broadcast_to(np.linspace(0, 1, 32, dtype=np.float32), (64, 1, 32, 32)).copy()
+    y = np.arange(64) % 2
+    np.savez(tmp_path / "ramp.npz", x_train=ramp, y_train=y, x_test=ramp[:2], y_test=y[:2])
+    images = batches(Settings(data="numpy", crop_scale=0.25), tmp_path / "ramp.npz")[0][0].numpy()
+    assert images.shape == (64, 1, 32, 32)
+    std = float(ramp.std(dtype=np.float64))
+    widths = np.diff(images[:, 0, 16, 8:24], axis=1).mean(1) * std * 31  # 1 for the whole width
+    assert 0.35 < widths.min() < 0.75
+    assert widths.max() <= 1.01
+    assert (widths**2 * 4 / 3 > 0.24).all(), "an area of a quarter, of a ratio of at least 3 to 4"
 
 
 @pytest.mark.parametrize("name", ["mixup", "cutmix"])

@@ -117,3 +117,114 @@ def test_what_the_user_agreed_to_is_what_runs(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="is not the file any more"):
         Run.resume(str(out), sets=sets(60), code=agreed)
     assert not mark.exists()
+
+
+@pytest.mark.parametrize("done", [2, 4])
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {},
+        {"warmup_epochs": 1},
+        {"schedule": "cosine"},
+        {"schedule": "step", "optimizer": "adam"},
+        {"schedule": "constant"},
+    ],
+)
+def test_more_epochs_are_those_of_a_run_of_so_many(tmp_path: Path, changed: Any, done: int) -> None:
+    """A run of 4 epochs, cut short or finished, goes on to 7: the rates and momenta are those of 7 epochs."""
+    settings = Settings(epochs=4, batch_size=10, seed=3, **changed)
+    if done == 2:
+        cut(tmp_path / "run", settings)
+    else:
+        Run(settings, str(tmp_path / "run"), sets=sets(60)).fit()
+    run = Run.resume(str(tmp_path / "run"), sets=sets(60), epochs=7)
+    whole = Run(replace(settings, epochs=7), sets=sets(60))
+    seen: dict[int, list[Any]] = {id(run): [], id(whole): []}
+    for each in (whole, run):
+        groups, found = each.optimizer.param_groups, seen[id(each)]
+        each.fit(
+            after_step=lambda _, f=found, g=groups: f.append([(x["lr"], x.get("momentum"), x.get("betas")) for x in g])
+        )
+    assert (run.epoch, run.settings.epochs, len(run.history)) == (7, 7, 7)
+    assert seen[id(run)] == seen[id(whole)][done * 6 :]
+    assert [row["learning_rate"] for row in run.history[done:]] == [
+        row["learning_rate"] for row in whole.history[done:]
+    ]
+    assert load_training(tmp_path / "run" / CHECKPOINT)["settings"]["epochs"] == 7
+
+
+def test_the_first_rate_after_going_on_is_pytorchs(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    Run(SETTINGS, str(tmp_path), sets=sets(60)).fit()
+    optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=0.05, momentum=0.9)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=0.05, total_steps=6 * 10, pct_start=0.25)
+    for _ in range(6 * 4):
+        optimizer.step()
+        schedule.step()
+    run = Run.resume(str(tmp_path), sets=sets(60), epochs=10)
+    group = run.optimizer.param_groups[0]
+    assert group["lr"] == pytest.approx(optimizer.param_groups[0]["lr"], rel=1e-12)
+    assert group["momentum"] == pytest.approx(optimizer.param_groups[0]["momentum"], rel=1e-12)
+
+
+def test_a_run_that_goes_on_and_is_killed_goes_on_to_the_same_bytes(tmp_path: Path) -> None:
+    for name in ("whole", "killed"):
+        Run(SETTINGS, str(tmp_path / name), sets=sets(60)).fit()
+    Run.resume(str(tmp_path / "whole"), sets=sets(60), epochs=7).fit()
+
+    def kill(row: Any) -> None:
+        if row["epoch"] == 5:
+            raise Killed
+
+    with pytest.raises(Killed):
+        Run.resume(str(tmp_path / "killed"), sets=sets(60), epochs=7).fit(after_epoch=kill)
+    again = Run.resume(str(tmp_path / "killed"), sets=sets(60))
+    assert (again.epoch, again.settings.epochs) == (5, 7)
+    again.fit()
+    for name in (CHECKPOINT, BEST, LOG):
+        assert (tmp_path / "killed" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+
+
+def test_the_same_epochs_change_nothing(tmp_path: Path) -> None:
+    Run(SETTINGS, str(tmp_path / "whole"), sets=sets(60)).fit()
+    Run.resume(str(cut(tmp_path / "cut")), sets=sets(60), epochs=4).fit()
+    for name in (CHECKPOINT, BEST, LOG):
+        assert (tmp_path / "cut" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+
+
+def test_epochs_that_are_done_are_refused(tmp_path: Path) -> None:
+    Run(SETTINGS, str(tmp_path), sets=sets(60)).fit()
+    before = (tmp_path / CHECKPOINT).read_bytes()
+    for epochs, said in (
+        (4, "epochs is 4; expected more than the 4 that the run of .* has done"),
+        (3, "epochs is 3; expected more than the 4"),
+        (0, "epochs is 0; expected at least 1"),
+        ("9", "epochs is '9'; expected a whole number"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            Run.resume(str(tmp_path), sets=sets(60), epochs=epochs)  # type: ignore[arg-type]
+    assert (tmp_path / CHECKPOINT).read_bytes() == before
+
+
+def test_patience_starts_again_where_a_run_goes_on(tmp_path: Path) -> None:
+    """It ended after 2 epochs without a better score; with more epochs it has 2 more, even if it is killed between."""
+    settings = Settings(epochs=30, batch_size=10, early_stopping=2, lr=1e-12, schedule="constant")
+    run = Run(settings, str(tmp_path), sets=sets(60))
+    run.fit()
+    ended, best = run.epoch, run.best_epoch
+    assert ended == best + 2 < 29
+
+    def kill(_: Any) -> None:
+        raise Killed
+
+    with pytest.raises(Killed):
+        Run.resume(str(tmp_path), sets=sets(60), epochs=30).fit(after_epoch=kill)
+    again = Run.resume(str(tmp_path), sets=sets(60))
+    assert (again.epoch, again.patience_from, again.finished) == (ended + 1, ended, False)
+    again.fit()
+    assert again.epoch == max(again.best_epoch, ended) + 2
+    parts = load_training(tmp_path / CHECKPOINT)
+    for wrong in (-1, 99, "1", True):
+        save_training(tmp_path / CHECKPOINT, **{**parts, "patience_from": wrong})
+        with pytest.raises(ValueError, match=r"its patience_from is .*; expected an epoch of at most"):
+            Run.resume(str(tmp_path), sets=sets(60))

@@ -50,6 +50,8 @@ def test_what_is_not_said_is_the_usual() -> None:
         ({"lr": "high"}, "lr is 'high'; expected a number"),
         ({"data": None}, "data is None; expected a text"),
         ({"image_size": 8193}, "image_size is 8193; expected at most 8192"),
+        ({"crop_scale": 0.0}, "crop_scale is 0.0; expected a number above 0 and at most 1"),
+        ({"crop_scale": 1.5}, "crop_scale is 1.5; expected a number above 0 and at most 1"),
         ({"dtype": "float16"}, "dtype is 'float16'; expected one of float32, bfloat16"),
     ],
 )

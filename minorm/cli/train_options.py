@@ -1,0 +1,88 @@
+"""The options of `minorm train`, each with its default."""
+
+from __future__ import annotations
+
+import argparse
+import functools
+
+from minorm.cli import sources, trust
+from minorm.training import Settings
+from minorm.training.defaults import BATCH, CROP_SCALE, FEW, MOST_EPOCHS, SIZES, SMALL_BATCH, STEPS
+from minorm.training.settings import CLASS_WEIGHTS, DTYPES, MODEL_FOR, OPTIMIZERS, SCHEDULES
+
+DEVICE, TIMEOUT = "cpu", 300.0
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Declare them."""
+    defaults = Settings()
+    # A default of None: what was not said is what --config or the checkpoint says, or else the default of Settings.
+    option = functools.partial(parser.add_argument, default=None)
+    option("--data", choices=list(MODEL_FOR), help=f"images to train on (default {defaults.data}; with --path "
+           "folder, or numpy for a .npz file)")  # fmt: skip
+    option("--path", help="folder with one folder of images a class, or with those in its train/, beside val/ and "
+           "test/; for numpy a .npz file with x_train, y_train, x_test, y_test")  # fmt: skip
+    sources.add_limit(parser)
+    option("--image-size", type=int, metavar="N", help="the shorter side of a folder's images is scaled to it and the "
+           f"centre cut (default: {SIZES[0]} to {SIZES[-1]}, by the size of the pictures)")  # fmt: skip
+    option("--model", metavar="NAME|FILE.py:FUNCTION", help="digits, lenet, resnet20 or norms, or a function called as "
+           "build(channels, size, classes); default: the usual one for the data")  # fmt: skip
+    option(
+        "--config", metavar="FILE.toml", help="options by their long names, as batch-size = 32; the command line wins"
+    )
+    option("--epochs", type=int, metavar="N", help=f"default {defaults.epochs}; for your own images up to "
+           f"{MOST_EPOCHS}, so that there are {STEPS} steps. With --resume a run, finished or not, goes on to "
+           "this epoch")  # fmt: skip
+    option("--batch-size", type=int, metavar="N", help=f"default {BATCH}; for your own images {SMALL_BATCH} if there "
+           f"are fewer than {FEW:,}, and less for very few")  # fmt: skip
+    option("--init", metavar="FILE", help="begin with the weights of a run's folder, a checkpoint, or a .safetensors, "
+           ".npz or .pt file, as far as names and shapes fit; no code in it is run")  # fmt: skip
+    option("--lr", type=float, help="largest learning rate (default 0.05 for sgd, 0.003 for adam, adamw)")
+    option("--optimizer", choices=OPTIMIZERS, help=f"default {defaults.optimizer}, with momentum 0.9")
+    option("--schedule", choices=SCHEDULES, help=f"of the learning rate (default {defaults.schedule})")
+    option("--warmup-epochs", type=int, metavar="N", help="in which the learning rate rises from 0")
+    option("--weight-decay", type=float, metavar="X", help=f"default {defaults.weight_decay}")
+    option("--clip-grad", type=float, metavar="X", help="the largest norm of all gradients together")
+    option("--accumulate", type=int, metavar="K", help="batches a step; running statistics move once a step")
+    option("--ema", type=float, metavar="D", help="decay of a moving average of the weights, which is then what counts")
+    option("--early-stopping", type=int, metavar="PATIENCE", help="end after so many epochs without a better score")
+    option("--hflip", type=float, metavar="P", help="mirror an image with this probability (default: 0.5 "
+           "for cifar10 and a folder's pictures in colour, unless its classes are letters, digits, left or right; "
+           "else 0)")  # fmt: skip
+    option("--crop-padding", type=int, metavar="N", help="move an image by up to N pixels (default: 4 for "
+           "cifar10, an eighth of the size for small images of a folder; else 0)")  # fmt: skip
+    option("--crop-scale", type=float, metavar="X", help="crop a part of X to 1 of each image's area, and "
+           f"scale it to the image's size (default: {CROP_SCALE:g} for large images of a folder; else 1)")  # fmt: skip
+    option("--cutout", type=int, metavar="N", help="take a square of N x N pixels out of each image")
+    option("--color-jitter", type=float, metavar="X", help="change brightness, contrast and saturation by up to X")
+    option("--mixup", type=float, metavar="A", help="mix two images, by a share drawn from Beta(A, A)")
+    option("--cutmix", type=float, metavar="A", help="paste a piece of one image into another")
+    option("--label-smoothing", type=float, metavar="E", help=f"default {defaults.label_smoothing}")
+    option("--class-weights", choices=CLASS_WEIGHTS, help="balanced: rare classes count as much as common ones")
+    option("--dtype", choices=DTYPES, help="of weights and activations (default float32)")
+    option("--seed", type=int, metavar="N", help="of split, weights and order (default 0)")
+    option("--num-workers", type=int, metavar="N", help="threads that read images ahead (default 2 for a folder); "
+           "changes no result")  # fmt: skip
+    option("--threads", type=int, metavar="N", help="processors to use (default all); changes no result")
+    option("--device", metavar="NAME", help=f"{DEVICE} (default), cuda or cuda:1")
+    option("-o", "--out", metavar="DIR", help="where files go (default runs/DATA-MODEL)")
+    option(
+        "--ranks",
+        type=int,
+        metavar="S",
+        help="parts of each batch, which have a model each and share batch statistics; the number decides the bits "
+        "(default: as many as processes)",
+    )
+    parser.add_argument(
+        "--distributed",
+        action="store_true",
+        help="the processes of mpiexec or srun train one model together: mpiexec -n 4 minorm train --distributed ...",
+    )
+    option(
+        "--timeout", type=float, metavar="SECONDS", help=f"that a process waits for the others (default {TIMEOUT:g})"
+    )
+    parser.add_argument("--resume", action="store_true", help="go on with the run in --out, with its settings")
+    parser.add_argument(
+        "--other-images", action="store_true", help="with --resume: go on with other images than the run began with"
+    )
+    trust.add(parser)

@@ -1,0 +1,64 @@
+"""What the pictures of a folder look like: their size, whether they have colours, whether a mirror changes their class.
+
+A sample is looked at, spread evenly over the training pictures. A picture that is broken is passed over here, and named
+when it is read to train.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from minorm import opening
+from minorm.data import BrokenImage, ImageFolder, Subset, picture_files
+
+MEASURED, DECODED = 64, 16  # pictures whose size is read, and whose colours
+GREY = 6.0  # of 255: by how much the channels of a grey picture may differ, as a JPEG's do
+SIDES = {"left", "right"}
+
+
+def shorter_side(train: Subset) -> int | None:
+    """The median of the pictures' shorter sides, in pixels; None where no size can be read."""
+    sides = []
+    for path in map(train.dataset.path, _sample(train, MEASURED)):
+        try:
+            picture = picture_files.look(opening.contents(path, "choose_settings"))
+        except (ValueError, OSError):
+            continue
+        sides.append(min(picture.width, picture.height))
+    return int(np.median(sides)) if sides else None
+
+
+def why_no_mirror(train: Subset) -> str:
+    """Why a mirrored picture may not be of its class any more; "" where nothing speaks against it.
+
+    Writing reads from left to right, and grey pictures are often writing, drawings or scans.
+    """
+    names = train.dataset.classes
+    if any(SIDES & set(re.split("[^a-z]+", name.lower())) for name in names):
+        return "a class is called left or right"
+    if sum(len(name) == 1 or name.isdecimal() for name in names) > len(names) / 2:
+        return "the classes are called like digits or letters"
+    spreads = list(_spreads(train))
+    if spreads and np.median(spreads) < GREY:
+        return "the pictures are grey"
+    return ""
+
+
+def _spreads(train: Subset) -> Iterator[float]:
+    """By how much the channels of a picture differ, in the mean of its pixels."""
+    folder: ImageFolder = train.dataset
+    for index in _sample(train, DECODED):
+        try:
+            pixels = folder.pixels(index)
+        except (BrokenImage, OSError):
+            continue
+        yield float(np.ptp(pixels.astype(np.int16), axis=0).mean())
+
+
+def _sample(train: Subset, most: int) -> Sequence[int]:
+    """Places in the folder."""
+    places = np.linspace(0, len(train) - 1, min(most, len(train))).round().astype(int)
+    return [int(place) for place in train.indices[places]]
