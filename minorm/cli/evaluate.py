@@ -42,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
     source = sources.open_model(args.model, sources.allowed(args), max_bytes=args.max_bytes)
     chosen = sources.choose(source, args)
     split = args.split or _usual_split(source, chosen, args)
-    output.note(f"minorm evaluate: {_where(split, chosen.path)}")  # first: a run's file may name any place
+    output.note(f"minorm evaluate: {_where(split, chosen.path)}")
     scored, remarks = _scored(chosen, split, args.path)
     for line in [*words.left_out([scored]), *remarks]:
         output.note(f"minorm evaluate: {line}")

@@ -17,7 +17,7 @@ from typing import Any
 
 import minorm as mn
 from minorm import checkpoint, data, limits, opening
-from minorm.cli import extras, trust
+from minorm.cli import extras, output, trust
 from minorm.cli.errors import UsageError
 from minorm.cli.trust import Trust
 from minorm.data import DataLoader
@@ -259,8 +259,15 @@ def choose(source: Source, args: argparse.Namespace) -> Chosen:
         settings = Settings(data=name) if settings is None else replace(settings, data=name)
         found = found if name == "folder" or source.settings is None else None  # the others come in their own form
         return Chosen(settings, found, args.path, None, args.max_bytes)
-    path = images.place(source.images, source.path) if args.path is None else args.path
+    path = args.path
+    if path is None and (path := images.place(source.images, source.path)) is not None:
+        tell_place(path)
     return Chosen(settings, found, path, source.images, args.max_bytes)
+
+
+def tell_place(path: str) -> None:
+    """Say what is read before it is: a run's file may be a stranger's, and name any place."""
+    output.note(f"minorm: reads the images in {path}, where the run found them")
 
 
 def check_path(name: str | None, path: str | None) -> None:

@@ -66,7 +66,10 @@ def run(parser: argparse.ArgumentParser, args: argparse.Namespace) -> int:
         raise UsageError("--init goes with a new run alone; --resume goes on with the weights of the run")
     if args.path is not None and args.data is None and not args.resume:
         args.data = sources.usual_data(args.path)
+    given = args.path
     settings = _settings(args)
+    if given is None and args.path is not None and process == 0:
+        sources.tell_place(args.path)
     sources.check_path(settings.data, args.path)
     ranks = settings.ranks if args.resume or args.ranks is not None else processes
     check_threads(f"ranks is {ranks}", ranks, processes)

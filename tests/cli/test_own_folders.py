@@ -58,7 +58,11 @@ def test_a_run_goes_on_where_it_found_its_pictures(
     run = trained(Path("images"), tmp_path / "run")
     assert load_training(f"{run}/{CHECKPOINT}")["images"]["path"] == str(tmp_path / "images")
     monkeypatch.chdir("/")
+    capsys.readouterr()
     assert cli.main(["train", "--resume", "-o", run]) == 0
+    assert f"minorm: reads the images in {tmp_path / 'images'}, where the run" in capsys.readouterr().err
+    assert cli.main(["doctor", run]) in (0, 1)
+    assert f"minorm: reads the images in {tmp_path / 'images'}, where the run" in capsys.readouterr().err
     (tmp_path / "images").rename(tmp_path / "moved")
     told = failed(capsys, 1, "--resume", "-o", run)
     assert f"the images in '{tmp_path / 'images'}', and there is nothing any more" in told
