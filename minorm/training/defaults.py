@@ -26,7 +26,7 @@ STEPS = 600  # optimizer steps with which a network learns something from few im
 LEAST_EPOCHS, MOST_EPOCHS = Settings.epochs, 100
 FEW = 2_000  # training images; fewer come in small batches
 SMALL_BATCH, BATCH = 32, Settings.batch_size
-SIZES = (32, 48, 64, 96)  # of images, in pixels
+SIZES = (32, 48, 64)  # of images, in pixels: at 96 a step would take more than twice as long as at 64
 LARGE = 48  # a part of an image of this size or more shows what it is
 CROP_SCALE = 0.5  # the smallest share of a large image that a random crop keeps
 HFLIP = 0.5
@@ -65,15 +65,15 @@ def choose_settings(path: Any = None, max_bytes: int | None = None, **given: Any
         >>> settings.image_size, reasons["image_size"]
         (64, 'half of the pictures are at least 70 pixels high and wide')
     """
-    asked = Settings(**{"epochs": MOST_EPOCHS, **given})  # an error in what was given comes before images are read
-    sets = load_data(asked, path, max_bytes=max_bytes)
-    if asked.data not in OWN:
+    settings = Settings(**{"epochs": MOST_EPOCHS, **given})  # an error in what was given comes before images are read
+    sets = load_data(settings, path, max_bytes=max_bytes)
+    if settings.data not in OWN:
         return Choice(Settings(**given), {}, sets)
     train, found = sets[0], Chosen()
     if folder_of(train) is not None:
         found = _by_appearance(train, given.get("image_size"))
     batch_size, _ = found["batch_size"] = _batch_size(len(train))
-    found["epochs"] = _epochs(len(train), given.get("batch_size", batch_size), asked.accumulate)
+    found["epochs"] = _epochs(len(train), given.get("batch_size", batch_size), settings.accumulate)
     if "crop_padding" in given or "crop_scale" in given:  # either is a way to crop
         found = {name: choice for name, choice in found.items() if not name.startswith("crop_")}
     found = {name: choice for name, choice in found.items() if name not in given}

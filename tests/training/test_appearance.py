@@ -46,7 +46,12 @@ def test_grey_pictures_are_found_in_any_form(tmp_path: Path, ending: str, channe
 def test_a_sample_of_many_is_spread_over_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     train = folder(tmp_path, [noise(8, 8) for _ in range(200)])
     read: list[int] = []
-    monkeypatch.setattr(train.dataset, "path", lambda index: read.append(index) or str(tmp_path / "cat/000.png"))
+
+    def path(index: int) -> str:
+        read.append(index)
+        return str(tmp_path / "cat/000.png")
+
+    monkeypatch.setattr(train.dataset, "path", path)
     assert shorter_side(train) == 8
     assert len(read) == len(set(read)) == 64
     assert (min(read), max(read)) == (0, 199)

@@ -172,6 +172,7 @@ def test_what_a_checkpoint_says_of_it_is_checked(tmp_path: Path) -> None:
     Run(SETTINGS, out, sets=sets()).fit()
     good = {"file": "a", "sha256": "b", "taken": 1, "reshaped": [], "missing": [], "unused": ["x"]}
     parts = load_training(f"{out}/{CHECKPOINT}")
+    wrong: Any
     for wrong in ([], {**good, "taken": "1"}, {**good, "unused": [3]}, {**good, "more": 1}, {**good, "file": None}):
         mn.checkpoint.save_training(f"{out}/{CHECKPOINT}", **parts, initial=wrong)
         with pytest.raises(

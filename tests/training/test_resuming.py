@@ -119,6 +119,17 @@ def test_what_the_user_agreed_to_is_what_runs(tmp_path: Path) -> None:
     assert not mark.exists()
 
 
+def followed(run: Run) -> list[Any]:
+    """Train, and note rate and momentum of each group after each step."""
+    seen: list[Any] = []
+
+    def after_step(_: Any) -> None:
+        seen.append([(g["lr"], g.get("momentum"), g.get("betas")) for g in run.optimizer.param_groups])
+
+    run.fit(after_step)
+    return seen
+
+
 @pytest.mark.parametrize("done", [2, 4])
 @pytest.mark.parametrize(
     "changed",
@@ -139,14 +150,8 @@ def test_more_epochs_are_those_of_a_run_of_so_many(tmp_path: Path, changed: Any,
         Run(settings, str(tmp_path / "run"), sets=sets(60)).fit()
     run = Run.resume(str(tmp_path / "run"), sets=sets(60), epochs=7)
     whole = Run(replace(settings, epochs=7), sets=sets(60))
-    seen: dict[int, list[Any]] = {id(run): [], id(whole): []}
-    for each in (whole, run):
-        groups, found = each.optimizer.param_groups, seen[id(each)]
-        each.fit(
-            after_step=lambda _, f=found, g=groups: f.append([(x["lr"], x.get("momentum"), x.get("betas")) for x in g])
-        )
+    assert followed(run) == followed(whole)[done * 6 :]
     assert (run.epoch, run.settings.epochs, len(run.history)) == (7, 7, 7)
-    assert seen[id(run)] == seen[id(whole)][done * 6 :]
     assert [row["learning_rate"] for row in run.history[done:]] == [
         row["learning_rate"] for row in whole.history[done:]
     ]

@@ -27,13 +27,14 @@ def drawn(name: str, rng: np.random.Generator) -> np.ndarray:
     """One picture of this class."""
     height, width = rng.integers(64, 201, 2)
     side = min(height, width)
-    radius = side * rng.uniform(0.2, 0.38)
-    centre = np.array([height, width]) / 2 + rng.uniform(-0.12, 0.12, 2) * side
+    radius = side * rng.uniform(0.25, 0.42)
+    centre = np.array([height, width]) / 2 + rng.uniform(-0.08, 0.08, 2) * side
     y, x = np.mgrid[:height, :width] - centre[:, None, None]
     turn = rng.uniform(0, 2 * np.pi)
     u, v = (np.cos(turn) * x + np.sin(turn) * y) / radius, (np.cos(turn) * y - np.sin(turn) * x) / radius
     mask = _inside(name, u, v)[..., None]
-    shape, ground = (_striped(y, x, rng) for _ in range(2))
+    bright, dark = _striped(y, x, rng, 80), _striped(y, x, rng, 0)
+    shape, ground = (bright, dark) if rng.random() < 0.5 else (dark, bright)
     noise = rng.normal(0, 25, (height, width, 3))
     return np.clip(np.where(mask, shape, ground) + noise, 0, 255).astype(np.uint8)
 
@@ -51,9 +52,9 @@ def _inside(name: str, u: np.ndarray, v: np.ndarray) -> np.ndarray:
     return (np.minimum(abs(u), abs(v)) < 0.3) & (np.maximum(abs(u), abs(v)) < 1)  # cross
 
 
-def _striped(y: np.ndarray, x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Stripes of two colours."""
-    first, second = rng.uniform(0, 255, (2, 3))
+def _striped(y: np.ndarray, x: np.ndarray, rng: np.random.Generator, least: float) -> np.ndarray:
+    """Stripes of two colours, whose channels are from `least` to 105 more."""
+    first, second = rng.uniform(least, least + 105, (2, 3))
     angle, length = rng.uniform(0, np.pi), rng.uniform(4, 16)
     waves = np.sin(2 * np.pi * (np.cos(angle) * x + np.sin(angle) * y) / length)[..., None]
-    return first + (second - first) * (0.5 + 0.25 * waves)
+    return first + (second - first) * (0.5 + 0.5 * waves)
