@@ -1,11 +1,11 @@
-"""Which folders of a data set are its splits: what is trained on, what chooses the best epoch, what nothing has seen.
+"""Which folders of a data set are its splits: what is trained on, what chooses the best epoch, what is kept to the end.
 
     images/train/cat/001.jpg      trained on
     images/val/cat/007.jpg        validation: `val`, `valid` or `validation`; without it a fifth is drawn from train
     images/test/cat/009.jpg       test: looked at when it is asked for, and never in training
 
-Folders of these names, in any letter case, are splits where every folder of pictures beside them is one too, or where
-train holds folders. Beside other folders of pictures, with pictures of their own, they are classes like those.
+Folders of these names, in any letter case, are splits if no other folder beside them has pictures, or if train holds
+folders of pictures. Otherwise they are classes like the others.
 """
 
 from __future__ import annotations
@@ -80,9 +80,8 @@ def _has_pictures(place: str) -> bool:
 
 
 def _is_nested(place: str) -> bool:
-    """Whether there are folders in it, and no pictures."""
-    entries = folder_entries(place)
-    return any(map(is_class, entries)) and not any(is_picture(entry.name) and not entry.is_dir() for entry in entries)
+    """Whether there are folders of pictures in it, as a split has them."""
+    return any(is_class(entry) and _has_pictures(entry.path) for entry in folder_entries(place))
 
 
 class SplitFolders(ImageFolder):

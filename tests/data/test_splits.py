@@ -127,6 +127,7 @@ def test_what_lies_beside_splits_is_counted(tmp_path: Path) -> None:
     empty(tmp_path / "train", *TWO)
     empty(tmp_path, "raw", "test", each=7)  # pictures without a class
     (tmp_path / "docs").mkdir()
+    (tmp_path / "train" / "overview.png").touch()
     train, val = load_folder(tmp_path)
     assert (len(train), len(val)) == (8, 2)
     assert train.dataset.notes == [
