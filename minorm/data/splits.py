@@ -193,6 +193,9 @@ def _tell(folder: ImageFolder, root: str, found: Layout) -> None:
 
 def _of_two_classes(folder: ImageFolder) -> ImageFolder:
     if len(folder.classes) < 2:
+        inner = os.path.join(folder.root, folder.classes[0])
+        within = [entry.name for entry in folder_entries(inner) if is_class(entry)] if os.path.isdir(inner) else []
+        hint = f", as {inner!r} has: {_quoted(within)}" if len(within) > 1 else ""
         raise ValueError(f"load_folder: {folder.root!r} has images of one class alone, {folder.classes[0]!r}; "
-                         "expected a folder for each of at least two classes")  # fmt: skip
+                         f"expected a folder for each of at least two classes{hint}")  # fmt: skip
     return folder

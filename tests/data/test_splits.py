@@ -100,6 +100,15 @@ def test_splits_that_are_no_split_are_refused(tmp_path: Path, names: tuple[str, 
         load_folder(tmp_path)
 
 
+def test_a_folder_around_the_classes_is_named(tmp_path: Path) -> None:
+    """As an archive that was unpacked has it."""
+    empty(tmp_path / "dataset" / "train", *TWO)
+    empty(tmp_path / "dataset" / "test", *TWO)
+    with pytest.raises(ValueError, match=r"one class alone, 'dataset'; .*, as '.*/dataset' has: 'test', 'train'"):
+        load_folder(tmp_path)
+    assert load_folder(tmp_path / "dataset")[0].dataset.classes == [*TWO]
+
+
 def test_a_split_without_classes_is_refused(tmp_path: Path) -> None:
     """Pictures right in train/ and test/: they are no classes."""
     empty(tmp_path, "train", "test")
