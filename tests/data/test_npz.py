@@ -11,6 +11,7 @@ import pytest
 
 from minorm import limits
 from minorm.data import load_npz, npy
+from minorm.data.npz import read_arrays
 
 
 def arrays(**changed: Any) -> dict[str, Any]:
@@ -163,3 +164,22 @@ def test_every_order_of_bytes_and_axes(tmp_path: Path) -> None:
     turned = {"x_train": np.asfortranarray(whole["x_train"]).astype(">u2"), "x_test": whole["x_test"].astype(">u2")}
     images, _ = load_npz(saved(tmp_path, **{**whole, **turned}))[0][:]
     assert np.allclose(images[:, 0], whole["x_train"] / 65535, atol=1e-7)
+
+
+def test_all_arrays_by_name_as_they_are(tmp_path: Path) -> None:
+    given = {"0.weight": np.ones((2, 3)), "count": np.array(7), "wide": np.asfortranarray(np.arange(6.0).reshape(2, 3))}
+    path = saved(tmp_path, **given)
+    found = read_arrays(path)
+    assert found.keys() == given.keys()
+    for name, array in given.items():
+        assert found[name].dtype == array.dtype
+        assert np.array_equal(found[name], array)
+    with pytest.raises(
+        ValueError, match=r"load: .*set\.npz: its arrays together take 104 bytes, more than max_bytes=10"
+    ):
+        read_arrays(path, max_bytes=10)
+    Path(path).write_bytes(Path(path).read_bytes()[:-30])
+    with pytest.raises(ValueError, match=r"load: .*set\.npz: .*expected an \.npz file of arrays"):
+        read_arrays(path)
+    np.savez_compressed(path, zeros=np.zeros(5 << 20))  # of which a first pass is made
+    assert read_arrays(path)["zeros"].shape == (5 << 20,)

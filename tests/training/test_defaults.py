@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from minorm.data import Subset
 from minorm.training import Run, Settings, choose_settings
 from minorm.training.defaults import FEW, MOST_EPOCHS, STEPS
 from tests.training import textured
@@ -161,12 +160,15 @@ def test_wrong_settings_are_named_before_images_are_read() -> None:
 
 @pytest.mark.slow
 def test_602_pictures_are_learned(tmp_path: Path) -> None:
-    """With the settings of before, 8 epochs of 7 steps, the accuracy is about that of a guess."""
+    """8 epochs of 7 steps, the settings of any data set, learn far less of them. At 32 pixels, to take a minute."""
     pytest.importorskip("PIL.Image")
     textured.write(tmp_path)
-    settings, _, sets = choose_settings(str(tmp_path), data="folder")
-    assert (len(sets[0]), settings.batch_size, settings.epochs) == (482, 32, 40)
-    assert all(isinstance(part, Subset) for part in sets)
-    run = Run(settings, sets=sets, num_workers=2)
-    run.fit()
-    assert max(row["val_accuracy"] for row in run.history) > 0.75
+    settings, _, sets = choose_settings(str(tmp_path), data="folder", image_size=32)
+    assert (len(sets[0]), settings.batch_size, settings.epochs) == (481, 32, 40)
+    best = []
+    for chosen in (Settings(data="folder", image_size=32), settings):
+        run = Run(chosen, sets=sets, num_workers=2)
+        run.fit()
+        best.append(max(row["val_accuracy"] for row in run.history))
+    assert best[0] < 0.7
+    assert best[1] > 0.85

@@ -33,9 +33,9 @@ def drawn(name: str, rng: np.random.Generator) -> np.ndarray:
     turn = rng.uniform(0, 2 * np.pi)
     u, v = (np.cos(turn) * x + np.sin(turn) * y) / radius, (np.cos(turn) * y - np.sin(turn) * x) / radius
     mask = _inside(name, u, v)[..., None]
-    bright, dark = _striped(y, x, rng, 80), _striped(y, x, rng, 0)
+    bright, dark = _striped(y, x, rng, 40), _striped(y, x, rng, 0)
     shape, ground = (bright, dark) if rng.random() < 0.5 else (dark, bright)
-    noise = rng.normal(0, 25, (height, width, 3))
+    noise = rng.normal(0, 35, (height, width, 3))
     return np.clip(np.where(mask, shape, ground) + noise, 0, 255).astype(np.uint8)
 
 
