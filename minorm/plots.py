@@ -87,11 +87,13 @@ def curves(history: Sequence[dict[str, Any]], title: str = "") -> Figure:
         FigureCanvasAgg(figure)
         figure.suptitle(printable_lines(title), x=0.01, ha="left", fontsize=13, fontweight="bold")
         loss, accuracy, rate = figure.subplots(1, 3)
-        for part, style in (("train", {"color": BLUE, "marker": "o"}), ("test", {"color": VERMILLION, "marker": "s"})):
-            line = "-" if part == "train" else "--"
-            loss.plot(epochs, [row[f"{part}_loss"] for row in history], line, markersize=4, label=part, **style)
+        for part, name, line, style in (
+            ("train", "train", "-", {"color": BLUE, "marker": "o"}),
+            ("val", "validation", "--", {"color": VERMILLION, "marker": "s"}),
+        ):
+            loss.plot(epochs, [row[f"{part}_loss"] for row in history], line, markersize=4, label=name, **style)
             shares = [_percent(row[f"{part}_accuracy"]) for row in history]
-            accuracy.plot(epochs, shares, line, markersize=4, label=part, **style)
+            accuracy.plot(epochs, shares, line, markersize=4, label=name, **style)
         rate.plot(epochs, [row["learning_rate"] for row in history], "o-", color=GREY, markersize=4)
         loss.set(title="Loss", xlabel="epoch")
         accuracy.set(title="Accuracy in %", xlabel="epoch")
@@ -131,7 +133,7 @@ def _loss(axes: Any, losses: Sequence[float], history: Sequence[dict[str, Any]],
     ends = steps * np.arange(1, len(history) + 1)
     axes.plot(range(1, len(losses) + 1), losses, color=BLUE, alpha=0.35, linewidth=1, label="training, each batch")
     axes.plot(ends, [row["train_loss"] for row in history], "o-", color=BLUE, markersize=4, label="training, epoch")
-    axes.plot(ends, [row["test_loss"] for row in history], "s--", color=VERMILLION, markersize=4, label="test")
+    axes.plot(ends, [row["val_loss"] for row in history], "s--", color=VERMILLION, markersize=4, label="test")
     if label_smoothing:
         floor = least_loss(label_smoothing)
         axes.axhline(floor, color=GREY, linestyle=":", label=f"least that label smoothing {label_smoothing:g} allows")
@@ -149,7 +151,7 @@ def least_loss(label_smoothing: float, classes: int = 10) -> float:
 
 def _accuracy(axes: Any, history: Sequence[dict[str, Any]]) -> None:
     epochs = [row["epoch"] for row in history]
-    train, test = ([_percent(row[name]) for row in history] for name in ("train_accuracy", "test_accuracy"))
+    train, test = ([_percent(row[name]) for row in history] for name in ("train_accuracy", "val_accuracy"))
     axes.plot(epochs, train, "o-", color=BLUE, markersize=4, label="training (batch statistics)")
     axes.plot(epochs, test, "s--", color=VERMILLION, markersize=4, label="test (running statistics)")
     last = test[-1]

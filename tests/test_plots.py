@@ -30,7 +30,7 @@ def watched(steps: int) -> BatchNormWatch:
 @pytest.fixture(scope="module")
 def figure() -> Any:
     history = [
-        {"epoch": e, "train_loss": 1 / e, "test_loss": 1.1 / e, "train_accuracy": 1 - 0.5 / e, "test_accuracy": 0.9}
+        {"epoch": e, "train_loss": 1 / e, "val_loss": 1.1 / e, "train_accuracy": 1 - 0.5 / e, "val_accuracy": 0.9}
         for e in range(1, 5)
     ]
     losses = list(np.linspace(2, 0.2, 40))
@@ -79,7 +79,7 @@ def test_the_least_loss_is_what_perfect_logits_reach(smoothing: float) -> None:
 
 def test_without_classes_the_panel_says_so() -> None:
     history = [
-        {"epoch": e, "train_loss": 1 / e, "test_loss": 1.1 / e, "train_accuracy": None, "test_accuracy": None}
+        {"epoch": e, "train_loss": 1 / e, "val_loss": 1.1 / e, "train_accuracy": None, "val_accuracy": None}
         for e in range(1, 5)
     ]
     figure = plots.training_picture("a title", list(np.linspace(2, 0.2, 40)), history, watched(40), watched(1))
@@ -93,8 +93,8 @@ def test_it_shows_its_own_names_alone() -> None:
 
 def test_curves_hold_every_number() -> None:
     history = [
-        {"epoch": i, "learning_rate": 0.1 / i, "train_loss": 2.0 / i, "train_accuracy": None, "test_loss": 3.0 / i,
-         "test_accuracy": 0.1 * i}
+        {"epoch": i, "learning_rate": 0.1 / i, "train_loss": 2.0 / i, "train_accuracy": None, "val_loss": 3.0 / i,
+         "val_accuracy": 0.1 * i}
         for i in (1, 2, 3)
     ]  # fmt: skip
     loss, accuracy, rate = plots.curves(history, "mine").axes
@@ -130,6 +130,6 @@ def test_names_are_no_formulas_and_any_can_be_drawn() -> None:
     axes = found.axes[0]
     assert [label.get_text() for label in axes.get_yticklabels()] == ["$x^{$", r"$\frac$", r"a\x1b[31m\xfc"]
     assert found.get_suptitle() == r"$\sqrt$ \xfc"
-    row = {"epoch": 1, "learning_rate": 0.1, **dict.fromkeys(("train_loss", "test_loss"), 1.0)}
-    row |= dict.fromkeys(("train_accuracy", "test_accuracy"), 0.5)
+    row = {"epoch": 1, "learning_rate": 0.1, **dict.fromkeys(("train_loss", "val_loss"), 1.0)}
+    row |= dict.fromkeys(("train_accuracy", "val_accuracy"), 0.5)
     plots.curves([row], "$x^{$ \udcfc").canvas.draw()

@@ -87,7 +87,7 @@ def _run(args: argparse.Namespace, console: Any) -> int:
         "ONNX model": os.path.join(args.out, "model.onnx"),
         "picture": os.path.join(args.out, "training.png"),
     }
-    checks = [_accuracy([r.run.history[-1]["test_accuracy"] for r in runs])]
+    checks = [_accuracy([r.run.history[-1]["val_accuracy"] for r in runs])]
     checks += _guarded("checkpoint", lambda: _saved(first.run, paths["checkpoint"]))
     checks += _guarded("ONNX", lambda: _exported(first.run, paths["ONNX model"]))
     checks += _guarded("picture", lambda: _drawn(first, paths["picture"]))
@@ -161,7 +161,7 @@ def _exported(run: Any, path: str) -> list[Check]:
 
 def _test_images(run: Any) -> Any:
     """All test images, as the model gets them."""
-    return mn.cat([images for images, _ in run.test_loader])
+    return mn.cat([images for images, _ in run.val_loader])
 
 
 def _drawn(trained: Trained, path: str) -> list[Check]:
@@ -189,7 +189,7 @@ def _population(run: Any) -> Any:
     model.load_state_dict(run.model.state_dict())
     watch = BatchNormWatch(model)
     images, _ = next(
-        iter(DataLoader(run.train_loader.dataset, run.images["train"], transform=run.test_loader.transform))
+        iter(DataLoader(run.train_loader.dataset, run.images["train"], transform=run.val_loader.transform))
     )
     with mn.no_grad():
         model(images)
@@ -221,7 +221,7 @@ def _print(console: Any, runs: list[Trained], checks: list[Check], paths: dict[s
     for check in checks:
         if check.detail:
             console.print(f"{message(check.detail)}\n", soft_wrap=True)
-    accuracies = ", ".join(f"{r.run.history[-1]['test_accuracy']:.4f}" for r in runs)
+    accuracies = ", ".join(f"{r.run.history[-1]['val_accuracy']:.4f}" for r in runs)
     seconds = ", ".join(f"{r.seconds:.2f}" for r in runs)
     facts = {"accuracy": f"{accuracies} (each seed)" if len(runs) > 1 else accuracies}
     facts["training took"] = f"{seconds} s"

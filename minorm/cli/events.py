@@ -11,7 +11,7 @@ from minorm.training.history import COLUMNS, Row
 
 
 class Events:
-    """Writes each row's numbers as loss/train, loss/test, accuracy/train, accuracy/test and learning_rate."""
+    """Writes each row's numbers as loss/train, loss/val, accuracy/train, accuracy/val and learning_rate."""
 
     def __init__(self, folder: str) -> None:
         self._folder = folder

@@ -12,6 +12,7 @@ import numpy as np
 
 from minorm.cli import extras, output, sources
 from minorm.data import BrokenImage, Normalize, read_image
+from minorm.data.listing import FORMATS
 from minorm.masking import for_spreadsheet, printable
 from minorm.tensor import Tensor
 from minorm.training import predict
@@ -30,7 +31,7 @@ def add(commands: Any) -> None:
         "scaled, the centre cut. A file that is no picture is named, the others are predicted, and the exit code is 1.",
     )
     parser.add_argument("model", metavar="MODEL", help=sources.MODEL_HELP)
-    parser.add_argument("images", metavar="IMAGES", nargs="+", help="PNG, JPEG or WebP files")
+    parser.add_argument("images", metavar="IMAGES", nargs="+", help=f"{FORMATS} files")
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help='[{"file", "label", "probability"}]')
     form.add_argument("--csv", action="store_true", help="the same with a header, for spreadsheets")

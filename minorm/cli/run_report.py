@@ -37,16 +37,16 @@ POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 
 def write(run: Run, out: str, seconds: float) -> list[str]:
     """Write the report of a finished run into its folder; returns the paths. The best weights are those that count."""
-    model, alone = run.model, replace(run.settings, ranks=1)  # one rank reads all test images
-    train, test = run.sets
-    tests = loaders(alone, train, test, run.preprocessing, num_workers=int(run.test_loader.num_workers))[1]
+    model, alone = run.model, replace(run.settings, ranks=1)  # one rank reads all of validation
+    train, val = run.sets
+    loader = loaders(alone, train, val, run.preprocessing, num_workers=int(run.val_loader.num_workers))[1]
     last = {name: tensor.cpu().numpy().copy() for name, tensor in model.state_dict().items()}
     try:
         best = os.path.join(out, BEST)
         if os.path.exists(best):
             model.load_state_dict(load_training(best)["model"])
-        found = outcome(model, tests)
-        guess = largest_class(test, run.preprocessing.classes)
+        found = outcome(model, loader)
+        guess = largest_class(val, run.preprocessing.classes)
         contents = page(run, found, guess, seconds).encode()
     finally:
         model.load_state_dict(last)
@@ -60,13 +60,13 @@ def write(run: Run, out: str, seconds: float) -> list[str]:
 
 
 def summary(run: Run, found: Outcome, guess: Guess) -> bytes:
-    """outcome.json: the scores of the best weights on the test images, beside those of a guess."""
+    """outcome.json: the scores of the best weights in validation, beside those of a guess."""
     row = run.history[run.best_epoch - 1]
     values = {
         "epoch": run.best_epoch,
         "images": len(found.labels),
         "accuracy": found.accuracy,
-        "loss": row["test_loss"],
+        "loss": row["val_loss"],
         "largest_class": asdict(guess),
         "better_than_guessing": found.accuracy > guess.accuracy,
     }
@@ -114,21 +114,22 @@ def _settings(run: Run) -> dict[str, Any]:
 
 
 def _summary(run: Run, found: Outcome) -> str:
-    tested, wrong = len(found.labels), int((found.predicted != found.labels).sum())
-    sets = f"{run.images['train']:,} images to train, {tested:,} to test, {len(run.preprocessing.classes)} classes"
-    right = f"<b>{100 * found.accuracy:.2f}&nbsp;%</b> of the test images are right, {wrong:,} are wrong"
+    seen, wrong = len(found.labels), int((found.predicted != found.labels).sum())
+    sets = f"{run.images['train']:,} images to train, {seen:,} to validate, {len(run.preprocessing.classes)} classes"
+    right = f"<b>{100 * found.accuracy:.2f}&nbsp;%</b> of the validation images are right, {wrong:,} are wrong"
     return f"{sets}. {right}, with the weights of epoch {run.best_epoch} of {run.epoch}."
 
 
 def _curves(run: Run) -> str:
     rows, best = run.history, run.best_epoch
 
-    def columns(*parts: str) -> dict[str, Any]:
-        return {part.split("_")[0]: [row[part] for row in rows] for part in parts}
+    def columns(what: str) -> dict[str, Any]:
+        parts = {"train": "train", "validation": "val"}
+        return {part: [row[f"{name}_{what}"] for row in rows] for part, name in parts.items()}
 
     drawn = [
-        charts.lines("loss", columns("train_loss", "test_loss"), best),
-        charts.lines("accuracy", columns("train_accuracy", "test_accuracy"), best, percent=True),
+        charts.lines("loss", columns("loss"), best),
+        charts.lines("accuracy", columns("accuracy"), best, percent=True),
         charts.lines("learning rate at the epoch's start", {"rate": [row["learning_rate"] for row in rows]}),
     ]
     return f'<div class="charts">{"".join(f"<figure>{chart}</figure>" for chart in drawn if chart)}</div>'
@@ -140,7 +141,7 @@ def _pairs(matrix: Any, names: Sequence[str]) -> str:
     np.fill_diagonal(off, 0)
     order = [place for place in np.argsort(-off, axis=None, kind="stable")[:PAIRS] if off.flat[place]]
     if not order:
-        return "<p>No test image is taken for another class.</p>"
+        return "<p>No validation image is taken for another class.</p>"
     rows = []
     for place in order:
         i, j = divmod(int(place), len(names))
@@ -153,17 +154,17 @@ def _worst(run: Run, found: Outcome, names: Sequence[str]) -> str:
     chosen = found.worst(SHOWN)
     if not len(chosen):
         return ""
-    test = run.sets[1]
+    val = run.sets[1]
     figures = []
     for row in chosen:
         index = int(found.indices[row])
         label, taken = names[found.labels[row]], names[found.predicted[row]]
         share = found.probabilities[row, found.predicted[row]]
-        source = base64.b64encode(png(pixels(test, index))).decode()
+        source = base64.b64encode(png(pixels(val, index))).decode()
         figures.append(
             f'<figure><img alt="{for_page(label)}" src="data:image/png;base64,{source}">'
             f"<figcaption><b>{for_page(label)}</b><br>taken for {for_page(taken)}, {100 * share:.0f}&nbsp;%<br>"
-            f"<small>{for_page(_name(test, index))}</small></figcaption></figure>"
+            f"<small>{for_page(_name(val, index))}</small></figcaption></figure>"
         )
     return f'<h2>Worst images</h2><div class="images">{"".join(figures)}</div>'
 
@@ -222,7 +223,7 @@ def _time(seconds: float) -> str:
 
 
 def _speed(run: Run, seconds: float) -> str:
-    images = run.images["train"] + run.images["test"]
+    images = run.images["train"] + run.images["validation"]
     speed = run.trained_epochs * images / max(seconds, 1e-9)
     return f"{speed:,.0f} over {run.trained_epochs} epochs, evaluation included"
 

@@ -8,20 +8,22 @@ user says so (trust.py).
 from __future__ import annotations
 
 import argparse
+import functools
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import minorm as mn
 from minorm import checkpoint, data, limits, opening
-from minorm.cli import extras, trust
+from minorm.cli import extras, output, trust
 from minorm.cli.errors import UsageError
 from minorm.cli.trust import Trust
 from minorm.data import DataLoader
 from minorm.nn import Module
-from minorm.training import Settings, building, saved
-from minorm.training.folder import weights_file
+from minorm.training import Settings, building, images, saved
+from minorm.training.folder import BEST, CHECKPOINT, weights_file
 from minorm.training.own_code import is_file
 from minorm.training.preparing import MEAN_STD, Preprocessing, load_data, loaders, names_of, preprocessing
 from minorm.training.settings import LARGEST, MODEL_FOR
@@ -43,6 +45,16 @@ class Source:
     settings: Settings | None = None
     parts: dict[str, Any] | None = None  # a training run's checkpoint
     preprocessing: Preprocessing | None = None  # classes, and how pixels are scaled, where the file says so
+
+    @functools.cached_property
+    def images(self) -> dict[str, Any] | None:
+        """What the run says of its images; beside its best weights that is in the checkpoint of the same folder."""
+        parts = self.parts
+        if parts is not None and "images" not in parts and os.path.basename(self.path) == BEST:
+            beside = os.path.join(os.path.dirname(self.path), CHECKPOINT)
+            parts = saved.read_run(beside) if os.path.exists(beside) else parts
+        same = parts is not None and self.parts is not None and parts["model_facts"] == self.parts["model_facts"]
+        return parts.get("images") if parts is not None and same else None
 
     def write(self, path: str) -> None:
         """The model as it is now, as a file of the kind it came from."""
@@ -176,9 +188,8 @@ def _freeze(model: Module, names: Any, path: str) -> None:
 def add_data(parser: argparse.ArgumentParser) -> None:
     """Declare the options that name a data set."""
     parser.add_argument("--data", choices=list(MODEL_FOR), help="images to read; default: those of the run")
-    parser.add_argument(
-        "--path", help="where they are: a folder of mnist, fashion, cifar10 or of one folder a class, or a .npz file"
-    )
+    parser.add_argument("--path", help="where they are: a folder of mnist, fashion, cifar10 or of one folder a "
+                        "class, or a .npz file; default: where the run found them")  # fmt: skip
     add_limit(parser)
     add_code(parser)
 
@@ -206,25 +217,67 @@ def add_limit(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def training_loader(source: Source, args: argparse.Namespace) -> DataLoader:
-    """The training images in the batches of the run, scaled and augmented as there; UsageError where --data is missing.
+@dataclass
+class Chosen:
+    """The data set that a command reads. known: what the run says of it, None where it is not the run's."""
 
-    Another --data than the run's is taken as asked.
+    settings: Settings
+    found: Preprocessing | None
+    path: str | None
+    known: dict[str, Any] | None
+    max_bytes: int | None
+
+    def sets(self) -> tuple[Any, Any]:
+        """(training, validation) images, in the split of the run."""
+        loaded = load_data(self.settings, self.path, self.found, self.max_bytes)
+        return images.kept(self.known, loaded, self.settings.seed)
+
+    def loaders(self, train: Any, scored: Any) -> tuple[DataLoader, DataLoader]:
+        """Batches to train on, and to score in order; one process reads all of them."""
+        size = min(self.settings.batch_size, len(train))  # there is a batch
+        settings = replace(self.settings, batch_size=size, ranks=1)
+        return loaders(settings, train, scored, self.found or preprocessing(settings, train))
+
+
+def usual_data(path: str) -> str:
+    """What images at a path are where nothing else is said."""
+    return "numpy" if path.endswith(".npz") else "folder"
+
+
+def choose(source: Source, args: argparse.Namespace) -> Chosen:
+    """The data set that the options name, else that of the run, at the place that it remembers.
+
+    UsageError where neither names one. Another --data than the run's is taken as asked.
     """
-    return both_loaders(source, args)[0]
-
-
-def both_loaders(source: Source, args: argparse.Namespace) -> tuple[DataLoader, DataLoader]:
-    """(training, test) loaders, the same way."""
-    settings, found = source.settings, source.preprocessing
-    if args.data is None and settings is None:
+    settings, found, name = source.settings, source.preprocessing, args.data
+    if name is None and args.path is not None and (settings is None or settings.data == "digits"):
+        name = usual_data(args.path)
+    if name is None and settings is None:
         raise UsageError(f"{source.path} does not say what it was trained on; expected --data {'|'.join(MODEL_FOR)}")
-    if settings is None:
-        settings = Settings(data=args.data)
-    elif args.data is not None and args.data != settings.data:
-        settings = replace(settings, data=args.data)
-        found = found if args.data == "folder" else None  # the others come in a form of their own
-    train, test = load_data(settings, args.path, found, args.max_bytes)
-    size = min(settings.batch_size, len(train))  # there is a batch, and one process reads all of it
-    settings = replace(settings, batch_size=size, ranks=1)
-    return loaders(settings, train, test, found or preprocessing(settings, train))
+    check_path(name, args.path)
+    if settings is None or name not in (None, settings.data):
+        settings = Settings(data=name) if settings is None else replace(settings, data=name)
+        found = found if name == "folder" or source.settings is None else None  # the others come in their own form
+        return Chosen(settings, found, args.path, None, args.max_bytes)
+    path = args.path
+    if path is None and (path := images.place(source.images, source.path)) is not None:
+        tell_place(path)
+    return Chosen(settings, found, path, source.images, args.max_bytes)
+
+
+def tell_place(path: str) -> None:
+    """Say what is read before it is: a run's file may be a stranger's, and name any place."""
+    output.note(f"minorm: reads the images in {path}, where the run found them")
+
+
+def check_path(name: str | None, path: str | None) -> None:
+    """UsageError for a place of images that come with minorm."""
+    if name == "digits" and path is not None:
+        raise UsageError(f"--path {path} goes with images of yours, and the digits are part of scikit-learn; expected "
+                         "another --data, such as folder, or no --path")  # fmt: skip
+
+
+def training_loader(source: Source, args: argparse.Namespace) -> DataLoader:
+    """The training images in the batches of the run, scaled and augmented as there; UsageError without a --data."""
+    chosen = choose(source, args)
+    return chosen.loaders(*chosen.sets())[0]

@@ -13,7 +13,7 @@ from typing import Any
 import minorm as mn
 from minorm import distributed
 from minorm.checkpoint import load_training
-from minorm.cli import config, output, run_report, train_options, trust, words
+from minorm.cli import config, output, run_report, sources, train_options, trust, words
 from minorm.cli.errors import EXPECTED, UsageError
 from minorm.cli.events import events
 from minorm.cli.telling import Teller, teller
@@ -21,7 +21,7 @@ from minorm.cli.train_options import DEVICE, TIMEOUT
 from minorm.distributed import Group
 from minorm.distributed.launcher import launched
 from minorm.distributed.simulation import check_threads
-from minorm.training import Run, Settings, choose_settings, resuming, saved
+from minorm.training import Run, Settings, choose_settings, images, resuming, saved
 from minorm.training.defaults import MOST_EPOCHS, OWN
 from minorm.training.folder import BEST, CHECKPOINT, locked
 from minorm.training.guessing import largest_class
@@ -35,8 +35,8 @@ def add(commands: Any) -> None:
     parser = commands.add_parser(
         "train",
         help="train a CNN on one's own images, the digits, MNIST, Fashion-MNIST or CIFAR-10",
-        description="Train a CNN: `minorm train --data folder --path images/`, with one folder a class there, or in "
-        "train/ and val/ of it. After every epoch DIR/checkpoint.safetensors, DIR/best.safetensors and DIR/log.csv are "
+        description="Train a CNN: `minorm train --path images/`, with one folder a class there, or in train/ of it, "
+        "beside val/ and test/. After every epoch DIR/checkpoint.safetensors, DIR/best.safetensors and DIR/log.csv are "
         "replaced; at the end there are DIR/report.html and DIR/outcome.json. Ctrl-C stops at once, and --resume goes "
         "on from the last finished epoch to the same bits. For your own images the settings that you do not give are "
         "chosen by the images, and shown with the reason.",
@@ -64,7 +64,13 @@ def run(parser: argparse.ArgumentParser, args: argparse.Namespace) -> int:
             raise UsageError(f"--{name.replace('_', '-')} goes with --resume alone")
     if args.init is not None and args.resume:
         raise UsageError("--init goes with a new run alone; --resume goes on with the weights of the run")
+    if args.path is not None and args.data is None and not args.resume:
+        args.data = sources.usual_data(args.path)
+    given = args.path
     settings = _settings(args)
+    if given is None and args.path is not None and process == 0:
+        sources.tell_place(args.path)
+    sources.check_path(settings.data, args.path)
     ranks = settings.ranks if args.resume or args.ranks is not None else processes
     check_threads(f"ranks is {ranks}", ranks, processes)
     settings, reasons = replace(settings, ranks=ranks), dict[str, str]()
@@ -101,9 +107,9 @@ def _shown(args: argparse.Namespace, training: Run, reasons: Mapping[str, str], 
     settings, told, start = training.settings, teller(), time.perf_counter()
     told.say(
         f"{settings.data} with model {settings.model}: {training.images['train']:,} images to train, "
-        f"{training.images['test']:,} to test, {_workers(group)}; writes {out}"
+        f"{training.images['validation']:,} to validate, {_workers(group)}; writes {out}"
     )
-    for line in _beginning(args, training, reasons):
+    for line in [*words.left_out(training.sets), *_beginning(args, training, reasons)]:
         told.say(line)
     written = None if training.finished else events(out)
 
@@ -128,8 +134,10 @@ def _shown(args: argparse.Namespace, training: Run, reasons: Mapping[str, str], 
 
 
 def _beginning(args: argparse.Namespace, training: Run, reasons: Mapping[str, str]) -> Iterator[str]:
-    """What was chosen and why, what the weights begin with, how far a run goes on."""
+    """What was chosen and why, what the weights begin with, how far a run goes on, and on which other images."""
     settings = training.settings
+    for change in training.changes:
+        yield f"since the run began: {change}"
     if reasons:
         said = (f"--{name.replace('_', '-')} {getattr(settings, name)} ({why})" for name, why in reasons.items())
         yield f"chosen by the images: {', '.join(said)}"
@@ -148,10 +156,10 @@ def _tell_the_end(training: Run, out: str, told: Teller) -> None:
     if training.epoch < training.settings.epochs:
         told.say(f"no better score in {training.settings.early_stopping} epochs: ended early")
     best = training.history[training.best_epoch - 1]
-    told.say(f"best: epoch {best['epoch']}, {_score('test', best['test_loss'], best['test_accuracy'])}")
-    if best["test_accuracy"] is not None:
+    told.say(f"best: epoch {best['epoch']}, {_score('validation', best['val_loss'], best['val_accuracy'])}")
+    if best["val_accuracy"] is not None:
         guess = largest_class(training.sets[1], training.preprocessing.classes)
-        for line in words.compared(best["test_accuracy"], guess):
+        for line in words.compared(best["val_accuracy"], guess):
             told.say(line)
     told.say(f"done: {', '.join(os.path.join(out, name) for name in (CHECKPOINT, BEST, LOG))}")
 
@@ -209,6 +217,8 @@ def _settings(args: argparse.Namespace) -> Settings:
                 f"the run in {args.out} has {name}={getattr(settings, name)!r}, --resume goes on with "
                 f"that; got {value!r}; for another value start a new run with another --out"
             )
+    if args.path is None:
+        args.path = images.place(found.get("images"), file)
     facts = found["model_facts"]
     args.code = trust.code(facts, file, trust.of(args, args.model))
     resuming.check_same_code(file, facts, args.code)
@@ -246,8 +256,8 @@ def _short(model: str) -> str:
 
 def _line(row: Row, epochs: int) -> str:
     width = len(str(epochs))
-    train, test = (_score(part, row[f"{part}_loss"], row[f"{part}_accuracy"]) for part in ("train", "test"))
-    return f"epoch {row['epoch']:{width}}/{epochs}  {train}  {test}  {row['images_per_second']:,.0f} images/s"
+    train, val = (_score(part, row[f"{part}_loss"], row[f"{part}_accuracy"]) for part in ("train", "val"))
+    return f"epoch {row['epoch']:{width}}/{epochs}  {train}  {val}  {row['images_per_second']:,.0f} images/s"
 
 
 def _score(part: str, loss: float, accuracy: float | None) -> str:

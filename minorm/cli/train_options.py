@@ -18,8 +18,10 @@ def add(parser: argparse.ArgumentParser) -> None:
     defaults = Settings()
     # A default of None: what was not said is what --config or the checkpoint says, or else the default of Settings.
     option = functools.partial(parser.add_argument, default=None)
-    option("--data", choices=list(MODEL_FOR), help=f"images to train on (default {defaults.data})")
-    option("--path", help="folder of the images; for numpy a .npz file with x_train, y_train, x_test, y_test")
+    option("--data", choices=list(MODEL_FOR), help=f"images to train on (default {defaults.data}; with --path "
+           "folder, or numpy for a .npz file)")  # fmt: skip
+    option("--path", help="folder with one folder of images a class, or with those in its train/, beside val/ and "
+           "test/; for numpy a .npz file with x_train, y_train, x_test, y_test")  # fmt: skip
     sources.add_limit(parser)
     option("--image-size", type=int, metavar="N", help="the shorter side of a folder's images is scaled to it and the "
            f"centre cut (default: {SIZES[0]} to {SIZES[-1]}, by the size of the pictures)")  # fmt: skip

@@ -102,6 +102,13 @@ def listed(nodes: Sequence[str]) -> str:
     return f"node{'s' if len(nodes) > 1 else ''} {', '.join(nodes[:3])}{more}"
 
 
+def left_out(sets: Iterable[Any]) -> list[str]:
+    """A line on the files that were left out by their names, and one on each thing that one might not expect."""
+    folders = {id(folder): folder for folder in filter(None, map(folder_of, sets))}.values()
+    lines = [f"left out of {folder.root}: {folder.left_out}" for folder in folders if folder.left_out.counts]
+    return lines + [note for folder in folders for note in folder.notes]
+
+
 def skipped(sets: Iterable[Any]) -> list[str]:
     """A line for each broken picture of these datasets, for ten at most."""
     broken: dict[str, str] = {}

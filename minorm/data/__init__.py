@@ -14,7 +14,7 @@ from minorm.data.dataset import (
     random_split,
 )
 from minorm.data.digits import load_digits, split_digits
-from minorm.data.folder import ImageFolder, load_folder
+from minorm.data.folder import ImageFolder
 from minorm.data.idx import load_fashion_mnist, load_mnist, read_idx
 from minorm.data.loader import DataLoader
 from minorm.data.mixing import CutMix, MixUp
@@ -29,6 +29,7 @@ from minorm.data.sampler import (
     SubsetRandomSampler,
     WeightedRandomSampler,
 )
+from minorm.data.splits import load_folder
 from minorm.data.transforms import Compose, Normalize, RandomCrop, RandomHorizontalFlip
 
 __all__ = [

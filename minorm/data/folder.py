@@ -1,7 +1,7 @@
 """A folder a class: names are listed once, pictures are decoded when a batch asks for them.
 
-    images/cat/001.jpg            images/train/cat/001.jpg
-    images/dog/002.png            images/val/cat/007.jpg
+    images/cat/001.jpg
+    images/dog/002.png
 
 Between two batches nothing but the names is in memory. Classes are the folders' names in alphabetical order, so that
 the same folder gives the same labels on every machine.
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import threading
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,12 +19,13 @@ import numpy as np
 
 from minorm.data.argument_texts import PICTURES
 from minorm.data.dataset import Array, FilePath, Subset
-from minorm.data.pictures import ENDINGS, BrokenImage, read_image
+from minorm.data.listing import OTHER_PICTURES, LeftOut, pictures_by_class
+from minorm.data.pictures import BrokenImage, read_image
 from minorm.data.showing import Shown
 from minorm.documented import documented
 from minorm.masking import quoted
+from minorm.mistakes import outside
 
-TRAIN, VAL = "train", "val"
 TORCHVISIONS = {
     "transform": "DataLoader(transform=...), or a subclass with a __getitem__",
     "target_transform": "a subclass with a __getitem__",
@@ -40,10 +42,13 @@ class ImageFolder(Shown):
 
         classes      names, in the order of labels
         files        paths below root; `labels[i]` is the label of files[i]
-        broken       what was left out: path to reason
+        broken       what was left out when it was read: path to reason
+        left_out     what was left out by its name: `str` of it says how many files of which endings
+        notes        sentences on how the folder was understood
 
-    ValueError, which names the folder, where there are no pictures, a class has none, or `classes` lacks a folder's
-    name. A picture is read when it is asked for: BrokenImage names its file.
+    A file that has the ending of a picture in another format is left out with a warning, or with skip_broken=True
+    without one. ValueError, which names the folder, where there are no pictures, a class has none, or `classes` lacks a
+    folder's name. A picture is read when it is asked for: BrokenImage names its file.
 
     Example:
         >>> import os, tempfile
@@ -73,11 +78,23 @@ class ImageFolder(Shown):
             raise ValueError(f"ImageFolder: channels is {channels!r}; expected 3 for RGB or 1 for grey")
         self.root, self.image_size, self.channels = os.fsdecode(root), int(image_size), channels
         self.skip_broken, self.max_bytes = skip_broken, max_bytes
-        found = _scan(self.root)
+        self.left_out, self.notes = LeftOut(), list[str]()
+        found = self._found()
         self.classes = list(found) if classes is None else list(classes)
         self.files, self.labels = _listed(self.root, found, self.classes)
         self.broken: dict[str, str] = {}
         self._lock = threading.Lock()  # batches are read in threads
+        if not skip_broken and (others := self.left_out.of_kinds(OTHER_PICTURES)).counts:
+            warnings.warn(f"ImageFolder: left out of {quoted(self.root)}: {others}", stacklevel=outside())
+
+    def _made_with(self, name: str, value: Any) -> dict[str, Any]:
+        """What was noted on the folder from outside stays with it, unless it is another one."""
+        made = super()._made_with(name, value)
+        return made if name == "root" else {**made, "left_out": self.left_out, "notes": self.notes}
+
+    def _found(self) -> dict[str, list[str]]:
+        """Paths below root by class, in order."""
+        return pictures_by_class(self.root, self.left_out)
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in TORCHVISIONS and type(self) is ImageFolder:
@@ -116,109 +133,17 @@ class ImageFolder(Shown):
 
     def split(self, fraction: float = 0.2, seed: int = 0) -> tuple[Subset, Subset]:
         """(train, val): of each class this share goes to val, at least one picture of those that have two."""
-        chosen = np.zeros(len(self), bool)
-        for label in range(len(self.classes)):
-            members = np.flatnonzero(self.labels == label)
-            count = min(max(1, round(len(members) * fraction)), len(members) - 1)
-            chosen[np.random.default_rng((seed, label)).permutation(members)[: max(0, count)]] = True
+        chosen = self.drawn(np.ones(len(self), bool), fraction, seed)
         return Subset(self, np.flatnonzero(~chosen)), Subset(self, np.flatnonzero(chosen))
 
-
-@documented(
-    PICTURES,
-    seed="of the fifth that is drawn for val, where there is no folder for it",
-    classes="those of a model that is there already, of which some may have no folder; None takes the folders' names",
-)
-def load_folder(
-    root: FilePath,
-    image_size: int = 64,
-    channels: int = 3,
-    seed: int = 0,
-    skip_broken: bool = False,
-    classes: Sequence[str] | None = None,
-    max_bytes: int | None = None,
-) -> tuple[Subset, Subset]:
-    """(train, val) of a folder of pictures: its folders train/ and val/ where it has both, or a fifth drawn by `seed`.
-
-    Both are Subsets, whose `.dataset` is an ImageFolder. ValueError where there are fewer than two classes, or val/ has
-    one that train/ lacks.
-
-    Example:
-        >>> import os, tempfile
-        >>> from PIL import Image
-        >>> with tempfile.TemporaryDirectory() as root:
-        ...     for name in ("cat", "dog"):
-        ...         os.mkdir(f"{root}/{name}")
-        ...         for i in range(5):
-        ...             Image.new("RGB", (9, 9), "white").save(f"{root}/{name}/{i}.png")
-        ...     train, val = mn.data.load_folder(root, image_size=8)
-        >>> len(train), len(val)
-        (8, 2)
-    """
-    given = os.fsdecode(root)
-    parts = [os.path.join(given, part) for part in (TRAIN, VAL)]
-    if all(map(os.path.isdir, parts)):
-        train = _of_two_classes(ImageFolder(parts[0], image_size, channels, classes, skip_broken, max_bytes))
-        val = ImageFolder(parts[1], image_size, channels, train.classes, skip_broken, max_bytes)
-        return Subset(train, np.arange(len(train))), Subset(val, np.arange(len(val)))
-    whole = _of_two_classes(ImageFolder(given, image_size, channels, classes, skip_broken, max_bytes))
-    train_part, val_part = whole.split(0.2, seed)
-    if not len(val_part):
-        raise ValueError(f"load_folder: {quoted(given)} has one image a class; expected at least two in one of them, "
-                         "as some are set aside to validate")  # fmt: skip
-    return train_part, val_part
-
-
-def _of_two_classes(folder: ImageFolder) -> ImageFolder:
-    if len(folder.classes) < 2:
-        raise ValueError(f"load_folder: {quoted(folder.root)} has images of one class alone, "
-                         f"{quoted(folder.classes[0])}; expected a folder for each of at least two "
-                         "classes")  # fmt: skip
-    return folder
-
-
-def _scan(root: str) -> dict[str, list[str]]:
-    """Paths below root by class, in order."""
-    try:
-        entries = sorted(os.scandir(root), key=lambda entry: entry.name)
-    except FileNotFoundError as error:
-        raise FileNotFoundError(f"ImageFolder: there is no folder {quoted(root)}") from error
-    except NotADirectoryError as error:
-        raise NotADirectoryError(
-            f"ImageFolder: {quoted(root)} is a file; expected a folder with one folder a class"
-        ) from error
-    except OSError as error:
-        raise type(error)(f"ImageFolder: cannot read {quoted(root)}: {error.strerror}") from error
-    names = [entry.name for entry in entries if entry.is_dir() and not entry.name.startswith(".")]
-    if not names:
-        loose = sum(entry.name.lower().endswith(ENDINGS) for entry in entries)
-        what = f"{loose:,} images and no folder" if loose else "no folders"
-        raise ValueError(f"ImageFolder: {quoted(root)} has {what}; expected one folder a class, with its images in it")
-    found = {name: _pictures(root, name) for name in names}
-    if not any(found.values()):
-        raise ValueError(f"ImageFolder: there are no images below {quoted(root)}; expected {', '.join(ENDINGS)} files "
-                         "in one folder a class")  # fmt: skip
-    if empty := [name for name, files in found.items() if not files]:
-        raise ValueError(f"ImageFolder: {quoted(os.path.join(root, empty[0]))} has no images: an empty class; expected "
-                         f"{', '.join(ENDINGS)} files, or no such folder")  # fmt: skip
-    return found
-
-
-def _pictures(root: str, name: str) -> list[str]:
-    """Below one class's folder, in order; links to folders are not followed further down."""
-    found, waiting = [], [name]
-    while waiting:
-        below = waiting.pop()
-        with os.scandir(os.path.join(root, below)) as entries:
-            for entry in entries:
-                path = f"{below}/{entry.name}"
-                if entry.name.startswith("."):
-                    continue
-                if entry.name.lower().endswith(ENDINGS):
-                    found.append(path)
-                elif entry.is_dir(follow_symlinks=False):
-                    waiting.append(path)
-    return sorted(found)
+    def drawn(self, among: Array, fraction: float = 0.2, seed: int = 0) -> Array:
+        """A mask of the pictures that are drawn for val, where only those of the mask `among` take part."""
+        chosen = np.zeros(len(self), bool)
+        for label in range(len(self.classes)):
+            members = np.flatnonzero((self.labels == label) & among)
+            count = min(max(1, round(len(members) * fraction)), len(members) - 1)
+            chosen[np.random.default_rng((seed, label)).permutation(members)[: max(0, count)]] = True
+        return chosen
 
 
 def _listed(root: str, found: dict[str, list[str]], classes: list[str]) -> tuple[list[str], Array]:

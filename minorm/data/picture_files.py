@@ -1,4 +1,4 @@
-"""What a PNG, JPEG or WebP file says of itself, read before a decoder sees it.
+"""What a picture file says of itself, read before a decoder sees it: PNG, JPEG and WebP here, others beside.
 
 A decoder allocates all pixels that a file's first bytes ask for, keeps notes that unpack to megabytes, and follows
 lists of EXIF entries that all point to the same bytes. So size and orientation are read here, and the decoder gets the
@@ -12,9 +12,10 @@ import re
 import struct
 import zlib
 from collections.abc import Iterator
-from typing import NamedTuple
 
-PIXEL, ROW = 4, 32  # bytes that Pillow takes for them at most
+from minorm.data import bmp, gif, tiff
+from minorm.data.picture import PIXEL, Picture
+
 PIECE = 1 << 20
 MOST_SCANS = 100  # of a JPEG: each goes over all pixels, for a few bytes of the file
 PNG, SOI, SCAN = b"\x89PNG\r\n\x1a\n", b"\xff\xd8", b"\xff\xda"
@@ -29,33 +30,14 @@ _END, _SCAN = 0xD9, 0xDA
 _FRAMES = {*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC}  # JPEG's markers that say the size
 
 
-class Picture(NamedTuple):
-    """A picture file. `working` is what its decoder keeps beside the pixels, in bytes for a pixel."""
-
-    kind: str
-    width: int
-    height: int
-    orientation: int
-    working: int
-    contents: bytes  # without notes
-
-    def decoded(self, scale: int = 1) -> int:
-        """Bytes of all pixels, where a JPEG is decoded at 1/scale of its size."""
-        width, height = -(-self.width // scale), -(-self.height // scale)
-        return width * height * PIXEL + height * ROW
-
-    def taken(self, scale: int = 1) -> int:
-        """These bytes, and those that the decoder needs beside them."""
-        return self.decoded(scale) + self.width * self.height * self.working
-
-
 class OtherFormatError(ValueError):
-    """The file is no PNG, JPEG or WebP."""
+    """The file is none of these formats."""
 
 
 def look(contents: bytes) -> Picture:
-    """What the file says; ValueError if it breaks off, OtherFormatError if it is not PNG, JPEG or WebP."""
-    readers = {PNG: _png, SOI: _jpeg, b"RIFF": _webp}
+    """What the file says; ValueError if it breaks off, OtherFormatError if it is of another format."""
+    tiffs = dict.fromkeys((*tiff.STARTS, *tiff.BIG), tiff.read)
+    readers = {PNG: _png, SOI: _jpeg, b"RIFF": _webp, gif.START: gif.read, bmp.START: bmp.read, **tiffs}
     read = next((reader for start, reader in readers.items() if contents.startswith(start)), None)
     if read is None or (read is _webp and contents[8:12] != b"WEBP"):
         raise OtherFormatError

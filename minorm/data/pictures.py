@@ -8,6 +8,7 @@ only as much is decoded as the square needs. Needs Pillow.
 
 from __future__ import annotations
 
+import functools
 import io
 from typing import Any
 
@@ -16,18 +17,20 @@ import numpy as np
 from minorm import limits, opening
 from minorm.data import picture_files
 from minorm.data.dataset import Array, FilePath
-from minorm.data.picture_files import Picture
+from minorm.data.listing import FORMATS
+from minorm.data.picture import Picture
 from minorm.documented import documented
 from minorm.masking import quoted
 
-ENDINGS = (".png", ".jpg", ".jpeg", ".webp")
 PAPER = (255, 255, 255)  # what shines through where a picture is transparent
 GAP = 2.0  # a picture is decoded at no less than this times the size, so that scaling still has something to average
 SIXTEEN = ("I", "I;16", "I;16B", "I;16L")  # Pillow's modes of 16 bits of grey
 GREYS = ("1", "L", *SIXTEEN)
 STRIP = 1 << 20  # pixels that are converted at a time
 FACTOR, SPARE = 40, 56_000_000  # bytes for a byte of the file, and beside, before the file is known to be whole
-LATE = 256 << 20  # in place of SPARE for a WebP, or a JPEG of several scans: only decoding shows whether it is whole
+LATE = (
+    256 << 20
+)  # in place of SPARE where only decoding shows whether a file is whole: WebP, GIF, JPEG of several scans
 
 
 class BrokenImage(ValueError):
@@ -36,7 +39,7 @@ class BrokenImage(ValueError):
 
 @documented(
     {},
-    path="a PNG, JPEG or WebP",
+    path="a PNG, JPEG, WebP, BMP, GIF or TIFF",
     size="height and width: the shorter side is scaled to it, the centre cut",
     channels="3 for RGB, 1 for grey",
     max_bytes="what the decoded pixels may take, 4 bytes each; None allows 512 MiB",
@@ -44,9 +47,9 @@ class BrokenImage(ValueError):
 def read_image(path: FilePath, size: int, channels: int = 3, max_bytes: int | None = None) -> Array:
     """The picture as uint8, channels x size x size.
 
-    EXIF's rotation is obeyed, what is transparent becomes white, 16 bits become 8, CMYK becomes RGB. BrokenImage (a
-    ValueError) where the file is truncated, has more pixels than `max_bytes` allows, or is no PNG, JPEG or WebP;
-    OSError where it cannot be read.
+    EXIF's rotation is obeyed, what is transparent becomes white, 16 bits become 8, CMYK becomes RGB; of a GIF it is the
+    first frame, of a TIFF the first page. BrokenImage (a ValueError) where the file is truncated, has more pixels than
+    `max_bytes` allows, or is of another format; OSError where it cannot be read.
 
     Example:
         >>> import tempfile
@@ -93,7 +96,7 @@ def _check(picture: Picture, scale: int, length: int, max_bytes: int | None) -> 
         with _opened(picture) as image:
             image.draft(None, (1, 1))
             image.load()
-    elif max_bytes is None and taken > FACTOR * length + LATE:
+    elif not picture.checked and max_bytes is None and taken > FACTOR * length + LATE:
         raise ValueError(f"it takes {taken:,} bytes to find out whether it is whole, "
                          f"far more than its {length:,}; {limits.raised(most)}")  # fmt: skip
 
@@ -103,13 +106,28 @@ def _opened(picture: Picture) -> Any:
 
     Image.open would refuse sizes that the caller may have allowed, and looks into what follows a JPEG.
     """
-    from PIL import JpegImagePlugin, PngImagePlugin, WebPImagePlugin
+    from PIL import BmpImagePlugin, GifImagePlugin, JpegImagePlugin, PngImagePlugin, WebPImagePlugin
 
     classes: dict[str, Any] = {
         "PNG": PngImagePlugin.PngImageFile, "JPEG": JpegImagePlugin.JpegImageFile,
-        "WEBP": WebPImagePlugin.WebPImageFile,
+        "WEBP": WebPImagePlugin.WebPImageFile, "BMP": BmpImagePlugin.BmpImageFile,
+        "GIF": GifImagePlugin.GifImageFile, "TIFF": _tiff(),
     }  # fmt: skip
     return classes[picture.kind](io.BytesIO(picture.contents))
+
+
+@functools.cache
+def _tiff() -> Any:
+    """Pillow's TIFF, without its own limit on the pixels."""
+    from PIL import Image, ImageFile, TiffImagePlugin
+
+    class Tiff(TiffImagePlugin.TiffImageFile):
+        def load_prepare(self) -> None:
+            if self._im is None:
+                self.im = Image.core.new(self.mode, self._tile_size)
+            ImageFile.ImageFile.load_prepare(self)
+
+    return Tiff
 
 
 def _square(picture: Picture, size: int, channels: int) -> Array:
@@ -175,8 +193,8 @@ def _cut(image: Any, size: int) -> Any:
 
 def _reason(contents: bytes, error: Exception) -> str:
     if not contents:
-        return "is empty; expected a PNG, JPEG or WebP file"
+        return f"is empty; expected a {FORMATS} file"
     if isinstance(error, picture_files.OtherFormatError):
-        return "is no picture that can be read; expected a PNG, JPEG or WebP file"
+        return f"is no picture that can be read; expected a {FORMATS} file"
     said = str(error).rstrip(".") or type(error).__name__
     return f"cannot be decoded: {said}"

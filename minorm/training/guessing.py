@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from minorm.masking import quoted
 from minorm.training.outcome import readable
 from minorm.training.preparing import labels_of
 
@@ -20,11 +21,11 @@ class Guess:
     accuracy: float
 
     def __str__(self) -> str:
-        return f"always guessing the largest class ({self.name!r}) would give {percent(self.accuracy)}"
+        return f"always guessing the largest class ({quoted(self.name)}) would give {percent(self.accuracy)}"
 
-    def beside(self, accuracy: float) -> str:
-        """The sentence that compares this accuracy with the guess."""
-        said = f"validation accuracy {percent(accuracy)}; {self}"
+    def beside(self, accuracy: float, what: str = "validation accuracy") -> str:
+        """The sentence that compares this accuracy, called `what`, with the guess."""
+        said = f"{what} {percent(accuracy)}; {self}"
         return said if accuracy > self.accuracy else f"{said}: the model is no better than guessing"
 
 

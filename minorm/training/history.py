@@ -6,15 +6,34 @@ import csv
 import io
 import os
 import reprlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from minorm import limits, opening
 from minorm.documented import documented
 
-Row = dict[str, Any]  # numbers by name; an accuracy is None where targets are no classes
 LOG = "log.csv"
-COLUMNS = ("epoch", "learning_rate", "train_loss", "train_accuracy", "test_loss", "test_accuracy")
+COLUMNS = ("epoch", "learning_rate", "train_loss", "train_accuracy", "val_loss", "val_accuracy")
+EARLIER = {"val_loss": "test_loss", "val_accuracy": "test_accuracy"}  # what older files and programs call them
+
+
+class Row(dict[str, Any]):
+    """The numbers of an epoch by name; an accuracy is None where targets are no classes.
+
+    `val_` is validation: it chooses the best epoch. row["test_loss"] is row["val_loss"], as that was its name before.
+    """
+
+    def __missing__(self, name: str) -> Any:
+        for new, old in EARLIER.items():
+            if name == old and new in self:
+                return self[new]
+        raise KeyError(name)
+
+    @classmethod
+    def of(cls, found: Mapping[str, Any]) -> Row:
+        """The row of a file, which may have the names of before."""
+        new = {old: new for new, old in EARLIER.items()}
+        return cls({new.get(name, name): value for name, value in found.items()})
 
 
 def log(history: Sequence[Row]) -> str:
@@ -45,10 +64,11 @@ def read_log(path: str) -> list[Row]:
         columns = reader.fieldnames
     except csv.Error as error:
         raise ValueError(f"read_log: {name} is no log.csv: {error}") from error
-    if tuple(columns or ()) != COLUMNS:
+    earlier = tuple(EARLIER.get(name, name) for name in COLUMNS)
+    if tuple(columns or ()) not in (COLUMNS, earlier):
         raise ValueError(f"read_log: {name} has the columns {reprlib.repr(columns)}; expected {', '.join(COLUMNS)}")
     try:
-        return [{key: _number(key, row[key]) for key in COLUMNS} for row in reader]
+        return [Row.of({key: _number(key, row[key]) for key in columns or ()}) for row in reader]
     except (ValueError, TypeError, csv.Error) as error:
         raise ValueError(f"read_log: {name} has a line that is no row of numbers: {error}") from error
 

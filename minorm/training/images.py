@@ -1,7 +1,10 @@
-"""Which images a run was trained on: their number and a digest of each part, which a checkpoint keeps.
+"""Which images a run was trained on: number, digest and names of each part, and their place, which a checkpoint keeps.
 
 Of arrays the digest is that of their bytes; of a folder of pictures that of names, labels and sizes of the files, as
 decoding 100,000 pictures would take minutes. A dataset of another kind has a number alone.
+
+By the names a run goes on with its own split when its folder has grown: pictures that were there stay where they were,
+and of the new ones of each class a fifth is drawn for validation, as at the start.
 """
 
 from __future__ import annotations
@@ -15,14 +18,26 @@ import numpy as np
 
 from minorm.data import ImageFolder, Subset
 from minorm.data.dataset import ArrayDataset
+from minorm.data.splits import SHARE
+from minorm.masking import printable, quoted
 
-Known = dict[str, dict[str, Any]]  # {"train": {"number": 48, "sha256": "..."}, "test": ...}
-PARTS = ("train", "test")
+Known = dict[str, Any]  # {"train": {"number": 48, "sha256": "...", "files": ...}, "validation": ..., "path": ...}
+PARTS = ("train", "validation")
+OLD_NAMES = {"validation": "test"}  # of parts, in older checkpoints
+PATH, FILES = "path", "files"
+NAMED = 3  # files, in a sentence
 
 
-def known(sets: Any) -> Known:
-    """Number and digest of the images to train on, and of those to test on."""
-    return {part: {"number": len(images), "sha256": digest(images)} for part, images in zip(PARTS, sets, strict=True)}
+def known(sets: Any, path: str | None = None) -> Known:
+    """What there is to say of the images to train on, and of those to validate on; `path` is where they are."""
+    found: Known = {part: _known(images) for part, images in zip(PARTS, sets, strict=True)}
+    return found if path is None else {**found, PATH: path}
+
+
+def _known(dataset: Any) -> dict[str, Any]:
+    found = {"number": len(dataset), "sha256": digest(dataset)}
+    names = _names(dataset)
+    return found if names is None else {**found, FILES: packed(names)}
 
 
 def digest(dataset: Any) -> str | None:
@@ -41,24 +56,91 @@ def digest(dataset: Any) -> str | None:
     return found.hexdigest()
 
 
+def packed(names: list[str]) -> Any:
+    """Names of files as an array of bytes, which takes no more than it says when it is read."""
+    return np.frombuffer(b"\0".join(map(os.fsencode, names)), np.uint8)
+
+
+def unpacked(entry: Mapping[str, Any]) -> list[str] | None:
+    """The names of a part's files; None where it has none."""
+    if FILES not in entry:
+        return None
+    raw = np.asarray(entry[FILES]).tobytes()
+    return [os.fsdecode(name) for name in raw.split(b"\0")] if raw else []
+
+
 def known_before(found: Mapping[str, Any], now: Known) -> Known:
-    """What a checkpoint says; an older one has the number in its loader's state, and nothing of the test images."""
+    """What a checkpoint says; an older one has the number in its loader's state, and nothing of validation."""
     if "images" in found:
-        return {part: found["images"][part] for part in PARTS}
-    train, test = PARTS
-    return {train: {"number": found["loader"]["length"], "sha256": None}, test: now[test]}
+        return {part: entry(found["images"], part) for part in PARTS}
+    train, validation = PARTS
+    return {train: {"number": found["loader"]["length"], "sha256": None}, validation: now[validation]}
+
+
+def entry(images: Mapping[str, Any], part: str) -> Any:
+    """What a checkpoint says of a part, None where it says nothing."""
+    return images.get(part, images.get(OLD_NAMES.get(part, part)))
+
+
+def place(images: Mapping[str, Any] | None, file: str, needed: bool = True) -> str | None:
+    """Where the images of the run are, as `file` says; FileNotFoundError where they are needed and nothing is there."""
+    path: str | None = (images or {}).get(PATH)
+    if needed and path is not None and not os.path.exists(path):
+        raise FileNotFoundError(f"{file} is of a run on the images in {quoted(path)}, and there is nothing any more; "
+                                "say where they are now: --path PATH")  # fmt: skip
+    return path
+
+
+def kept(images: Mapping[str, Any] | None, sets: Any, seed: int) -> Any:
+    """(train, validation) with the split that the run began with, where both were drawn from one folder."""
+    train, val = sets
+    old = [unpacked(entry(images, part)) if images and entry(images, part) else None for part in PARTS]
+    if None in old or not (isinstance(train, Subset) and isinstance(val, Subset)) or train.dataset is not val.dataset:
+        return sets
+    folder, (trained, validated) = train.dataset, [set(names or ()) for names in old]
+    validates = np.array([name in validated for name in folder.files])
+    new = np.array([name not in trained and name not in validated for name in folder.files])
+    chosen = validates | folder.drawn(new, SHARE, seed)
+    if chosen.all() or not chosen.any():
+        raise ValueError(f"none of the {'training' if chosen.all() else 'validation'} images of the run is in "
+                         f"{quoted(folder.root)} any more; for a new split start a new run")  # fmt: skip
+    return Subset(folder, np.flatnonzero(~chosen)), Subset(folder, np.flatnonzero(chosen))
 
 
 def changes(before: Known, now: Known) -> list[str]:
-    """What is different, a sentence a part: `1,438 training images then, 1,500 now`."""
+    """What is different, a sentence a part: `1,438 training images then, 1,500 now`; with names where there are any."""
     said = []
-    for part, name in zip(PARTS, ("training", "test"), strict=True):
+    for part, name in zip(PARTS, ("training", "validation"), strict=True):
         old, new = before[part], now[part]
-        if old["number"] != new["number"]:
+        moves = _moves(unpacked(old), unpacked(new))
+        if moves:
+            said.append(f"{old['number']:,} {name} images then, {new['number']:,} now: {moves}")
+        elif old["number"] != new["number"]:
             said.append(f"{old['number']:,} {name} images then, {new['number']:,} now")
         elif None not in (old["sha256"], new["sha256"]) and old["sha256"] != new["sha256"]:
             said.append(f"some of the {new['number']:,} {name} images are others")
     return said
+
+
+def _moves(old: list[str] | None, new: list[str] | None) -> str:
+    """`2 added (a.png, b.png), 1 removed (c.png)`; empty where the names are the same."""
+    if old is None or new is None:
+        return ""
+    added, removed = sorted({*new} - {*old}), sorted({*old} - {*new})
+    moves = {"added": added, "removed": removed}
+    return ", ".join(f"{len(names):,} {word} ({_some(names)})" for word, names in moves.items() if names)
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(map(printable, names[:NAMED])) + (", ..." if len(names) > NAMED else "")
+
+
+def _names(dataset: Any) -> list[str] | None:
+    """The files of a folder of pictures, or of a part of it."""
+    inner, indices = (dataset.dataset, dataset.indices) if isinstance(dataset, Subset) else (dataset, None)
+    if not isinstance(inner, ImageFolder):
+        return None
+    return inner.files if indices is None else [inner.files[index] for index in indices.tolist()]
 
 
 def _add_files(found: Any, folder: ImageFolder, indices: Any) -> None:

@@ -1,6 +1,6 @@
 """From a data set's name to batches: what is read, how it is scaled, what is changed at random.
 
-jitter of colours, normalize, crop, mirror, cut out; then images and labels are mixed. The test images are scaled alone.
+jitter of colours, normalize, crop, mirror, cut out; then images and labels are mixed. What validates is scaled alone.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from minorm.data.transforms.base import Transform
 from minorm.training.settings import Settings
 
 Array = Any
-TESTED = 256  # images a batch of the test images
+TESTED = 256  # images a batch, where nothing is trained
 MEAN_STD = {  # of the training images, by channel: inputs around 0 with deviation 1
     "digits": ([0.305], [0.376]),
     "mnist": ([0.1307], [0.3081]),
@@ -56,7 +56,7 @@ class Preprocessing:
 def load_data(
     settings: Settings, path: Any, found: Preprocessing | None = None, max_bytes: int | None = None
 ) -> tuple[Any, Any]:
-    """(train, test) datasets; the digits need no path, and are split 80/20 by the seed, as a folder is.
+    """(train, validation) datasets; the digits need no path, and are split 80/20 by the seed, as a folder is.
 
     found      what a model that is there already takes: a folder's pictures are read in its size and channels, and
                labelled by the names of its classes
@@ -102,9 +102,9 @@ def names_of(name: str) -> list[str]:
 
 
 def loaders(
-    settings: Settings, train: Any, test: Any, found: Preprocessing, rank: int = 0, num_workers: int = 0
+    settings: Settings, train: Any, val: Any, found: Preprocessing, rank: int = 0, num_workers: int = 0
 ) -> tuple[DataLoader, DataLoader]:
-    """Whole shuffled batches to train on, changed at random; the test images in order. Of each this rank's share."""
+    """Whole shuffled batches to train on, changed at random; others in order to validate. Of each this rank's share."""
     shard = (rank, settings.ranks)
     scale = [Normalize(found.mean, found.std)]
     stored: list[Transform] = [_narrow] if settings.dtype == "bfloat16" else []
@@ -119,7 +119,7 @@ def loaders(
             seed=settings.seed,
             shard=shard,
         ),
-        DataLoader(test, TESTED, num_workers=num_workers, transform=Compose([*scale, *stored]), seed=0, shard=shard),
+        DataLoader(val, TESTED, num_workers=num_workers, transform=Compose([*scale, *stored]), seed=0, shard=shard),
     )
 
 

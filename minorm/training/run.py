@@ -2,7 +2,7 @@
 
     DIR/checkpoint.safetensors   everything the next epoch depends on: model, optimizer, schedule, random state,
                                  the loader's place, the epochs done and their scores, the settings
-    DIR/best.safetensors         the model of the best epoch by the test images; with `ema` its averaged weights
+    DIR/best.safetensors         the model of the best epoch by validation; with `ema` its averaged weights
     DIR/log.csv                  one line an epoch; no times in it, so two equal runs write equal files
     DIR/FILE.py                  the file of a model of the user's own, as it was when the run began
 
@@ -30,7 +30,7 @@ from minorm.finite import NonFiniteLoss
 from minorm.training import building, initial, resuming, saved
 from minorm.training.folder import BEST, CHECKPOINT, check_copy, keep_copy, locked
 from minorm.training.history import LOG, Row, log
-from minorm.training.images import Known, known, known_before
+from minorm.training.images import PARTS, Known, changes, kept, known, known_before, place
 from minorm.training.loop import evaluate, train_epoch
 from minorm.training.loss import make_loss
 from minorm.training.one_rank import on_rank_0
@@ -48,7 +48,7 @@ from minorm.training.settings import Settings
     path="where the images are, for all but the digits",
     device='what to compute on, "cpu" or "cuda"; a checkpoint can go on on another',
     group="what the `settings.ranks` ranks of a distributed run talk to each other through; None is this rank alone",
-    sets="(train, test) datasets, where they were loaded already; None loads them",
+    sets="(train, validation) datasets, where they were loaded already; None loads them",
     num_workers="threads that read images ahead; they change no bit",
     code="of a model that `settings.model` names as FILE.py:FUNCTION, where it was read already; None reads it",
     init="a file of weights to begin with, or a run's folder: what fits the model by name and shape is taken, and no "
@@ -88,9 +88,10 @@ class Run:
         self.rank, size = (0, 1) if group is None else (group.rank, group.size)
         if size != settings.ranks:
             raise ValueError(f"Run: ranks is {settings.ranks}; expected the size of the group, {size}")
-        train, test = self.sets = sets or load_data(settings, path)
+        self.path = None if path is None else os.path.abspath(path)
+        train, val = self.sets = sets or load_data(settings, path)
         random.manual_seed(settings.seed)
-        self.images = {"train": len(train), "test": len(test)}
+        self.images = {"train": len(train), "validation": len(val)}
         self.preprocessing = found = preprocessing(settings, train)
         self.model_facts = building.facts(settings.model, found.channels, found.size, len(found.classes), self.code)
         self.model = building.build(**self.model_facts, code=self.code).to(device=device)
@@ -102,7 +103,7 @@ class Run:
             self.model = nn.SyncBatchNorm.convert_sync_batchnorm(self.model, group)
             self._trained = DistributedDataParallel(self.model, group)
         self.loss_function = make_loss(settings, train, len(found.classes)).to(device)
-        self.train_loader, self.test_loader = loaders(settings, train, test, found, self.rank, num_workers)
+        self.train_loader, self.val_loader = loaders(settings, train, val, found, self.rank, num_workers)
         if len(self.train_loader) == 0:
             raise ValueError(f"batch_size is {settings.batch_size}; expected at most the {len(train)} training images")
         self._batches = mixed(settings, self.train_loader, len(found.classes))
@@ -114,6 +115,7 @@ class Run:
         self.epoch = 0  # finished ones
         self.patience_from = 0  # the epoch from which `early_stopping` counts
         self.history: list[Row] = []
+        self.changes: list[str] = []  # of the images since the run began, a sentence a part
         self.trained_epochs = 0  # by this object, others of the history by those before it
 
     @classmethod
@@ -137,7 +139,9 @@ class Run:
 
         model         FILE.py:FUNCTION, for a run whose model such a function builds; the file must be the same one
         trust         whether the copy of that file in `out` may be run, where `model` is None
-        other_images  whether the run may go on with other images than those that it began with
+        path          where the images are; None is the place that the run remembers
+        other_images  whether the run may go on with other images than those that it began with. Pictures that were
+                      there stay in training or validation, and of the new ones of each class a fifth validates
         code          the code itself, read before and agreed to, in place of `model` and `trust`
         epochs        the last epoch, in place of that of the settings: also a finished run goes on to it. The learning
                       rate goes on as in a run of so many epochs, and `early_stopping` counts from here
@@ -153,11 +157,14 @@ class Run:
         code = resuming.code_of(file, facts, model, trust, code)
         before = saved.settings(found, file)
         settings = resuming.to_epoch(file, replace(before, model=facts["name"]), found["epoch"], epochs)
+        path = place(found.get("images"), file, needed=sets is None) if path is None else path
+        sets = kept(found.get("images"), sets or load_data(settings, path), settings.seed)
         run = cls(settings, out, path, device, group, sets, num_workers, code=code)
         resuming.check_same_sizes(file, facts, run.model_facts)
         resuming.check_same_classes(file, found.get("preprocessing", {}).get("classes"), run.preprocessing.classes)
         if run.rank == 0 and not other_images:
             resuming.check_same_images(file, found, run.known_images)
+        run.changes = changes(known_before(found, run.known_images), run.known_images)
         run._take(file, found, settings.epochs != before.epochs)
         if epochs is not None and (epochs != before.epochs or run.finished):
             run.patience_from = run.epoch
@@ -186,8 +193,8 @@ class Run:
 
     @property
     def best_epoch(self) -> int:
-        """The epoch with the highest accuracy on the test images, among equals the lowest loss; 0 before the first."""
-        best = max(self.history, key=lambda row: (row["test_accuracy"] or 0.0, -row["test_loss"]), default=None)
+        """The epoch with the highest accuracy in validation, among equals the lowest loss; 0 before the first."""
+        best = max(self.history, key=lambda row: (row["val_accuracy"] or 0.0, -row["val_loss"]), default=None)
         return 0 if best is None else int(best["epoch"])
 
     @property
@@ -197,30 +204,30 @@ class Run:
         return self.epoch >= self.settings.epochs or 0 < patience <= waited
 
     def _epoch(self, after_step: Callable[[Score], None] | None) -> Row:
-        """Train and test; the new row of the history, with the images a second."""
+        """Train and validate; the new row of the history, with the images a second."""
         rate = self.optimizer.param_groups[0]["lr"]
         try:
             train = self._train(after_step)
-            test = evaluate(self._evaluated(), self.test_loader, self.loss_function)
+            val = evaluate(self._evaluated(), self.val_loader, self.loss_function)
         except NonFiniteLoss as error:
             raise NonFiniteLoss(f"epoch {self.epoch + 1}: {error}", error.rank) from None
-        for part, score, images in zip(("train", "test"), (train, test), self.sets, strict=True):
+        for part, score, images in zip(PARTS, (train, val), self.sets, strict=True):
             if not score.images:
                 folder = folder_of(images)
                 why = next(iter(folder.broken.values()), "").removeprefix("read_image: ") if folder else ""
                 raise ValueError(f"no {part} image could be read; expected at least one{why and f'; {why}'}")
         self.epoch += 1
         self.trained_epochs += 1
-        row: Row = {
-            "epoch": self.epoch,
-            "learning_rate": float(rate),
-            "train_loss": train.loss,
-            "train_accuracy": train.accuracy,
-            "test_loss": test.loss,
-            "test_accuracy": test.accuracy,
-        }
+        row = Row(
+            epoch=self.epoch,
+            learning_rate=float(rate),
+            train_loss=train.loss,
+            train_accuracy=train.accuracy,
+            val_loss=val.loss,
+            val_accuracy=val.accuracy,
+        )
         self.history.append(row)
-        return {**row, "images_per_second": train.images_per_second}
+        return Row(row, images_per_second=train.images_per_second)
 
     def _train(self, after_step: Callable[[Score], None] | None) -> Score:
         """One epoch."""
@@ -286,7 +293,7 @@ class Run:
     @functools.cached_property
     def known_images(self) -> Known:
         """What a checkpoint says of the images."""
-        return known(self.sets)
+        return known(self.sets, self.path)
 
     def _take(self, file: str, found: Mapping[str, Any], other_epochs: bool) -> None:
         """Go on from the parts of a checkpoint; with other epochs the schedule is that of a run of so many."""

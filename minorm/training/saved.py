@@ -12,11 +12,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
 from typing import Any
 
+import numpy as np
+
 from minorm import checkpoint
 from minorm.data.transforms import Normalize
 from minorm.training import building
-from minorm.training.history import COLUMNS
-from minorm.training.images import PARTS
+from minorm.training.history import COLUMNS, Row
+from minorm.training.images import FILES, PARTS, PATH, entry
 from minorm.training.initial import Initial
 from minorm.training.preparing import Preprocessing
 from minorm.training.settings import Settings
@@ -32,6 +34,8 @@ def read_run(path: str) -> dict[str, Any]:
         raise ValueError(f"{path} was not written by a Run; it holds {', '.join(saved)}")
     saved["model_facts"] = building.checked(saved["model_facts"], path)
     _check_one_model(settings(saved, path).model, saved["model_facts"]["name"], path)
+    if isinstance(saved["history"], list):
+        saved["history"] = [Row.of(row) if isinstance(row, dict) else row for row in saved["history"]]
     _check_history(saved, path)
     if "preprocessing" in saved:
         preprocessing(saved, path)
@@ -116,13 +120,25 @@ def _check_history(saved: Mapping[str, Any], path: str) -> None:
 
 
 def _check_images(found: Any, path: str) -> None:
-    """{"train": {"number": 48, "sha256": "..."}, "test": ...}; more keys a part are not looked at."""
+    """{"train": {"number": 48, "sha256": "..."}, "validation": ...}; more keys a part are not looked at."""
     for part in PARTS:
-        there = found.get(part) if isinstance(found, dict) else None
+        there = entry(found, part) if isinstance(found, dict) else None
         if not (isinstance(there, dict) and type(there.get("number")) is int and there["number"] >= 0
-                and isinstance(there.get("sha256", 0), (str, type(None)))):  # fmt: skip
+                and isinstance(there.get("sha256", 0), (str, type(None))) and _are_names(there)):  # fmt: skip
             raise ValueError(f"{path}: what it says of its images is {reprlib.repr(found)}; expected number "
                              f"and sha256 of {' and '.join(PARTS)}")  # fmt: skip
+    if not isinstance(found.get(PATH, ""), str) or "\0" in found.get(PATH, ""):
+        raise ValueError(f"{path}: the place of its images is {reprlib.repr(found[PATH])}; expected a path")
+
+
+def _are_names(there: Mapping[str, Any]) -> bool:
+    """Whether the names of the files, where there are any, are as many as the files."""
+    if FILES not in there:
+        return True
+    names = there[FILES]
+    if not isinstance(names, np.ndarray) or names.dtype != np.uint8 or names.ndim != 1:
+        return False
+    return int(np.count_nonzero(names == 0)) + (names.size > 0) == there["number"]
 
 
 def _check_beginning(saved: Mapping[str, Any], path: str) -> None:

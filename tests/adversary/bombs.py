@@ -313,6 +313,100 @@ def pictures(n: int) -> Iterator[tuple[str, bytes]]:
     canvas = b"VP8X" + struct.pack("<IB3x", 10, 0) + b"\xff\xff\x00" * 2
     body = b"WEBP" + canvas + raw[12:]
     yield "WebP of a large canvas", b"RIFF" + struct.pack("<I", len(body)) + body
+    yield from bmps(n)
+    yield from gifs(n)
+    yield from tiffs(n)
+
+
+def bmps(n: int) -> Iterator[tuple[str, bytes]]:
+    side = max(8, int((n / 3) ** 0.5) // 4 * 4)
+
+    def bmp(width: int, height: int, bits: int, packing: int = 0, colours: int = 0, data: bytes = b"") -> bytes:
+        head = struct.pack("<IiiHHIIiiII", 40, width, height, 1, bits, packing, 0, 0, 0, colours, 0)
+        return struct.pack("<2sIII", b"BM", 0, 0, 54) + head + data
+
+    yield "BMP", bmp(side, side, 24, data=bytes(3 * side * side))
+    yield "BMP of bits", bmp(8 * side, 3 * side, 1, data=bytes(8 + 4 * side * side))
+    yield "BMP of bits, cut off", bmp(8 * side, 100 * side, 1, data=bytes(n))
+    yield "BMP, huge and empty", bmp(1 << 30, 1 << 30, 24)
+    yield "BMP, large and empty", bmp(11_000, 11_000, 24, data=bytes(n))
+    yield "BMP of runs", bmp(11_000, 11_000, 8, 1, data=bytes(1024) + b"\0\2\xff\xff" * (n // 4))
+    yield "BMP of many colours", bmp(8, 8, 8, colours=65536, data=bytes(4 * 65536 + 64))
+    yield "BMP of one column", bmp(1, n // 4, 24, data=bytes(n))
+
+
+def gifs(n: int) -> Iterator[tuple[str, bytes]]:
+    from PIL import Image
+
+    side = max(8, int((100 * n / 3) ** 0.5))
+    file = io.BytesIO()
+    Image.new("P", (side, side)).save(file, "GIF")
+    raw = file.getvalue()
+    yield "GIF", raw
+    frame = raw[:-1]  # without the end
+    for name, (width, height) in {"huge": (65535, 65535), "large": (11_000, 11_000), "wide": (8000, 7000)}.items():
+        yield f"GIF of a {name} screen", raw[:6] + struct.pack("<HH", width, height) + raw[10:]
+    at = raw.index(b",", 13)
+    for name, (width, height) in {"huge": (65535, 65535), "large": (11_000, 11_000), "wide": (8000, 7000)}.items():
+        yield f"GIF of a {name} frame", raw[: at + 5] + struct.pack("<HH", width, height) + raw[at + 9 :]
+    yield "GIF, cut off", raw[: len(raw) * 2 // 3]
+    yield "GIF of many frames", frame + frame[at:] * (n // len(frame[at:])) + b";"
+    comment = b"!\xfe" + b"\xff" + bytes(255) + b"\0"
+    yield "GIF of many comments", raw[:at] + comment * (n // len(comment)) + raw[at:]
+    yield "GIF of short comments", raw[:at] + b"!\xfe\1a\0" * (n // 5) + raw[at:]
+    yield "GIF of one comment", raw[:at] + b"!\xfe" + (b"\xff" + bytes(255)) * (n // 256) + b"\0" + raw[at:]
+    yield "GIF of many controls", raw[:at] + b"!\xf9\4\x09\0\0\0\0" * (n // 8) + raw[at:]
+    yield "GIF without an end", raw[:at] + b"!\xfe" + (b"\1a") * (n // 2)
+
+
+def tiff(entries: dict[int, Any], data: bytes, extra: bytes = b"") -> bytes:
+    """Pixels at 8, then a directory; lists are pairs of a type and bytes."""
+    start = 8 + len(data) + len(data) % 2
+    directory, lists = struct.pack("<H", len(entries) + len(extra) // 12), b""
+    behind = start + 2 + 12 * len(entries) + len(extra) + 4
+    for tag, value in sorted(entries.items()):
+        kind, raw = value if isinstance(value, tuple) else (4, struct.pack("<I", value))
+        count = len(raw) // {3: 2, 4: 4}[kind]
+        if len(raw) > 4:
+            raw, lists = struct.pack("<I", behind + len(lists)), lists + raw
+        directory += struct.pack("<HHI", tag, kind, count) + raw.ljust(4, b"\0")
+    return b"II*\0" + struct.pack("<I", start) + data.ljust(start - 8, b"\0") + directory + extra + bytes(4) + lists
+
+
+def tiffs(n: int) -> Iterator[tuple[str, bytes]]:
+    from PIL import Image
+
+    side = max(8, int((100 * n / 3) ** 0.5))
+    base: dict[int, Any] = {258: 8, 262: 1, 273: 8, 277: 1}
+    for packing in ("tiff_lzw", "tiff_adobe_deflate", "packbits"):
+        file = io.BytesIO()
+        Image.new("RGB", (side, side)).save(file, "TIFF", compression=packing)
+        yield f"TIFF packed by {packing}", file.getvalue()
+        middle = len(file.getvalue()) // 2
+        yield (
+            f"TIFF packed by {packing}, damaged",
+            file.getvalue()[:middle] + bytes(20) + file.getvalue()[middle + 20 :],
+        )
+    for number, name in {1: "plain", 5: "packed by LZW", 8: "packed by Deflate", 32773: "packed by PackBits"}.items():
+        for width, height in ((1 << 30, 1 << 30), (11_000, 11_000), (8000, 7000), (1, 1 << 26)):
+            sizes = {256: width, 257: height, 259: number, 278: height, 279: n}
+            yield f"TIFF {name}, {width} x {height} and empty", tiff(base | sizes, bytes(n))
+        deep = {256: 8000, 257: 3000, 258: (3, struct.pack("<4H", *[16] * 4)), 259: number, 262: 2, 277: 4, 278: 3000,
+                279: n, 338: 2}  # fmt: skip
+        yield f"TIFF {name}, of 64 bits", tiff(base | deep, bytes(n))
+    strips = struct.pack("<H", 8) * (n // 2)
+    many = {256: 1, 257: n // 2, 278: 1, 273: (3, strips), 279: (3, strips)}
+    yield "TIFF of many strips", tiff(base | many, bytes(8))
+    yield "TIFF packed, of many strips", tiff(base | many | {259: 5}, bytes(8))
+    same = b"".join(struct.pack("<HHII", 256 + i % 100, 4, n // 4, 8) for i in range(5000))
+    yield "TIFF of entries at the same bytes", tiff({}, bytes(n), same)
+    others = b"".join(struct.pack("<HHII", 40_000 + i, 7, n, 8) for i in range(20_000))
+    yield "TIFF of unknown entries", tiff(base | {256: 8, 257: 8, 278: 8, 279: 64}, bytes(n), others)
+    yield "TIFF of a large tile", tiff(base | {256: 8, 257: 8, 322: 1 << 20, 323: 1 << 20, 324: 8, 325: n}, bytes(n))
+    for packing, name in ((1, "plain"), (5, "packed")):
+        small = {256: 8, 257: 8, 259: packing, 322: 1024, 323: 1024, 324: 8, 325: n}
+        yield f"TIFF {name}, of a tile larger than it", tiff(base | small, bytes(max(n, 1 << 20)))
+    yield "TIFF of a large palette", tiff(base | {256: 8, 257: 8, 262: 3, 320: (3, bytes(n))}, bytes(64))
 
 
 # IDX and CIFAR-10

@@ -92,7 +92,7 @@ def _decoded(value: Any) -> int:
 def _pixels(path: str) -> int:
     """What a picture's pixels take, 4 bytes each; 0 of any other file."""
     with open(path, "rb") as file:
-        if not file.read(4).startswith((b"\x89PNG", b"RIFF", b"\xff\xd8")):
+        if not file.read(4).startswith((b"\x89PNG", b"RIFF", b"\xff\xd8", b"BM", b"GIF8", b"II*\0")):
             return 0
     from PIL import Image
 

@@ -1,6 +1,7 @@
 """Reading a file costs memory and time in proportion to it: files that promise or unpack to far more, and random ones.
 
-A refusal costs at most 40 times the file's length and 64 MB (280 MB for a WebP, or a JPEG of several scans), an
+A refusal costs at most 40 times the file's length and 64 MB (280 MB for a WebP, a GIF, a compressed TIFF or a
+JPEG of several scans), an
 accepted file at most 4 times what comes out and 64 MB (of a file of texts and lists what comes out is not counted, so
 40 times its length stands for it), and three times the file takes about three times the time. Nothing is raised but
 ValueError, a warning neither.
@@ -23,7 +24,13 @@ from tests.adversary.measuring import Cost, costs
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="memory is read from /proc")
 
 MB = 1_000_000
-LATE = ("WEBP", "WebP", "JPEG progressive")  # names of pictures that must be decoded to see whether they are whole
+LATE = (
+    "WEBP",
+    "WebP",
+    "JPEG progressive",
+    "GIF",
+    "TIFF packed",
+)  # names of pictures that must be decoded to see whether they are whole
 Case = tuple[str, str, bytes]  # name, reader, file
 
 
@@ -148,7 +155,8 @@ def whole_files() -> list[tuple[str, bytes]]:
         return found
     pixels = np.random.default_rng(0).integers(0, 256, (16, 16, 4), np.uint8)
     for kind, channels, options in (("PNG", 4, {}), ("JPEG", 3, {}), ("JPEG", 3, {"progressive": True}),
-                                    ("WEBP", 4, {}), ("WEBP", 4, {"lossless": True})):  # fmt: skip
+                                    ("WEBP", 4, {}), ("WEBP", 4, {"lossless": True}), ("BMP", 3, {}), ("GIF", 3, {}),
+                                    ("TIFF", 4, {}), ("TIFF", 4, {"compression": "tiff_lzw"})):  # fmt: skip
         file = io.BytesIO()
         Image.fromarray(pixels[..., :channels]).save(file, kind, **options)
         found.append(("read_image", file.getvalue()))

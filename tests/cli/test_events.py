@@ -41,16 +41,16 @@ def test_every_number_of_a_row_is_written(tmp_path: Path, monkeypatch: pytest.Mo
     }.items():  # fmt: skip
         monkeypatch.setitem(sys.modules, name, Record(**parts))  # type: ignore[arg-type]
     writer = events.Events(str(tmp_path))
-    writer.add({"epoch": 3, "learning_rate": 0.1, "train_loss": 1.0, "train_accuracy": None, "test_loss": 2.0,
-                "test_accuracy": 0.5})  # fmt: skip
+    writer.add({"epoch": 3, "learning_rate": 0.1, "train_loss": 1.0, "train_accuracy": None, "val_loss": 2.0,
+                "val_accuracy": 0.5})  # fmt: skip
     writer.close()
     folder, event, end = seen
     assert (folder, event.step, end) == (str(tmp_path), 3, "closed")
     assert {value.tag: value.simple_value for value in event.summary.value} == {
         "learning_rate": 0.1,
         "loss/train": 1.0,
-        "loss/test": 2.0,
-        "accuracy/test": 0.5,
+        "loss/val": 2.0,
+        "accuracy/val": 0.5,
     }
 
 
@@ -59,12 +59,12 @@ def test_tensorboard_reads_what_was_written(tmp_path: Path) -> None:
     from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
 
     writer = events.events(str(tmp_path))
-    writer.add({"epoch": 1, "learning_rate": 0.1, "train_loss": 1.0, "train_accuracy": 0.25, "test_loss": 2.0,
-                "test_accuracy": 0.5})  # fmt: skip
+    writer.add({"epoch": 1, "learning_rate": 0.1, "train_loss": 1.0, "train_accuracy": 0.25, "val_loss": 2.0,
+                "val_accuracy": 0.5})  # fmt: skip
     writer.close()
     (file,) = tmp_path.iterdir()
     found = {value.tag: event.step for event in EventFileLoader(str(file)).Load() for value in event.summary.value}
-    assert found == dict.fromkeys(("learning_rate", "loss/train", "loss/test", "accuracy/train", "accuracy/test"), 1)
+    assert found == dict.fromkeys(("learning_rate", "loss/train", "loss/val", "accuracy/train", "accuracy/val"), 1)
 
 
 def test_a_whole_run_is_what_tensorboard_shows(tmp_path: Path) -> None:
@@ -74,9 +74,9 @@ def test_a_whole_run_is_what_tensorboard_shows(tmp_path: Path) -> None:
     assert cli.main(["train", "--epochs", "3", "--out", str(tmp_path)]) == 0
     seen, rows = EventAccumulator(str(tmp_path)), read_log(str(tmp_path))
     seen.Reload()
-    scores = [f"{what}/{part}" for what in ("loss", "accuracy") for part in ("train", "test")]
+    scores = [f"{what}/{part}" for what in ("loss", "accuracy") for part in ("train", "val")]
     assert sorted(seen.Tags()["scalars"]) == sorted([*scores, "learning_rate"])
-    for tag, column in (("loss/train", "train_loss"), ("accuracy/test", "test_accuracy"), ("learning_rate",) * 2):
+    for tag, column in (("loss/train", "train_loss"), ("accuracy/val", "val_accuracy"), ("learning_rate",) * 2):
         assert [(event.step, event.value) for event in seen.Scalars(tag)] == [
             (row["epoch"], np.float32(row[column])) for row in rows
         ]

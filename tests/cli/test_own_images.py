@@ -132,7 +132,8 @@ def test_every_form_of_a_model_predicts_and_evaluates_alike(there: Path, capsys:
         assert cli.main(["evaluate", model, *data]) == 0
         scores.append(json.loads(capsys.readouterr().out))
     assert found[0] == found[1] == found[2]
-    assert scores[0].keys() == {"images", "accuracy", "loss", "largest_class"}
+    assert scores[0].keys() == {"images", "accuracy", "loss", "split", "path", "largest_class"}
+    assert scores[0]["images"] == 32  # all but the broken one
     assert scores[0]["largest_class"] == scores[2]["largest_class"] == {"name": "bars", "accuracy": 0.5}
     assert scores[0] == scores[1]
     assert scores[2]["accuracy"] == scores[0]["accuracy"]
@@ -142,7 +143,7 @@ def test_every_form_of_a_model_predicts_and_evaluates_alike(there: Path, capsys:
 def test_the_best_epoch_is_what_evaluate_finds(there: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = str(there / "run")
     rows = [line.split(",") for line in (there / "run" / LOG).read_text().splitlines()[1:]]
-    assert cli.main(["evaluate", run, "--path", str(there / "images"), "--json", "--trust"]) == 0
+    assert cli.main(["evaluate", run, "--json", "--trust"]) == 0
     assert json.loads(capsys.readouterr().out)["accuracy"] == max(float(row[5]) for row in rows)
 
 
@@ -154,7 +155,7 @@ def test_another_folder_is_labelled_by_the_names_of_the_model_s_classes(
     shutil.copytree(there / "images" / "checks", tmp_path / "images" / "checks")  # alone it would be class 0
     assert cli.main(["evaluate", run, "--path", str(tmp_path / "images"), "--json", "--trust"]) == 0
     alone = json.loads(capsys.readouterr().out)
-    assert alone["images"] == 3
+    assert alone["images"] == 16
     assert alone["accuracy"] > 0.5
     (tmp_path / "images" / "checks").rename(tmp_path / "images" / "boxes")
     text = said(capsys, 1, "evaluate", "--trust", run, "--path", str(tmp_path / "images"))
@@ -167,7 +168,7 @@ def test_a_grey_model_is_given_grey_images(there: Path, tmp_path: Path, capsys: 
     file = str(tmp_path / "grey.onnx")
     onnx.export(model, mn.zeros(2, 1, 12, 12), file, input_names=["x"], dynamic_axes={"x": {0: "n"}})
     assert cli.main(["evaluate", file, "--data", "folder", "--path", str(there / "images"), "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["images"] == 6
+    assert json.loads(capsys.readouterr().out)["images"] == 32
     assert cli.main(["predict", file, str(there / "images/checks/01.png")]) == 0
 
 
@@ -354,7 +355,7 @@ def test_a_finished_run_goes_on(there: Path, tmp_path: Path, capsys: pytest.Capt
 def test_a_result_stands_beside_that_of_a_guess(
     there: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Three pictures of each class are tested, so that a guess is right half the time."""
+    """Three pictures of each class validate, so that a guess is right half the time."""
     guess = "always guessing the largest class ('bars') would give 50.0 %"
     run = tmp_path / "run"
     assert cli.main([*train(there, "x"), "--epochs", "1", "--lr", "1e-9", "-o", str(run)]) == 0
@@ -369,7 +370,7 @@ def test_a_result_stands_beside_that_of_a_guess(
     assert sentence in told
     page = (run / "report.html").read_text()
     assert html.escape(sentence) in page
-    assert cli.main(["evaluate", str(run), "--path", str(there / "images"), "--trust"]) == 0
+    assert cli.main(["evaluate", str(run), "--trust"]) == 0
     assert sentence in capsys.readouterr().out
 
 

@@ -97,7 +97,7 @@ def test_a_best_file_without_its_checkpoint_is_neither_lost_nor_kept_quiet(
     def cut(run: Run, *_: Any) -> None:
         assert run.out is not None
         if left:
-            run.epoch, run.history = 1, [{"epoch": 1, "test_accuracy": 1.0, "test_loss": 0.0}]
+            run.epoch, run.history = 1, [{"epoch": 1, "val_accuracy": 1.0, "val_loss": 0.0}]
             monkeypatch.setattr("minorm.training.run.log", lambda _: "")
             run.save(run.out)
             (Path(run.out) / CHECKPOINT).unlink()
@@ -141,9 +141,8 @@ def test_other_images_are_named_and_taken_where_asked(tmp_path: Path, capsys: py
     resume = ["--resume", "--out", out, "--path"]
     for name, said in (("b", "some of the 64 training images are others"), ("c", "64 training images then, 96 now")):
         assert train(*resume, f"{tmp_path}/{name}.npz") == 1
-        assert f"{said}; some of the 16 test images are others. To go on with these all the same: --other-images" in (
-            capsys.readouterr().err
-        )
+        told = capsys.readouterr().err
+        assert f"{said}; some of the 16 validation images are others. To go on with these all the same: --other" in told
     assert train(*resume, f"{tmp_path}/a.npz") == 0
     assert train(*resume, f"{tmp_path}/c.npz", "--other-images") == 0
 
@@ -196,13 +195,11 @@ def test_ctrl_c_ends_within_half_a_second_and_the_run_goes_on_to_the_same_bits(t
 
 
 def test_a_line_an_epoch_with_and_without_accuracy() -> None:
-    row = {"epoch": 2, "train_loss": 0.5, "test_loss": 0.25, "images_per_second": 1234.0}
-    line = cli.train._line({**row, "train_accuracy": 0.5, "test_accuracy": 1.0}, 10)
-    assert line == (
-        "epoch  2/10  train loss 0.5000 accuracy  50.00%  test loss 0.2500 accuracy 100.00%  1,234 images/s"
-    )
-    line = cli.train._line({**row, "train_accuracy": None, "test_accuracy": None}, 10)
-    assert line == "epoch  2/10  train loss 0.5000  test loss 0.2500  1,234 images/s"
+    row = {"epoch": 2, "train_loss": 0.5, "val_loss": 0.25, "images_per_second": 1234.0}
+    line = cli.train._line({**row, "train_accuracy": 0.5, "val_accuracy": 1.0}, 10)
+    assert line == ("epoch  2/10  train loss 0.5000 accuracy  50.00%  val loss 0.2500 accuracy 100.00%  1,234 images/s")
+    line = cli.train._line({**row, "train_accuracy": None, "val_accuracy": None}, 10)
+    assert line == "epoch  2/10  train loss 0.5000  val loss 0.2500  1,234 images/s"
 
 
 def wait_for_lines(path: Path, count: int) -> None:

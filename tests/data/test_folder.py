@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 import tracemalloc
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -52,27 +53,30 @@ def test_folders_within_a_class_count_and_other_files_do_not(tmp_path: Path) -> 
     os.symlink(tmp_path, tmp_path / "b" / "circle")
     folder = ImageFolder(root, 8)
     assert folder.files == ["a/000.png", "a/001.png", "a/deeper/x.JPG", "b/000.png", "b/001.png"]
+    assert str(folder.left_out) == (
+        "1 .txt (b/notes.txt), 1 hidden (b/.hidden.png), 1 links to folders that were read (b/circle)"
+    )
 
 
-def test_a_split_repeats_by_seed_and_takes_a_fifth_of_each_class(tmp_path: Path) -> None:
-    root = folder_of(tmp_path, each=10)
-    Image.new("RGB", (8, 8)).save(tmp_path / "disc" / "one_more.png")
-    (train, val), (again, _), (other, _) = (load_folder(root, 8, seed=seed) for seed in (0, 0, 1))
-    assert np.array_equal(train.indices, again.indices)
-    assert not np.array_equal(train.indices, other.indices)
-    assert sorted([*train.indices, *val.indices]) == list(range(31))
-    assert np.bincount(train.dataset.labels[val.indices]).tolist() == [2, 2, 2]
+def test_pictures_of_other_formats_are_left_out_with_a_warning(tmp_path: Path) -> None:
+    root = folder_of(tmp_path, ("a", "b"), 2)
+    for name in ("1.HEIC", "2.heic", "3.avif", "4.txt"):
+        (tmp_path / "a" / name).touch()
+    said = r"left out of '.*': 1 \.avif \(a/3\.avif\), 2 \.heic \(a/1\.HEIC, a/2\.heic\)$"
+    with pytest.warns(UserWarning, match=said) as caught:
+        folder = ImageFolder(root, 8)
+    assert caught[0].filename == __file__
+    assert folder.left_out.counts == {".heic": 2, ".avif": 1, ".txt": 1}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert len(ImageFolder(root, 8, skip_broken=True)) == 4
 
 
-def test_folders_train_and_val_are_the_split(tmp_path: Path) -> None:
-    folder_of(tmp_path / "train", each=3)
-    folder_of(tmp_path / "val", ("stripes",), 2)
-    train, val = load_folder(str(tmp_path), 8)
-    assert (len(train), len(val)) == (9, 2)
-    assert val[:][1].tolist() == [2, 2] == [train.dataset.classes.index("stripes")] * 2
-    folder_of(tmp_path / "val", ("zebras",), 1)
-    with pytest.raises(ValueError, match=r"val/zebras' is a class that the training images lack; expected disc, squa"):
-        load_folder(str(tmp_path), 8)
+def test_what_was_noted_stays_when_a_setting_changes(tmp_path: Path) -> None:
+    folder = ImageFolder(folder_of(tmp_path, ("a", "b"), 2), 8)
+    folder.notes.append("a note")
+    folder.image_size = 4
+    assert (folder.notes, folder[0][0].shape) == (["a note"], (3, 4, 4))
 
 
 def test_what_is_wrong_with_a_folder_is_said(tmp_path: Path) -> None:

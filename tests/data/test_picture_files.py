@@ -86,7 +86,7 @@ def test_what_breaks_off_is_a_sentence(raw: bytes) -> None:
 
 
 def test_another_format_is_told_apart() -> None:
-    for raw in (b"", b"GIF89a", b"RIFF\0\0\0\0WAVE"):
+    for raw in (b"", b"8BPS", b"GIF", b"II*", b"RIFF\0\0\0\0WAVE"):
         with pytest.raises(picture_files.OtherFormatError):
             look(raw)
 

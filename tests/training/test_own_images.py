@@ -93,7 +93,7 @@ def test_a_run_that_is_cut_short_goes_on_to_the_same_bytes(
 def test_it_learns_and_names_the_broken_file(pictures: str, tmp_path: Path) -> None:
     run = Run(small(pictures, epochs=12, ema=0.9, hflip=0.5), str(tmp_path), pictures)
     run.fit()
-    assert run.history[run.best_epoch - 1]["test_accuracy"] > 0.9
+    assert run.history[run.best_epoch - 1]["val_accuracy"] > 0.9
     assert run.preprocessing.classes == ["bars", "checks", "stripes"]
     assert [Path(name).name for name in run.sets[0].dataset.broken] == ["05.png"]
 
@@ -111,14 +111,14 @@ def test_the_best_file_is_the_model_of_the_best_epoch(pictures: str, tmp_path: P
         run.fit(after_epoch=remember)
         best = load_training(out / BEST)
         assert best["epoch"] == run.best_epoch
-        row = max(run.history, key=lambda row: (row["test_accuracy"], -row["test_loss"]))
+        row = max(run.history, key=lambda row: (row["val_accuracy"], -row["val_loss"]))
         assert best["history"][-1] == row
         for name, value in best["model"].items():
             assert np.array_equal(np.asarray(value), states[run.best_epoch - 1][name]), name
         model = run.model
         model.load_state_dict(best["model"])
-        score = evaluate(model, run.test_loader, run.loss_function)
-        assert (score.loss, score.accuracy) == (row["test_loss"], row["test_accuracy"])
+        score = evaluate(model, run.val_loader, run.loss_function)
+        assert (score.loss, score.accuracy) == (row["val_loss"], row["val_accuracy"])
 
 
 def test_patience_ends_a_run_and_resuming_does_not_go_on(pictures: str, tmp_path: Path) -> None:

@@ -84,7 +84,7 @@ def test_a_run_that_was_killed_goes_on_with_another_number_of_processes(
 def test_ranks_learn_what_one_rank_learns(tmp_path: Path) -> None:
     one = fit(tmp_path / "one", settings=Settings(epochs=1, batch_size=32, seed=3))
     found = simulate(4, lambda group: fit(tmp_path / "four", group, Settings(epochs=1, batch_size=32, seed=3, ranks=4)))
-    for name in ("train_loss", "train_accuracy", "test_loss", "test_accuracy"):
+    for name in ("train_loss", "train_accuracy", "val_loss", "val_accuracy"):
         assert found[0][0][name] == pytest.approx(one[0][name], rel=1e-4), name
 
 
@@ -103,7 +103,7 @@ def test_accumulated_steps_of_ranks_are_those_of_one(tmp_path: Path, monkeypatch
     found = simulate(3, lambda group: fit(tmp_path / "3", group, replace(settings, ranks=3)))
     assert sorted(sent) == [0, 0, 1, 1, 2, 2]
     assert found[0] == found[1] == found[2]
-    for name in ("train_loss", "train_accuracy", "test_loss", "test_accuracy"):
+    for name in ("train_loss", "train_accuracy", "val_loss", "val_accuracy"):
         assert found[0][0][name] == pytest.approx(one[0][name], rel=1e-4), name
     mine, theirs = (load_training(tmp_path / name / CHECKPOINT)["model"] for name in ("one", "3"))
     for name, value in mine.items():

@@ -44,8 +44,8 @@ def cut(out: Path, settings: Settings = SETTINGS) -> Path:
 def test_other_images_need_a_word(tmp_path: Path) -> None:
     out = str(cut(tmp_path / "run"))
     for given, said in (
-        (sets(60, 1), "some of the 60 training images are others; some of the 20 test images are others"),
-        (sets(90), "60 training images then, 90 now; some of the 20 test images are others"),
+        (sets(60, 1), "some of the 60 training images are others; some of the 20 validation images are others"),
+        (sets(90), "60 training images then, 90 now; some of the 20 validation images are others"),
         (sets(30), "60 training images then, 30 now"),
     ):
         with pytest.raises(ValueError, match=f"is of a run on other images: {said}.*--other-images.*other_images=True"):

@@ -88,7 +88,7 @@ def test_the_log_has_a_line_an_epoch(tmp_path: Path) -> None:
     rows = list(csv.DictReader((tmp_path / LOG).read_text().splitlines()))
     assert [row["epoch"] for row in rows] == ["1", "2"]
     assert float(rows[1]["train_loss"]) == run.history[1]["train_loss"]
-    assert float(rows[1]["test_accuracy"]) > 0.8
+    assert float(rows[1]["val_accuracy"]) > 0.8
     assert "nan" not in (tmp_path / LOG).read_text()
 
 
@@ -166,7 +166,7 @@ def test_a_folder_in_which_another_run_trains_is_left_alone(tmp_path: Path) -> N
 
 
 def test_an_accuracy_that_is_not_there_is_an_empty_field() -> None:
-    row = {"epoch": 1, "learning_rate": 0.1, "train_loss": 0.5, "train_accuracy": None, "test_loss": 0.25}
-    lines = log([{**row, "test_accuracy": None}]).splitlines()
+    row = {"epoch": 1, "learning_rate": 0.1, "train_loss": 0.5, "train_accuracy": None, "val_loss": 0.25}
+    lines = log([{**row, "val_accuracy": None}]).splitlines()
     assert lines[1] == "1,0.1,0.5,,0.25,"
     assert [len(line.split(",")) for line in lines] == [6, 6]

@@ -80,8 +80,8 @@ def test_a_value_in_a_part(whole: dict[str, Any], tmp_path: Path, part: str, cha
         (2, {}, "its history has 1 rows; expected 2, one a finished epoch"),
         (1, {"epoch": 2}, "row 1 of its history is"),
         (1, {"epoch": np.ones((2, 2))}, "row 1 of its history is"),
-        (1, {"test_loss": None}, "test_loss of row 1 of its history is None; expected a number"),
-        (1, {"test_loss": float("nan")}, "test_loss of row 1 of its history is nan"),
+        (1, {"val_loss": None}, "val_loss of row 1 of its history is None; expected a number"),
+        (1, {"val_loss": float("nan")}, "val_loss of row 1 of its history is nan"),
     ],
 )
 def test_a_history_that_cannot_be(whole: dict[str, Any], tmp_path: Path, epoch: Any, change: Any, said: str) -> None:

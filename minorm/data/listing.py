@@ -1,0 +1,161 @@
+"""Which files below a folder are pictures, and which are left out: what is there is counted, nothing is opened.
+
+A file is taken by the ending of its name. Links to folders are followed, but no folder is read twice for one class, nor
+one that holds the class's own folder.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+
+from minorm.masking import printable, quoted
+
+ENDINGS = (".png", ".jpg", ".jpeg", ".jpe", ".jfif", ".webp", ".bmp", ".dib", ".gif", ".tif", ".tiff")
+FORMATS = "PNG, JPEG, WebP, BMP, GIF or TIFF"
+OTHER_PICTURES = (
+    ".heic", ".heif", ".avif", ".jxl", ".jp2", ".j2k", ".svg", ".psd", ".ico", ".tga", ".ppm", ".pgm", ".pbm", ".pnm",
+    ".pcx", ".exr", ".hdr", ".dng", ".cr2", ".cr3", ".nef", ".arw", ".raf", ".orf", ".dcm",
+)  # fmt: skip
+NAMED = 3  # files of a kind, in a message
+HIDDEN, NO_ENDING, LINKED = "hidden", "without an ending", "links to folders that were read"
+CLASS = "files beside the folders of the classes"
+
+
+class LeftOut:
+    """How many files of each kind were left out, and the names of the first few.
+
+    A kind is an ending (`.txt`) or one of the words above; `names[kind]` are paths below the folder that was read.
+    """
+
+    def __init__(self) -> None:
+        self.counts: dict[str, int] = {}
+        self.names: dict[str, list[str]] = {}
+
+    def add(self, kind: str, path: str) -> None:
+        """Count a file."""
+        self.counts[kind] = self.counts.get(kind, 0) + 1
+        names = self.names.setdefault(kind, [])
+        names.append(path)
+        names.sort()
+        del names[NAMED:]
+
+    def add_file(self, path: str) -> None:
+        """Count a file under the ending of its name."""
+        name = os.path.basename(path)
+        self.add(HIDDEN if name.startswith(".") else os.path.splitext(name)[1].lower() or NO_ENDING, path)
+
+    def of_kinds(self, kinds: Iterable[str]) -> LeftOut:
+        """What there is of these kinds alone."""
+        part = LeftOut()
+        part.counts = {kind: self.counts[kind] for kind in kinds if kind in self.counts}
+        part.names = {kind: self.names[kind] for kind in part.counts}
+        return part
+
+    def __str__(self) -> str:
+        """`3 .txt (a/1.txt, a/2.txt, b/1.txt), 1 hidden (a/.DS_Store)`; empty where nothing was left out."""
+        return ", ".join(
+            f"{self.counts[kind]:,} {printable(kind)} ({_some(self.names[kind], self.counts[kind])})"
+            for kind in sorted(self.counts)
+        )
+
+
+def _some(names: Iterable[str], count: int) -> str:
+    shown = list(map(printable, names))
+    return ", ".join(shown) + (", ..." if count > len(shown) else "")
+
+
+def pictures_by_class(root: str, left_out: LeftOut) -> dict[str, list[str]]:
+    """Paths below root by class, in order; an OSError or ValueError names what is wrong with the folder."""
+    entries = folder_entries(root)
+    names = [entry.name for entry in entries if is_class(entry)]
+    loose = [entry.name for entry in entries if not entry.is_dir()]
+    for name in loose:
+        if is_picture(name):
+            left_out.add(CLASS, name)
+        else:
+            left_out.add_file(name)
+    if not names:
+        pictures = sum(map(is_picture, loose))
+        what = f"{pictures:,} images and no folder" if pictures else "no folders"
+        raise ValueError(f"ImageFolder: {quoted(root)} has {what}; expected one folder a class, with its images in it"
+                         f"{_beside(left_out, 'there are' if not pictures else '')}")  # fmt: skip
+    above = _above(root)
+    found = {name: _pictures(root, name, above, left_out) for name in names}
+    if not any(found.values()):
+        raise ValueError(f"ImageFolder: there are no images below {quoted(root)}; expected {', '.join(ENDINGS)} files "
+                         f"in one folder a class{_beside(left_out)}")  # fmt: skip
+    if empty := [name for name, files in found.items() if not files]:
+        raise ValueError(f"ImageFolder: {quoted(os.path.join(root, empty[0]))} has no images: an empty class; expected "
+                         f"{', '.join(ENDINGS)} files, or no such folder{_beside(left_out)}")  # fmt: skip
+    return found
+
+
+def _beside(left_out: LeftOut, words: str = "there are") -> str:
+    return f"; {words} {left_out}" if words and left_out.counts else ""
+
+
+def folder_entries(root: str) -> list[os.DirEntry[str]]:
+    """What lies in a folder, by name; an OSError says in words why it cannot be read."""
+    try:
+        with os.scandir(root) as entries:
+            return sorted(entries, key=lambda entry: entry.name)
+    except FileNotFoundError as error:
+        raise FileNotFoundError(f"ImageFolder: there is no folder {quoted(root)}") from error
+    except NotADirectoryError as error:
+        raise NotADirectoryError(
+            f"ImageFolder: {quoted(root)} is a file; expected a folder with one folder a class"
+        ) from error
+    except OSError as error:
+        raise type(error)(f"ImageFolder: cannot read {quoted(root)}: {error.strerror}") from error
+
+
+def is_class(entry: os.DirEntry[str]) -> bool:
+    """Whether it is a folder that may stand for a class."""
+    return entry.is_dir() and not entry.name.startswith(".")
+
+
+def is_picture(name: str) -> bool:
+    """Whether a file of this name is taken for a picture."""
+    return name.lower().endswith(ENDINGS) and not name.startswith(".")
+
+
+def _above(root: str) -> set[tuple[int, int]]:
+    """The folder and all that hold it: a link to one of them leads around in a circle."""
+    place, found = os.path.realpath(root), set()
+    while True:
+        found.add(_identity(place))
+        if place == os.path.dirname(place):
+            return found
+        place = os.path.dirname(place)
+
+
+def _identity(path: str) -> tuple[int, int]:
+    status = os.stat(path)
+    return status.st_dev, status.st_ino
+
+
+def _pictures(root: str, name: str, above: set[tuple[int, int]], left_out: LeftOut) -> list[str]:
+    """Below one class's folder, in order. Links to folders come last: a folder has its own path where it can."""
+    found: list[str] = []
+    links: list[str] = []
+    waiting, read = [name], set(above)
+    while waiting or links:
+        below = waiting.pop() if waiting else links.pop()
+        place = os.path.join(root, below)
+        if (identity := _identity(place)) in read:
+            left_out.add(LINKED, below)
+            continue
+        read.add(identity)
+        for entry in folder_entries(place):
+            path = f"{below}/{entry.name}"
+            if entry.is_dir():
+                if entry.name.startswith("."):
+                    left_out.add(HIDDEN, path)
+                else:
+                    (links if entry.is_symlink() else waiting).append(path)
+            elif is_picture(entry.name):
+                found.append(path)
+            else:
+                left_out.add_file(path)
+    return sorted(found)

@@ -1,0 +1,203 @@
+"""Which folders of a data set are its splits: what is trained on, what chooses the best epoch, what is kept to the end.
+
+    images/train/cat/001.jpg      trained on
+    images/val/cat/007.jpg        validation: `val`, `valid` or `validation`; without it a fifth is drawn from train
+    images/test/cat/009.jpg       test: looked at when it is asked for, and never in training
+
+Folders of these names, in any letter case, are splits if no other folder beside them has pictures, or if train holds
+folders of pictures. Otherwise they are classes like the others.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from minorm.data.argument_texts import PICTURES
+from minorm.data.dataset import FilePath, Subset
+from minorm.data.folder import ImageFolder
+from minorm.data.listing import folder_entries, is_class, is_picture, pictures_by_class
+from minorm.documented import documented
+from minorm.masking import quoted
+
+TRAIN, VALIDATION, TEST, ALL = "train", "validation", "test", "all"
+PARTS = {"train": TRAIN, "val": VALIDATION, "valid": VALIDATION, "validation": VALIDATION, "test": TEST}
+SHARE = 0.2  # of the training images, for validation, where there is no folder for it
+
+
+class Layout(NamedTuple):
+    """How a folder is to be read. `folders`: names by split, empty where the folders are classes."""
+
+    folders: Mapping[str, str]
+    notes: list[str]  # what a user might not expect
+    beside: list[str]  # folders with pictures that are no split
+
+
+def layout(root: str, classes: Sequence[str] | None = None) -> Layout:
+    """The splits of a folder; `classes` are those of a model that is there already.
+
+    ValueError where two folders are the same split, or where splits and classes lie side by side.
+    """
+    names = [entry.name for entry in folder_entries(root) if is_class(entry)]
+    named = [name for name in names if name.lower() in PARTS]
+    if not named or (classes is not None and {*names} <= {*classes}):
+        return Layout({}, [], [])
+    beside = [name for name in names if name not in named and _has_pictures(os.path.join(root, name))]
+    if not beside:
+        return Layout(_by_part(root, named), [], [])
+    nested = [name for name in named if _is_nested(os.path.join(root, name))]
+    if not nested:
+        said = f"{_quoted(named)} {'is a class' if len(named) == 1 else 'are classes'}, as {_quoted(beside)} beside"
+        return Layout({}, [f"{said}; for splits put all classes into train/ and val/"], [])
+    folders = _by_part(root, nested)
+    if TRAIN not in folders:
+        raise ValueError(f"load_folder: {quoted(root)} has {_quoted(nested)}, which holds folders as a split does, "
+                         f"beside {_quoted(beside)}; expected the classes in train/, or no split beside")  # fmt: skip
+    return Layout(folders, [], beside + [name for name in named if name not in nested])
+
+
+def _by_part(root: str, names: Sequence[str]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for name in names:
+        part = PARTS[name.lower()]
+        if part in found:
+            raise ValueError(f"load_folder: {quoted(root)} has {quoted(found[part])} and {quoted(name)}, which "
+                             f"both are the {part} images; expected one of them")  # fmt: skip
+        found[part] = name
+    return found
+
+
+def _quoted(names: Sequence[str], most: int = 3) -> str:
+    more = f" and {len(names) - most:,} more" if len(names) > most else ""
+    return ", ".join(map(quoted, names[:most])) + more
+
+
+def _has_pictures(place: str) -> bool:
+    """Whether a picture lies in the folder or below it; links to folders are not followed."""
+    return any(any(map(is_picture, files)) for _, _, files in os.walk(place))
+
+
+def _is_nested(place: str) -> bool:
+    """Whether there are folders of pictures in it, as a split has them."""
+    return any(is_class(entry) and _has_pictures(entry.path) for entry in folder_entries(place))
+
+
+class SplitFolders(ImageFolder):
+    """The pictures of several splits together: files are `train/cat/001.jpg`, the classes are those within."""
+
+    def __init__(self, root: FilePath, parts: Sequence[str], *args: Any, **options: Any) -> None:
+        self.parts = tuple(parts)
+        super().__init__(root, *args, **options)
+
+    def _found(self) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = {}
+        for part in self.parts:
+            for name, files in pictures_by_class(os.path.join(self.root, part), self.left_out).items():
+                found.setdefault(name, []).extend(f"{part}/{file}" for file in files)
+        return dict(sorted(found.items()))
+
+
+@documented(
+    PICTURES,
+    seed="of the fifth that is drawn for val, where there is no folder for it",
+    classes="those of a model that is there already, of which some may have no folder; None takes the folders' names",
+)
+def load_folder(
+    root: FilePath,
+    image_size: int = 64,
+    channels: int = 3,
+    seed: int = 0,
+    skip_broken: bool = False,
+    classes: Sequence[str] | None = None,
+    max_bytes: int | None = None,
+) -> tuple[Subset, Subset]:
+    """(train, val) of a folder of pictures: its folders train/ and val/, or what is drawn by `seed`.
+
+    Validation is the folder val/, valid/ or validation/; where there is none, a fifth of each class of train/, or of
+    the whole folder where that has no train/. A folder test/ beside them is not looked at.
+
+    Both are Subsets, whose `.dataset` is an ImageFolder. ValueError where there are fewer than two classes, val/ has
+    one that train/ lacks, there are two folders of a split, or splits without train/.
+
+    Example:
+        >>> import os, tempfile
+        >>> from PIL import Image
+        >>> with tempfile.TemporaryDirectory() as root:
+        ...     for name in ("cat", "dog"):
+        ...         os.mkdir(f"{root}/{name}")
+        ...         for i in range(5):
+        ...             Image.new("RGB", (9, 9), "white").save(f"{root}/{name}/{i}.png")
+        ...     train, val = mn.data.load_folder(root, image_size=8)
+        >>> len(train), len(val)
+        (8, 2)
+    """
+    given = os.fsdecode(root)
+    form = (image_size, channels)
+    found = layout(given, classes)
+    if found.folders and TRAIN not in found.folders:
+        raise ValueError(f"load_folder: {quoted(given)} has {_quoted([*found.folders.values()])} and no train; "
+                         "expected the folder train beside, with one folder a class")  # fmt: skip
+    place = os.path.join(given, found.folders[TRAIN]) if found.folders else given
+    train = _of_two_classes(ImageFolder(place, *form, classes, skip_broken, max_bytes))
+    _tell(train, given, found)
+    if TEST in found.folders:
+        train.notes.append(f"{found.folders[TEST]}/ is not looked at; minorm evaluate RUN --split test scores it")
+    if VALIDATION in found.folders:
+        val = ImageFolder(os.path.join(given, found.folders[VALIDATION]), *form, train.classes, skip_broken, max_bytes)
+        if missing := [name for label, name in enumerate(train.classes) if label not in val.labels]:
+            val.notes.append(f"no image of {_quoted(missing)} in {found.folders[VALIDATION]}/")
+        return Subset(train, np.arange(len(train))), Subset(val, np.arange(len(val)))
+    train_part, val_part = train.split(SHARE, seed)
+    if not len(val_part):
+        raise ValueError(f"load_folder: {quoted(place)} has one image a class; expected at least two in one of them, "
+                         "as some are set aside to validate")  # fmt: skip
+    return train_part, val_part
+
+
+def load_part(
+    root: FilePath,
+    part: str,
+    image_size: int = 64,
+    channels: int = 3,
+    skip_broken: bool = False,
+    classes: Sequence[str] | None = None,
+    max_bytes: int | None = None,
+) -> Subset:
+    """The folder test/ of a folder of pictures, or with `part` "all" every picture in it, of whatever split.
+
+    ValueError where there is no folder test/.
+    """
+    given = os.fsdecode(root)
+    found = layout(given, classes)
+    form: tuple[Any, ...] = (image_size, channels, classes, skip_broken, max_bytes)
+    if part == ALL:
+        whole = SplitFolders(given, [*found.folders.values()], *form) if found.folders else ImageFolder(given, *form)
+        _tell(whole, given, found)
+        return Subset(whole, np.arange(len(whole)))
+    if part not in found.folders:
+        there = f"has the splits {_quoted([*found.folders.values()])}" if found.folders else "has no splits"
+        raise ValueError(f"load_folder: {quoted(given)} {there}; expected a folder {part} with one folder a class")
+    test = ImageFolder(os.path.join(given, found.folders[part]), *form)
+    return Subset(test, np.arange(len(test)))
+
+
+def _tell(folder: ImageFolder, root: str, found: Layout) -> None:
+    """Note on the folder what of the root is left out, and what a user might not expect."""
+    folder.notes += found.notes
+    for name in found.beside:
+        count = sum(sum(map(is_picture, files)) for _, _, files in os.walk(os.path.join(root, name)))
+        folder.notes.append(f"left out: {count:,} images in {name}/, which is no split with a folder for each class")
+
+
+def _of_two_classes(folder: ImageFolder) -> ImageFolder:
+    if len(folder.classes) < 2:
+        inner = os.path.join(folder.root, folder.classes[0])
+        within = [entry.name for entry in folder_entries(inner) if is_class(entry)] if os.path.isdir(inner) else []
+        hint = f", as {quoted(inner)} has: {_quoted(within)}" if len(within) > 1 else ""
+        raise ValueError(f"load_folder: {quoted(folder.root)} has images of one class alone, "
+                         f"{quoted(folder.classes[0])}; expected a folder for each of at least two classes"
+                         f"{hint}")  # fmt: skip
+    return folder
