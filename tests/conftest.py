@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import signal
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 import minorm as mn
+from tests.long import EACH
 
 # A shell starts what it runs in the background with Ctrl-C ignored, and tests press it.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
@@ -62,6 +64,18 @@ def rng() -> np.random.Generator:
 @pytest.fixture(autouse=True)
 def _seed() -> None:
     mn.manual_seed(0)
+
+
+@pytest.hookimpl(tryfirst=True)  # before pytest leaves out what is marked slow
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Marks most cases of long tests as slow: see tests/long.py."""
+    seen = Counter[str]()
+    for item in items:
+        name = item.nodeid.partition("[")[0].removeprefix("tests/")
+        if (each := EACH.get(name)) is not None:
+            if each == 0 or seen[name] % each:
+                item.add_marker(pytest.mark.slow)
+            seen[name] += 1
 
 
 def pytest_collection_finish() -> None:

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.long import EACH
+
 pytest.importorskip("xdist")
 
 SOME = """
@@ -65,3 +67,9 @@ def test_what_was_skipped_runs_again(tmp_path: Path, monkeypatch: pytest.MonkeyP
     ]
     monkeypatch.setenv("THERE", "")
     assert "7 passed in" in run("@list.txt")
+
+
+@pytest.mark.parametrize("name", EACH)
+def test_each_long_test_is_there(name: str) -> None:
+    file, _, function = name.partition("::")
+    assert f"def {function}(" in (Path(__file__).parent / file).read_text()

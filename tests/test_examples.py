@@ -11,6 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import minorm_ext
+
 for package in ("sklearn", "onnx", "onnxruntime", "matplotlib", "PIL"):
     pytest.importorskip(package)
 ROOT = Path(__file__).resolve().parent.parent
@@ -35,6 +37,20 @@ def has_picture(path: Path) -> bool:
     from matplotlib.image import imread
 
     return bool(imread(path)[..., :3].std() > 0.1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(path.name for path in (ROOT / "examples").glob("*.py")))
+def test_the_page_has_the_figures_that_are_printed(name: str, tmp_path: Path) -> None:
+    """Each figure of the program's row is one that it prints: at baseline the one in brackets, where there is one."""
+    page = (ROOT / "docs" / "examples.md").read_text(encoding="utf-8")
+    (row,) = re.findall(rf"^\| \[{name}\].*$", page, re.MULTILINE)
+    figures = re.findall(r"([01]\.\d{3})(?: \(baseline ([01]\.\d{3})\))?", row)
+    assert figures
+    at_baseline = minorm_ext.levels()[-1] == "baseline"
+    told = {baseline if baseline and at_baseline else figure for figure, baseline in figures}
+    printed = re.findall(r"\b[01]\.\d{3,}", run(name, tmp_path))
+    assert told <= {f"{float(number):.3f}" for number in printed}
 
 
 def test_sixty_seconds(tmp_path: Path) -> None:
