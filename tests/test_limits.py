@@ -10,7 +10,7 @@ import pytest
 
 import minorm as mn
 from minorm import limits, ptfile
-from minorm.data import cifar, npz, picture_files, pictures
+from minorm.data import cifar, npz, picture, picture_files, pictures
 from minorm.labs import judging
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -18,7 +18,7 @@ PAGE = (ROOT / "docs/security.md").read_text()
 UNITS = {"GiB": 1 << 30, "MiB": 1 << 20, "bytes": 1}
 LIMITS = {
     ".pt of PyTorch": limits.PT, "safetensors": limits.HEADER, ".npz": limits.NPZ, "IDX": limits.IDX,
-    "CIFAR-10": cifar.MOST * cifar.RECORD, "PNG, JPEG, WebP": limits.IMAGE, "ONNX": limits.ONNX,
+    "CIFAR-10": cifar.MOST * cifar.RECORD, "PNG, JPEG, WebP, BMP, GIF, TIFF": limits.IMAGE, "ONNX": limits.ONNX,
     "log.csv of a run": limits.LOG, "FILE.py of a model": limits.CODE, "submission of a lab": judging.LARGEST_FILE,
 }  # fmt: skip
 
@@ -41,7 +41,7 @@ def test_the_other_numbers() -> None:
         assert f"{number:,}" in PAGE
     assert f"nested at most {ptfile.MAX_DEPTH} deep" in PAGE
     assert f"at most {picture_files.MOST_SCANS} scans" in PAGE
-    assert f"{picture_files.PIXEL} bytes a pixel and {picture_files.ROW} a row" in PAGE
+    assert f"{picture.PIXEL} bytes a pixel and {picture.ROW} a row" in PAGE
     assert f"{pictures.FACTOR} times the file's length plus {pictures.LATE >> 20} MiB" in PAGE
 
 

@@ -83,8 +83,8 @@ def test_it_trains_reports_and_is_asked(
 
     trusted = ["--path", str(pictures), "--model", model]
     assert cli.main(["evaluate", str(out), "--json", *trusted]) == 0
-    best = min(log(out), key=lambda row: (-row["test_accuracy"], row["test_loss"]))
-    assert json.loads(capsys.readouterr().out)["accuracy"] == pytest.approx(best["test_accuracy"], abs=1e-6)
+    best = min(log(out), key=lambda row: (-row["val_accuracy"], row["val_loss"]))
+    assert json.loads(capsys.readouterr().out)["accuracy"] == pytest.approx(best["val_accuracy"], abs=1e-6)
     assert cli.main(["predict", str(out), str(pictures / "bars" / "00.png"), "--json", "--model", model]) == 0
     assert json.loads(capsys.readouterr().out)[0]["label"] in ("bars", "checks", "stripes")
     assert cli.main(["doctor", str(out), *trusted]) in (0, 1)
@@ -137,8 +137,8 @@ def test_what_looks_at_a_model_looks_at_one_on_a_gpu() -> None:
             watch.step()
         other(x.to(device))
         population.step()
-        rows = [{"epoch": 1, "learning_rate": 0.1, "train_loss": 1.0, "train_accuracy": 0.5, "test_loss": 1.0,
-                 "test_accuracy": 0.5}]  # fmt: skip
+        rows = [{"epoch": 1, "learning_rate": 0.1, "train_loss": 1.0, "train_accuracy": 0.5, "val_loss": 1.0,
+                 "val_accuracy": 0.5}]  # fmt: skip
         plots.training_picture("title", [1.0, 0.9], rows, watch, population)
         shown = outcome(model.eval(), DataLoader(data(), 5))
         nn.utils.precise_bn(model, DataLoader(data(), 6))
