@@ -72,7 +72,7 @@ backbone = minorm.onnx.load(path, outputs=[features])  # cut there, the last lay
 tuned = nn.Sequential(backbone, nn.Linear(backbone(mn.zeros(1, 1, SIZE, SIZE)).shape[1], 2))
 
 nn.utils.freeze_norm(tuned)
-frozen = train(tuned, few, tests, batch_size=4, lr=0.005, epochs=args.epochs)
+frozen = train(tuned, few, tests, batch_size=4, lr=0.002, epochs=args.epochs)
 tuned.unfreeze()
 thawed = train(tuned, few, tests, batch_size=10, lr=0.005, epochs=args.epochs)
 scratch = train(digits_cnn(size=SIZE, classes=2), few, tests, batch_size=10, lr=0.01, epochs=2 * args.epochs)
