@@ -157,7 +157,7 @@ MOST_THREADS = MINORM_MOST_THREADS  # more than that are never used
 
 
 def possible_threads(int n):
-    """How many threads the calling one can have for its kernels, itself among them: n, or fewer if the system refuses."""
+    """How many threads the calling one can have for its kernels, itself among them: n, or what the system gives."""
     cdef int made
     if n <= minorm_sure:
         return n
