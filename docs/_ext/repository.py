@@ -31,7 +31,7 @@ STANDS_FOR = {  # a page of docs/: the file of the repository whose text it show
     "kernels": ROOT / "minorm" / "kernels" / "README.md",
     "mistakes": ROOT / "minorm" / "labs" / "mistakes.md",
     "releasing": ROOT / "RELEASING.md",
-    "security": ROOT / "SECURITY.md",
+    "security-policy": ROOT / "SECURITY.md",
 }
 PAGE_OF = {file: name for name, file in STANDS_FOR.items()} | {ROOT / "README.md": "index"}
 SOURCES = (".py", ".pyx", ".pxd", ".h", ".cu", ".md")  # what the page of a folder lists
