@@ -1,6 +1,6 @@
 """Tests whose cases together take long: of how many one runs each time. `-m slow` runs the rest, as .ci/full does.
 
-0 leaves out all. What is listed here took between 5 and 50 seconds of processor time with all of its cases.
+0 leaves out all. What is listed here took between 3 and 120 seconds of processor time with all of its cases.
 """
 
 EACH = {

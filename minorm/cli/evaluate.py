@@ -94,7 +94,7 @@ def _scored(chosen: Chosen, split: str, given: str | None) -> tuple[Any, list[st
     if given is None and chosen.known is not None:
         now = known(sets)
         said = changes(known_before({"images": chosen.known}, now), now)
-    return sets[split != TRAIN], [f"since the run began: {line}" for line in said]
+    return sets[0 if split == TRAIN else 1], [f"since the run began: {line}" for line in said]
 
 
 def _seen(chosen: Chosen, given: str | None) -> list[str]:

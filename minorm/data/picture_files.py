@@ -31,7 +31,7 @@ _FRAMES = {*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC}  # JPEG's markers that say t
 
 
 class OtherFormatError(ValueError):
-    """The file is none of these formats."""
+    """A file of another format."""
 
 
 def look(contents: bytes) -> Picture:

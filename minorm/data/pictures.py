@@ -28,9 +28,8 @@ SIXTEEN = ("I", "I;16", "I;16B", "I;16L")  # Pillow's modes of 16 bits of grey
 GREYS = ("1", "L", *SIXTEEN)
 STRIP = 1 << 20  # pixels that are converted at a time
 FACTOR, SPARE = 40, 56_000_000  # bytes for a byte of the file, and beside, before the file is known to be whole
-LATE = (
-    256 << 20
-)  # in place of SPARE where only decoding shows whether a file is whole: WebP, GIF, JPEG of several scans
+# In place of SPARE where only decoding shows whether a file is whole: WebP, GIF, compressed TIFF, JPEG of several scans
+LATE = 256 << 20
 
 
 class BrokenImage(ValueError):

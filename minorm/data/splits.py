@@ -116,8 +116,8 @@ def load_folder(
 ) -> tuple[Subset, Subset]:
     """(train, val) of a folder of pictures: its folders train/ and val/, or what is drawn by `seed`.
 
-    Validation is the folder val/, valid/ or validation/; where there is none, a fifth of each class of train/, or of
-    the whole folder where that has no train/. A folder test/ beside them is not looked at.
+    Validation is the folder val/, valid/ or validation/. If there is no such folder, it is a fifth of each class of
+    train/, or of the whole folder if that has no train/. A folder test/ beside them is not looked at.
 
     Both are Subsets, whose `.dataset` is an ImageFolder. ValueError where there are fewer than two classes, val/ has
     one that train/ lacks, there are two folders of a split, or splits without train/.

@@ -33,7 +33,7 @@ HFLIP = 0.5
 
 
 class Choice(NamedTuple):
-    """Settings, the reasons for those that were chosen, and the (train, test) datasets that they are for."""
+    """Settings, the reasons for those that were chosen, and the (train, validation) datasets that they are for."""
 
     settings: Settings
     reasons: dict[str, str]
@@ -47,7 +47,7 @@ class Choice(NamedTuple):
     given="settings by name, which stay as they are",
 )
 def choose_settings(path: Any = None, max_bytes: int | None = None, **given: Any) -> Choice:
-    """(settings, reasons, sets): Settings for these images, why each was chosen, and the (train, test) datasets.
+    """(settings, reasons, sets): Settings for these images, why each was chosen, and the (train, validation) datasets.
 
     For your own images, data="folder" or data="numpy", epochs and batch_size follow from their number; for a folder
     image_size, hflip, crop_padding and crop_scale follow from how the pictures look. ValueError for a setting that is

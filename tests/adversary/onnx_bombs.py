@@ -102,7 +102,7 @@ def chain(operator: str, count: int, extra: Sequence[str] = (), **attributes: An
 
 
 def long_graphs(n: int) -> Iterator[tuple[str, Any]]:
-    """Sound ones, and the same with a last node that is none."""
+    """Well-formed nodes, and the same with a broken last node."""
     last = node("Frobnicate", ["y"], ["z"])
     misfit = node("Relu", ["y"], ["z"], alpha=1.0)
     for name, nodes in {

@@ -274,4 +274,4 @@ if __name__ == "__main__":
     warnings.simplefilter("ignore")
     grows = FAMILIES[sys.argv[1]]
     try_all(grows(3).SerializeToString())  # imports, and schemas that are looked up once
-    print(json.dumps([measured(grows(n).SerializeToString()) for n in (300, 1200)]))
+    print(json.dumps([measured(grows(n).SerializeToString()) for n in (500, 2000)]))

@@ -96,7 +96,13 @@ HOLES = {
         COMPILES,
         "open a socket",
     ),
-    "namespaces for compilers": ("seccomp.py", "0x00008000 | 0x7E020000", "0x00008000", COMPILES, "in namespaces"),
+    "namespaces for compilers": (
+        "seccomp.py",
+        "0x00008000 | 0x7E020000",
+        "0x00008000",
+        COMPILES,
+        "in its own namespaces",
+    ),
     "siblings of compilers": ("seccomp.py", "0x00008000 | 0x7E020000", "0x7E020000", COMPILES, "beside this one"),
     "uncounted compilers": (
         "counting.py",

@@ -40,7 +40,7 @@ def attempts(plan: Mapping[str, Any]) -> dict[str, Callable[[], Any]]:
                 tries[f"have {compiler} {form} {path}"] = functools.partial(_read_by, compiler, form, path)
         tries[f"stop {compiler} from working"] = functools.partial(_works, compiler)
     tries["exchange the line for a file"] = functools.partial(_exchange, limits.OPEN_FILES)
-    tries["start a process in namespaces of its own"] = functools.partial(_cloned, NAMESPACES)
+    tries["start a process in its own namespaces"] = functools.partial(_cloned, NAMESPACES)
     tries["start a process beside this one"] = functools.partial(_cloned, BESIDE)
     tries["open more files"] = lambda: _limit_files(limits.OPEN_FILES + 1)
     tries["write without end into what is printed"] = functools.partial(_exchange, 1, 2 * size)

@@ -53,7 +53,7 @@ class Pieces:
         self._note(call, pieces, what)
 
     def count_file(self, call: Call, nodes: Iterable[Any], what: str) -> None:
-        """The same for a loaded graph, where each normalization that is one node counts as one less than none."""
+        """The same for a loaded graph: a normalization that is one node counts as -1, so a split raises the sum."""
         whole = sum(node.op_type in OPERATORS for node in nodes)
         self._note(call, -whole, f"a normalization of {what}")
 

@@ -46,7 +46,7 @@ def read(path: FilePath, operation: str, max_bytes: int | None = None) -> onnx.M
 
 
 def parse(contents: bytes, what: str, max_bytes: int | None = None) -> onnx.ModelProto:
-    """The model in a file's bytes; LoadError, which begins with `what`, where they are none.
+    """The model in a file's bytes; LoadError, which begins with `what`, if they are no model.
 
     max_bytes    as of `read`
     """
