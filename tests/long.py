@@ -38,7 +38,6 @@ EACH = {
     "kernels/test_norm_masked.py::test_results_around_the_cache": 4,
     "labs/sealed/test_compiling.py::test_files_of_others_stay_out": 3,
     "labs/sealed/test_compiling.py::test_files_of_others_stay_out_of_cython": 3,
-    "labs/sealed/test_programs.py::test_the_walls_of_compilers_hold": 2,
     "labs/test_all_labs.py::test_the_stub_earns_nothing_and_every_refusal_names_its_task": 2,
     "labs/test_first_look.py::test_the_csv_and_the_pages_of_a_class": 0,
     "labs/test_lab03.py::test_weak_and_wrong_tests": 3,

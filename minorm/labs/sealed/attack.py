@@ -64,7 +64,7 @@ def _attempts(plan: Mapping[str, Any]) -> Attempts:
     starts = bool(plan["runs"])
     tries |= _beside(task["folder"]) | _talk(task["judge"]) | _calls(starts)
     if starts:
-        return tries | programs.attempts(plan) | _shares(plan)
+        return tries | programs.attempts(plan) | _shares(plan) | programs.filling(plan)
     return tries | {"start a process": _fork, "run a program": _run} | _shares(plan)
 
 
@@ -143,7 +143,7 @@ def _shares(plan: Mapping[str, Any]) -> Attempts:
         tries["fill a file with holes"] = lambda: _map(2 * size)
     if plan["counted"] and not plan["runs"]:
         tries["exchange what is printed for a file"] = lambda: os.dup2(os.open("many1", os.O_RDWR), 1)
-    tries["write without end into files without a name"] = lambda: _fill(size)
+    tries["write without end into files without a name"] = lambda: _fill(size, files)
     return {name: functools.partial(_at_all, attempt) for name, attempt in tries.items()}
 
 
@@ -158,15 +158,17 @@ def _each(times: int, attempt: Callable[[int], None]) -> None:
         attempt(number)
 
 
-def _fill(size: int) -> None:
+def _fill(size: int, files: int) -> None:
     """More than `size` bytes into files that are there, each gone before it is written to, but open or mapped."""
     piece, kept = bytes(1 << 16), []
-    for number in range(2 * size // len(piece)):
-        if number % 8 == 0:
-            name = f"many{number // 8}"
+    pieces = 2 * size // len(piece)
+    each = max(8, 2 * pieces // files)
+    for number in range(pieces):
+        if number % each == 0:
+            name = f"many{number // each}"
             file = os.open(name, os.O_RDWR)
             os.unlink(name)
-            kept.append(mmap.mmap(file, 0, mmap.MAP_PRIVATE) if os.write(file, piece) and number % 16 else file)
+            kept.append(mmap.mmap(file, 0, mmap.MAP_PRIVATE) if os.write(file, piece) and number // each % 2 else file)
         os.write(file, piece)
 
 

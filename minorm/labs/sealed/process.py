@@ -35,6 +35,7 @@ SERVE = "minorm.labs.worker:main"
 ATTACK = "minorm.labs.sealed.attack:main"
 WHOLE = Share()
 TRIED = Share(1 << 20, 64)  # what an attack may write: the same walls, and quicker to fill
+SAID = 1 << 18  # and what a compiler may say of a file
 
 
 class NotSealed(RuntimeError):
@@ -224,7 +225,10 @@ def attack(
             "programs": list(programs),
         }
         try:
-            process = Process(around, 0, ATTACK, target, runs, search, [victims.shelf], TRIED)
+            share = TRIED
+            if programs:  # an error message is written too, and counted
+                share = Share(TRIED.size + len(files) * SAID, TRIED.files + len(files))
+            process = Process(around, 0, ATTACK, target, runs, search, [victims.shelf], share)
         except NotSealed as refused:
             return refused.answer
         try:

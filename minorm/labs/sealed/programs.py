@@ -32,20 +32,26 @@ class NotTried(RuntimeError):
 
 def attempts(plan: Mapping[str, Any]) -> dict[str, Callable[[], Any]]:
     """Each raises OSError where the walls hold; NotTried after all that compile if they could not."""
-    task, (size, _) = plan["task"], plan["share"]
     tries: dict[str, Callable[[], Any]] = {}
-    for compiler in task["programs"]:
+    for compiler in plan["task"]["programs"]:
         for form in FORMS:
-            for path in task["files"]:
+            for path in plan["task"]["files"]:
                 tries[f"have {compiler} {form} {path}"] = functools.partial(_read_by, compiler, form, path)
         tries[f"stop {compiler} from working"] = functools.partial(_works, compiler)
     tries["exchange the line for a file"] = functools.partial(_exchange, limits.OPEN_FILES)
     tries["start a process in its own namespaces"] = functools.partial(_cloned, NAMESPACES)
     tries["start a process beside this one"] = functools.partial(_cloned, BESIDE)
     tries["open more files"] = lambda: _limit_files(limits.OPEN_FILES + 1)
-    tries["write without end into what is printed"] = functools.partial(_exchange, 1, 2 * size)
-    tries["write without end in another process"] = lambda: _in_a_child(functools.partial(_fill, "child", size))
     return tries
+
+
+def filling(plan: Mapping[str, Any]) -> dict[str, Callable[[], Any]]:
+    """Attempts that use up what the processes may write together: nothing that makes a file can be tried after them."""
+    size = 2 * plan["share"][0]
+    return {
+        "write without end into what is printed": functools.partial(_exchange, 1, size),
+        "write without end in another process": lambda: _in_a_child(lambda: _write(_own_file(), size)),
+    }
 
 
 def _read_by(compiler: str, form: str, path: str) -> None:
@@ -89,7 +95,7 @@ def _limit_files(number: int) -> None:
 
 def _exchange(descriptor: int, size: int = 0) -> None:
     """A file in place of it, for a moment, and so many bytes into that."""
-    file = os.open("exchanged", os.O_CREAT | os.O_WRONLY, 0o600)
+    file = _own_file()
     kept = os.dup(descriptor)
     try:
         os.dup2(file, descriptor)
@@ -100,9 +106,9 @@ def _exchange(descriptor: int, size: int = 0) -> None:
         os.close(file)
 
 
-def _fill(name: str, size: int) -> None:
-    file = os.open(name, os.O_CREAT | os.O_WRONLY, 0o600)
-    _write(file, 2 * size)
+def _own_file() -> int:
+    """A file that may be written to. One that is there is not made again: there may be no more files left to make."""
+    return os.open("filled", os.O_WRONLY | (0 if os.path.exists("filled") else os.O_CREAT), 0o600)
 
 
 def _write(file: int, size: int) -> None:
