@@ -23,9 +23,9 @@ from typing import Any
 import numpy as np
 
 import minorm_ext
-from minorm.equation import Equation
 from minorm.kernels.cpu import conv, elementwise, matmul, norm, pool, update
-from minorm.nest import plan
+from minorm.normalization.equation import Equation
+from minorm.normalization.nest import plan
 
 Work = Callable[[], Any]
 PERIOD = 0.002

@@ -18,10 +18,10 @@ import numpy as np
 import minorm as mn
 import minorm_ext
 from benchmarks.timing import in_turn
-from minorm import dtypes
-from minorm.equation import Equation
+from minorm.devices import dtypes
 from minorm.kernels.cpu import norm
-from minorm.nest import Nest, plan
+from minorm.normalization.equation import Equation
+from minorm.normalization.nest import Nest, plan
 
 CASES: dict[str, tuple[Any, ...]] = {  # shape, axes, groups, axes of the parameters, memory order
     "batch": ((64, 64, 56, 56), (0, 2, 3), 1, (1,), (0, 1, 2, 3)),

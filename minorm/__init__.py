@@ -9,7 +9,7 @@ when first asked for.
 Names, arguments and state_dict keys are PyTorch's wherever the meaning is the same.
 """
 
-import minorm.startup  # before NumPy: Ctrl-C must find the command line ready for it
+import minorm.support.startup  # before NumPy: Ctrl-C must find the command line ready for it
 
 # isort: split
 
@@ -17,44 +17,17 @@ import importlib
 from math import inf, nan, pi
 from typing import TYPE_CHECKING, Any
 
-from minorm import installed
+from minorm.support import installed
 
 try:
-    from minorm import autograd, cuda, functional, nn, optim
+    from minorm import cuda, functional, nn, optim
+    from minorm.graph import backward
 except ImportError as error:
     installed.explain(error)
     raise
-from minorm.autograd import enable_grad, inference_mode, is_grad_enabled, no_grad, set_grad_enabled
 from minorm.config import __version__, get_num_threads, set_num_threads, show_config
-from minorm.creation import (
-    arange,
-    as_tensor,
-    empty,
-    empty_like,
-    eye,
-    from_dlpack,
-    from_numpy,
-    full,
-    full_like,
-    linspace,
-    ones,
-    ones_like,
-    tensor,
-    zeros,
-    zeros_like,
-)
 from minorm.devices import device
-from minorm.drawing import (
-    normal,
-    rand,
-    rand_like,
-    randint,
-    randint_like,
-    randn,
-    randn_like,
-    randperm,
-)
-from minorm.dtypes import (
+from minorm.devices.dtypes import (
     bfloat16,
     bool,
     channels_last,
@@ -83,7 +56,46 @@ from minorm.dtypes import (
     uint32,
     uint64,
 )
-from minorm.functions import (
+from minorm.devices.random import Generator, manual_seed
+from minorm.graph.grad_mode import enable_grad, inference_mode, is_grad_enabled, no_grad, set_grad_enabled
+from minorm.kernels import cpu as _cpu
+from minorm.normalization.running import no_stats_update
+from minorm.tensor.combining import (
+    allclose,
+    broadcast_tensors,
+    cat,
+    concat,
+    concatenate,
+    hstack,
+    is_tensor,
+    matmul,
+    maximum,
+    meshgrid,
+    minimum,
+    pad,
+    stack,
+    tensordot,
+    vstack,
+    where,
+)
+from minorm.tensor.creation import (
+    arange,
+    as_tensor,
+    empty,
+    empty_like,
+    eye,
+    from_dlpack,
+    from_numpy,
+    full,
+    full_like,
+    linspace,
+    ones,
+    ones_like,
+    tensor,
+    zeros,
+    zeros_like,
+)
+from minorm.tensor.functions import (
     abs,
     absolute,
     add,
@@ -249,30 +261,10 @@ from minorm.functions import (
     unsqueeze,
     var,
 )
-from minorm.joining import (
-    allclose,
-    broadcast_tensors,
-    cat,
-    concat,
-    concatenate,
-    hstack,
-    is_tensor,
-    matmul,
-    maximum,
-    meshgrid,
-    minimum,
-    pad,
-    stack,
-    tensordot,
-    vstack,
-    where,
-)
-from minorm.kernels import cpu as _cpu
-from minorm.printing import set_printoptions
-from minorm.random import Generator, manual_seed
-from minorm.running import no_stats_update
-from minorm.shapes import Size
-from minorm.tensor import Tensor
+from minorm.tensor.printing import set_printoptions
+from minorm.tensor.random_tensors import normal, rand, rand_like, randint, randint_like, randn, randn_like, randperm
+from minorm.tensor.shapes import Size
+from minorm.tensor.tensor import Tensor
 
 empty_cache = _cpu.memory.empty_cache
 
@@ -280,12 +272,12 @@ if TYPE_CHECKING:
     from minorm import accelerator, amp, backends, data, onnx, training, utils
     from minorm.amp import autocast, get_autocast_dtype, is_autocast_available, is_autocast_enabled
     from minorm.backends import compile, set_float32_matmul_precision, use_deterministic_algorithms
-    from minorm.checkpoint import load, save
     from minorm.diagnosis import diagnose
-    from minorm.explanation import explain
+    from minorm.diagnosis.explanation import explain
     from minorm.functional.distances import cdist, cosine_similarity, pairwise_distance
     from minorm.functional.einsum import einsum
-    from minorm.legacy import (
+    from minorm.serialization.checkpoint import load, save
+    from minorm.tensor.legacy import (
         BoolTensor,
         ByteTensor,
         DoubleTensor,
@@ -297,14 +289,14 @@ if TYPE_CHECKING:
     )
 
 _LATER = {  # names of modules that `import minorm` does without
-    "BoolTensor": "legacy",
-    "ByteTensor": "legacy",
-    "DoubleTensor": "legacy",
-    "FloatTensor": "legacy",
-    "HalfTensor": "legacy",
-    "IntTensor": "legacy",
-    "LongTensor": "legacy",
-    "ShortTensor": "legacy",
+    "BoolTensor": "tensor.legacy",
+    "ByteTensor": "tensor.legacy",
+    "DoubleTensor": "tensor.legacy",
+    "FloatTensor": "tensor.legacy",
+    "HalfTensor": "tensor.legacy",
+    "IntTensor": "tensor.legacy",
+    "LongTensor": "tensor.legacy",
+    "ShortTensor": "tensor.legacy",
     "autocast": "amp",
     "get_autocast_dtype": "amp",
     "is_autocast_available": "amp",
@@ -314,10 +306,10 @@ _LATER = {  # names of modules that `import minorm` does without
     "cosine_similarity": "functional.distances",
     "diagnose": "diagnosis",
     "einsum": "functional.einsum",
-    "explain": "explanation",
-    "load": "checkpoint",
+    "explain": "diagnosis.explanation",
+    "load": "serialization.checkpoint",
     "pairwise_distance": "functional.distances",
-    "save": "checkpoint",
+    "save": "serialization.checkpoint",
     "set_float32_matmul_precision": "backends",
     "use_deterministic_algorithms": "backends",
 }
@@ -326,6 +318,7 @@ _MODULES = {
     "amp",
     "autograd",
     "backends",
+    "checkpoint",
     "cuda",
     "data",
     "distributed",
@@ -333,6 +326,7 @@ _MODULES = {
     "nn",
     "onnx",
     "optim",
+    "random",
     "training",
     "utils",
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from minorm import cuda
 from minorm.cuda import device_count, is_available, synchronize
 from minorm.devices import device
-from minorm.documented import documented
+from minorm.support.documented import documented
 
 __all__ = ["current_accelerator", "device_count", "is_available", "synchronize"]
 

@@ -11,10 +11,12 @@ from typing import Any, Literal
 import numpy as np
 
 import minorm_ext
-from minorm import devices, driver, installed
-from minorm.documented import documented
+from minorm import devices
+from minorm.devices import driver
 from minorm.kernels.cpu import memory
-from minorm.mistakes import checked
+from minorm.support import installed
+from minorm.support.argument_errors import checked
+from minorm.support.documented import documented
 
 __version__ = "0.1.0"  # the one place: pyproject.toml reads it from here
 

@@ -20,7 +20,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-from minorm.masking import printable, printable_lines
+from minorm.support.masking import printable, printable_lines
 from minorm.training import BatchNormWatch
 from minorm.training.outcome import clipped
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from minorm.autograd import no_grad
-from minorm.documented import documented
-from minorm.tensor import Tensor
+from minorm.graph.grad_mode import no_grad
+from minorm.support.documented import documented
+from minorm.tensor.tensor import Tensor
 
 
 @documented(

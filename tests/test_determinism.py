@@ -19,17 +19,8 @@ import minorm.functional as F
 import minorm_ext
 from minorm import models, nn, optim, trace
 from minorm.autograd import Function
-from minorm.ops import (
-    activation,
-    convolution,
-    loss,
-    matmul,
-    normalization,
-    pooling,
-    reduction,
-    renormalization,
-    response,
-)
+from minorm.normalization import normalize, renormalize
+from minorm.ops import activation, convolution, loss, matmul, pooling, reduction, response
 from tests.levels import FUSED, at_level
 
 Shapes = list[tuple[int, ...]]
@@ -313,7 +304,7 @@ def test_instruction_sets_change_no_bit(name: str, dtype: Any) -> None:
     assert len(found) == 1
 
 
-ADDING_UP = (activation, convolution, loss, matmul, normalization, pooling, reduction, renormalization, response)
+ADDING_UP = (activation, convolution, loss, matmul, normalize, pooling, reduction, renormalize, response)
 
 
 def test_no_operation_that_adds_up_is_left_out() -> None:

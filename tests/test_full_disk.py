@@ -27,7 +27,8 @@ for package in ("rich", "matplotlib", "sklearn", "onnx"):
 
 import minorm.onnx as mo  # noqa: E402  after importorskip
 from minorm import plots  # noqa: E402
-from minorm.cli import demo, labs, run_report  # noqa: E402
+from minorm.cli import demo, labs  # noqa: E402
+from minorm.cli.views import run_report  # noqa: E402
 from minorm.labs import catalogue, grading  # noqa: E402
 from minorm.labs.sealed import finding  # noqa: E402
 from minorm.onnx.operators import table  # noqa: E402

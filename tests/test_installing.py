@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from minorm import driver
+from minorm.devices import driver
 
 ROOT = Path(__file__).resolve().parents[1]
 PLACES = ("minorm", "minorm_ext", "docs", "examples", "benchmarks", "tests", ".ci", ".")  # the last without its folders

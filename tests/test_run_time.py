@@ -23,9 +23,9 @@ import pytest
 import minorm as mn
 import minorm.functional as F
 from minorm import models
-from minorm.equation import Equation
 from minorm.kernels import cpu
-from minorm.nest import plan
+from minorm.normalization.equation import Equation
+from minorm.normalization.nest import plan
 
 FLOAT = np.float32
 

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import minorm as mn
-from minorm.mistakes import MEMORY
+from minorm.support.argument_errors import MEMORY
 
 torch = pytest.importorskip("torch")
 

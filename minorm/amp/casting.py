@@ -17,10 +17,8 @@ from typing import Any
 import numpy as np
 
 import minorm_ext
-from minorm import dtypes, trace
-from minorm.decorating import Block
-from minorm.documented import documented
-from minorm.mistakes import Checked, checked
+from minorm.devices import dtypes
+from minorm.graph import trace
 from minorm.ops import (
     activation,
     convolution,
@@ -34,6 +32,9 @@ from minorm.ops import (
     reduction,
     response,
 )
+from minorm.support.argument_errors import Checked, checked
+from minorm.support.decorating import Block
+from minorm.support.documented import documented
 
 Type = np.dtype[Any]
 DEFAULT = {"cuda": dtypes.float16, "cpu": dtypes.bfloat16}

@@ -11,9 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from minorm import devices, dtypes
-from minorm.mistakes import Checked, kind_of
-from minorm.states import check_number
+from minorm import devices
+from minorm.devices import dtypes
+from minorm.support.argument_errors import Checked, kind_of
+from minorm.support.states import check_number
 
 
 class GradScaler(Checked):

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 from minorm.backends import cuda, cudnn, mkldnn, mps
-from minorm.documented import documented
-from minorm.mistakes import checked
+from minorm.support.argument_errors import checked
+from minorm.support.documented import documented
 
 __all__ = ["compile", "cuda", "cudnn", "mkldnn", "mps", "set_float32_matmul_precision", "use_deterministic_algorithms"]
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 import minorm
-from minorm import installed
+from minorm.support import installed
 
 try:  # with another project's minorm/__init__.py in the place of ours, this is where it shows
     from minorm.cli import (
@@ -34,8 +34,8 @@ except ImportError as error:
     installed.explain(error)
     raise
 from minorm.cli.errors import EXPECTED, UsageError
-from minorm.masking import printable
-from minorm.startup import INTERRUPTED, startup
+from minorm.support.masking import printable
+from minorm.support.startup import INTERRUPTED, startup
 
 
 class Parser(argparse.ArgumentParser):

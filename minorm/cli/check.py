@@ -13,9 +13,9 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import minorm as mn
-from minorm import atomic, limits
 from minorm.cli import extras, output, shapes, words
-from minorm.cli.check_report import Report, Verdict
+from minorm.cli.views.check_report import Report, Verdict
+from minorm.serialization import atomic, limits
 
 if TYPE_CHECKING:
     from minorm.onnx.checking.inspection import Inspection
@@ -57,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
     extras.need("onnx")
     if not args.json:
         extras.need("rich")
-    from minorm.cli import check_page
+    from minorm.cli.views import check_page
     from minorm.onnx.checking.inspection import inspect
     from minorm.onnx.exporting import examples
 
@@ -77,8 +77,8 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         output.show_json(_plain(report))
     else:
-        from minorm.cli import check_view
         from minorm.cli.screen import Screen
+        from minorm.cli.views import check_view
 
         check_view.show(Screen(), report, args.brief)
     return int(any(verdict.state == "FAILED" for verdict in verdicts))

@@ -7,8 +7,8 @@ import difflib
 import tomllib
 from typing import Any
 
-from minorm import opening
 from minorm.cli.errors import UsageError
+from minorm.serialization import opening
 
 NOT_IN_A_FILE = ("help", "config", "resume", "other-images", "trust", "traceback")
 

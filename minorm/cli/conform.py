@@ -9,7 +9,7 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from minorm.cli import extras, output
-from minorm.masking import printable
+from minorm.support.masking import printable
 
 if TYPE_CHECKING:
     from minorm.conformance.judging import Cell

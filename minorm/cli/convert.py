@@ -7,9 +7,9 @@ import os
 import warnings
 from typing import Any
 
-from minorm import limits
 from minorm.cli import extras, output, shapes
-from minorm.masking import message
+from minorm.serialization import limits
+from minorm.support.masking import message
 
 
 def add(commands: Any) -> None:

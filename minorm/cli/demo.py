@@ -16,11 +16,12 @@ from typing import Any
 import numpy as np
 
 import minorm as mn
-from minorm import atomic, models
+from minorm import models
 from minorm.cli import extras
 from minorm.data import DataLoader
-from minorm.masking import message, printable
-from minorm.opening import contents
+from minorm.serialization import atomic
+from minorm.serialization.opening import contents
+from minorm.support.masking import message, printable
 
 ACCURACY = 0.985  # the mean over the seeds must reach it
 TOLERANCE = 1e-5  # largest logit difference, times max(1, max|logit|)

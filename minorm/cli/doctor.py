@@ -6,9 +6,10 @@ import argparse
 import os
 from typing import TYPE_CHECKING, Any
 
-from minorm import atomic, nn
+from minorm import nn
 from minorm.cli import extras, output, sources
 from minorm.cli.errors import UsageError
+from minorm.serialization import atomic
 
 if TYPE_CHECKING:
     from minorm.cli.sources import Source
@@ -91,7 +92,7 @@ def _fixed(source: Source, loader: DataLoader, fix: str, out: str) -> str:
 
 
 def _draw(found: Diagnosis, title: str, path: str) -> None:
-    from minorm.cli import doctor_picture
+    from minorm.cli.views import doctor_picture
 
     figure = doctor_picture.picture(found, title)
     with atomic.replacing(path, "doctor") as file:

@@ -7,9 +7,9 @@ import warnings
 from typing import Any
 
 import minorm as mn
-from minorm import atomic
 from minorm.cli import extras, output, sources
-from minorm.masking import message
+from minorm.serialization import atomic
+from minorm.support.masking import message
 
 
 def add(commands: Any) -> None:

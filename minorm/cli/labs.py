@@ -8,13 +8,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from minorm import atomic
 from minorm.cli import output
 from minorm.cli.errors import UsageError
 from minorm.labs import catalogue, cells, gradescope, grading, hints, judging
 from minorm.labs.lab import Lab
 from minorm.labs.sealed import finding, walls
-from minorm.masking import message
+from minorm.serialization import atomic
+from minorm.support.masking import message
 
 
 def add(commands: Any) -> None:

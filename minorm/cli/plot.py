@@ -6,8 +6,8 @@ import argparse
 import os
 from typing import Any
 
-from minorm import atomic
 from minorm.cli import extras, output
+from minorm.serialization import atomic
 from minorm.training import read_log
 
 

@@ -13,8 +13,8 @@ import numpy as np
 from minorm.cli import extras, output, sources
 from minorm.data import BrokenImage, Normalize, read_image
 from minorm.data.listing import FORMATS
-from minorm.masking import for_spreadsheet, printable
-from minorm.tensor import Tensor
+from minorm.support.masking import for_spreadsheet, printable
+from minorm.tensor.tensor import Tensor
 from minorm.training import predict
 from minorm.training.outcome import softmax
 from minorm.training.preparing import Preprocessing

@@ -16,12 +16,13 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import minorm as mn
-from minorm import checkpoint, data, limits, opening
+from minorm import data
 from minorm.cli import extras, output, trust
 from minorm.cli.errors import UsageError
 from minorm.cli.trust import Trust
 from minorm.data import DataLoader
 from minorm.nn import Module
+from minorm.serialization import checkpoint, limits, opening
 from minorm.training import Settings, building, images, saved
 from minorm.training.folder import BEST, CHECKPOINT, weights_file
 from minorm.training.own_code import is_file

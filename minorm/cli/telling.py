@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from minorm.cli import output
-from minorm.masking import printable
+from minorm.support.masking import printable
 from minorm.training import Score
 
 

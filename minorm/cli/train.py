@@ -12,15 +12,16 @@ from typing import Any
 
 import minorm as mn
 from minorm import distributed
-from minorm.checkpoint import load_training
-from minorm.cli import config, output, run_report, sources, train_options, trust, words
+from minorm.cli import config, output, sources, train_options, trust, words
 from minorm.cli.errors import EXPECTED, UsageError
-from minorm.cli.events import events
 from minorm.cli.telling import Teller, teller
 from minorm.cli.train_options import DEVICE, TIMEOUT
+from minorm.cli.views import run_report
+from minorm.cli.views.events import events
 from minorm.distributed import Group
 from minorm.distributed.launcher import launched
 from minorm.distributed.simulation import check_threads
+from minorm.serialization.checkpoint import load_training
 from minorm.training import Run, Settings, choose_settings, images, resuming, saved
 from minorm.training.defaults import MOST_EPOCHS, OWN
 from minorm.training.folder import BEST, CHECKPOINT, locked

@@ -15,7 +15,7 @@ from typing import Any
 from minorm.cli import output
 from minorm.cli.errors import UsageError
 from minorm.distributed.launcher import launched
-from minorm.masking import printable
+from minorm.support.masking import printable
 from minorm.training import building
 from minorm.training.own_code import Code
 

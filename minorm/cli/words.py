@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from minorm.masking import printable
+from minorm.support.masking import printable
 from minorm.training.preparing import folder_of
 
 if TYPE_CHECKING:
-    from minorm.cli.check_report import Report
+    from minorm.cli.views.check_report import Report
     from minorm.onnx.checking.inspection import Inspection
     from minorm.training.guessing import Guess
 

@@ -21,8 +21,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from minorm import tensorfile
 from minorm.conformance.runtimes import Runtime
+from minorm.serialization import safetensors_file
 
 SECONDS = 30.0  # a case may take; they are tiny
 BEGIN_SECONDS = 120.0  # importing a runtime may take, on a busy machine
@@ -142,7 +142,7 @@ def _outcomes(folder: str, lines: Sequence[dict[str, Any]]) -> dict[int, Outcome
         if "refused" in line:
             found[line["refused"]] = Outcome("refused", line["why"])
         elif "answered" in line:
-            arrays = tensorfile.read(os.path.join(folder, f"{line['answered']}.safetensors"))[0]
+            arrays = safetensors_file.read(os.path.join(folder, f"{line['answered']}.safetensors"))[0]
             ordered = tuple(arrays[str(i)] for i in range(len(arrays)))
             found[line["answered"]] = Outcome("answered", "", ordered, tuple(line["overwrote"]))
     return found

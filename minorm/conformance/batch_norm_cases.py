@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from minorm.conformance.case import Case, draw
-from minorm.dtypes import bfloat16, float16, float32, float64
+from minorm.devices.dtypes import bfloat16, float16, float32, float64
 
 OPSETS = (1, 6, 7, 9, 14, 15)
 OFFSETS = (1e2, 1e4, 1e6)

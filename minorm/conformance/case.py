@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from onnx import ModelProto, ValueInfoProto, helper, numpy_helper
 
-from minorm import dtypes
+from minorm.devices import dtypes
 from minorm.onnx.graph import versions
 
 

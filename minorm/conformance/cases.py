@@ -13,7 +13,7 @@ import numpy as np
 
 from minorm.conformance.batch_norm_cases import batch_norm_cases
 from minorm.conformance.case import Case, draw
-from minorm.dtypes import bfloat16, float16, float32, float64
+from minorm.devices.dtypes import bfloat16, float16, float32, float64
 
 OFFSETS = (1e2, 3e3, 1e4, 1e6)
 

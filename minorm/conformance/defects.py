@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from minorm import dtypes
 from minorm.conformance.case import Case
 from minorm.conformance.formula import trains_batch_norm
+from minorm.devices import dtypes
 
 OTHERS = ("onnxruntime", "reference", "torch")
 

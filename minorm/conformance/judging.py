@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from minorm import dtypes
 from minorm.conformance import defects, formula
 from minorm.conformance.asking import Outcome
 from minorm.conformance.case import Case
+from minorm.devices import dtypes
 from minorm.onnx.checking.verification import TOLERANCE, difference_of
 
 RIGHT, WRONG, UNSUPPORTED = "right", "wrong", "unsupported"

@@ -11,9 +11,9 @@ import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from minorm import atomic
 from minorm.conformance.judging import RIGHT, UNSUPPORTED, Cell, counted
 from minorm.conformance.report import Report, conform
+from minorm.serialization import atomic
 
 BEGIN = "<!-- conformance: python -m minorm.conformance.page docs/conformance.md -->"
 END = "<!-- end of conformance -->"

@@ -12,7 +12,7 @@ from typing import Any
 
 from minorm.conformance import torch_calls
 from minorm.conformance.case import Case, model
-from minorm.dtypes import bfloat16
+from minorm.devices.dtypes import bfloat16
 from minorm.onnx import backend
 from minorm.onnx.checking import sandbox_worker
 

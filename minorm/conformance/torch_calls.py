@@ -13,7 +13,7 @@ import numpy as np
 
 from minorm.conformance.case import Case
 from minorm.conformance.formula import STASH, trains_batch_norm
-from minorm.dtypes import bfloat16
+from minorm.devices.dtypes import bfloat16
 
 
 def answer(case: Case) -> list[Any]:

@@ -18,9 +18,9 @@ from typing import Any
 
 import numpy as np
 
-from minorm import tensorfile
 from minorm.conformance.case import Case
 from minorm.conformance.cases import all_cases
+from minorm.serialization import safetensors_file
 
 SHORT = 160  # characters of a message
 ADDED = re.compile(r"^(NotImplementedError: |\w+: \[ONNXRuntimeError\] : \d+ : )")  # to what the runtime says
@@ -49,7 +49,7 @@ def _one(ask: Any, case: Case, place: int, path: str) -> dict[str, Any]:
     try:
         with np.errstate(all="ignore"):
             results = [np.asarray(value) for value in ask(case)]
-        tensorfile.write({str(i): array for i, array in enumerate(results)}, path)
+        safetensors_file.write({str(i): array for i, array in enumerate(results)}, path)
     except Exception as error:  # noqa: BLE001  whatever it is, it is the answer
         said = ADDED.sub("", " ".join(f"{type(error).__name__}: {error}".split()))
         return {"refused": place, "why": said if len(said) <= SHORT else f"{said[:SHORT]}..."}

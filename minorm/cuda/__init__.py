@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from minorm import capture, devices, random
+from minorm import devices
 from minorm.cuda.graphs import CUDAGraph, graph, graph_pool_handle, is_current_stream_capturing
 from minorm.cuda.streams import Event, Stream, current_stream, default_stream, stream
-from minorm.documented import documented
+from minorm.devices import capture, random
+from minorm.support.documented import documented
 
 DEVICE = {"device": 'the GPU, a number or a name as "cuda:1"; None is the current one'}
 

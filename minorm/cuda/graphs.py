@@ -12,7 +12,7 @@
 
 The names are PyTorch's. What a replay reads and writes is the memory of the capture: fill the inputs in place, and read
 `loss` after a replay. Learning rates and step counts are numbers of the host, so they live in memory of the device and
-are renewed before each replay (minorm/capture.py): a schedule is obeyed, and `optimizer.state_dict()` is right.
+are renewed before each replay (minorm/devices/capture.py): a schedule is obeyed, and `optimizer.state_dict()` is right.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ import re
 from contextlib import ExitStack
 from typing import Any
 
-from minorm import capture, devices
-from minorm.documented import documented
+from minorm import devices
+from minorm.devices import capture
+from minorm.support.documented import documented
 
 _CAPTURING = re.compile("stream is capturing|stream ?capture", re.IGNORECASE)  # in the words of CuPy and of CUDA
 POOL = {"pool": "`graph.pool()` of a graph whose memory is used as well, where both never replay at once; or None"}

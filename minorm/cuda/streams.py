@@ -16,7 +16,7 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from minorm import devices
-from minorm.documented import documented
+from minorm.support.documented import documented
 
 STREAM = {"stream": "a Stream; None is the current one"}
 

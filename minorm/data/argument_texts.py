@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from minorm.argument_texts import DRAWN
+from minorm.support.argument_texts import DRAWN
 
 SAMPLER = DRAWN | {
     "data_source": "the dataset, or anything with a length",

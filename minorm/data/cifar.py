@@ -10,9 +10,9 @@ import os
 import numpy as np
 
 from minorm.data.dataset import Array, ArrayDataset, FilePath
-from minorm.documented import documented
-from minorm.masking import quoted
-from minorm.opening import exists, regular
+from minorm.serialization.opening import exists, regular
+from minorm.support.documented import documented
+from minorm.support.masking import quoted
 
 RECORD = 1 + 3 * 32 * 32
 MOST = 10_000  # images a file

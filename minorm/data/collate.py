@@ -16,10 +16,10 @@ from typing import Any
 
 import numpy as np
 
-from minorm import dtypes
-from minorm.documented import documented
-from minorm.mistakes import is_foreign, kind_of
-from minorm.tensor import Tensor
+from minorm.devices import dtypes
+from minorm.support.argument_errors import is_foreign, kind_of
+from minorm.support.documented import documented
+from minorm.tensor.tensor import Tensor
 
 TEXT, PARTS = (str, bytes), (tuple, list)
 

@@ -14,11 +14,11 @@ from typing import Any, Generic, TypeAlias, TypeVar
 
 import numpy as np
 
-from minorm import dtypes, random
 from minorm.data.collate import stacked
 from minorm.data.showing import Shown, brief
-from minorm.documented import documented
-from minorm.tensor import Tensor
+from minorm.devices import dtypes, random
+from minorm.support.documented import documented
+from minorm.tensor.tensor import Tensor
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 FilePath: TypeAlias = str | os.PathLike[str]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from minorm.data.dataset import ArrayDataset, Subset, random_split
-from minorm.documented import documented
+from minorm.support.documented import documented
 
 
 def load_digits() -> ArrayDataset:

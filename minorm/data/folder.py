@@ -22,9 +22,9 @@ from minorm.data.dataset import Array, FilePath, Subset
 from minorm.data.listing import OTHER_PICTURES, LeftOut, pictures_by_class
 from minorm.data.pictures import BrokenImage, read_image
 from minorm.data.showing import Shown
-from minorm.documented import documented
-from minorm.masking import quoted
-from minorm.mistakes import outside
+from minorm.support.argument_errors import outside
+from minorm.support.documented import documented
+from minorm.support.masking import quoted
 
 TORCHVISIONS = {
     "transform": "DataLoader(transform=...), or a subclass with a __getitem__",

@@ -19,7 +19,6 @@ from typing import Any
 
 import numpy as np
 
-from minorm import random
 from minorm.data import options
 from minorm.data.ahead import ahead
 from minorm.data.collate import stacked, tensors, without_rows
@@ -29,8 +28,9 @@ from minorm.data.showing import brief
 from minorm.data.transforms.base import Transform
 from minorm.data.transforms.choosing import applied
 from minorm.data.turns import Turns
-from minorm.documented import documented
-from minorm.mistakes import Checked, kind_of
+from minorm.devices import random
+from minorm.support.argument_errors import Checked, kind_of
+from minorm.support.documented import documented
 
 PREFETCH = 2  # batches that each worker reads ahead
 DECIDED = frozenset({"dataset", "batch_size", "shuffle", "sampler", "batch_sampler", "drop_last"})

@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from minorm import random
 from minorm.data.dataset import Array
 from minorm.data.showing import Shown
-from minorm.documented import documented
-from minorm.tensor import Tensor
+from minorm.devices import random
+from minorm.support.documented import documented
+from minorm.tensor.tensor import Tensor
 
 MIXING = {
     "alpha": "of the distribution, above 0: 1 draws lambda evenly, small values keep most images almost as they are",

@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from minorm.archive import Archive
 from minorm.data.dataset import Array
+from minorm.serialization.archive import Archive
 
 ENDING = ".npy"
 MAGIC = b"\x93NUMPY"

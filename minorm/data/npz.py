@@ -14,13 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from minorm import limits
-from minorm.archive import Archive
 from minorm.data import npy
 from minorm.data.dataset import Array, ArrayDataset, FilePath
 from minorm.data.npy import Stored
-from minorm.documented import documented
-from minorm.opening import regular
+from minorm.serialization import limits
+from minorm.serialization.archive import Archive
+from minorm.serialization.opening import regular
+from minorm.support.documented import documented
 
 NAMES = ("x_train", "y_train", "x_test", "y_test")
 CHANNELS = (1, 3)

@@ -14,13 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from minorm import limits, opening
 from minorm.data import picture_files
 from minorm.data.dataset import Array, FilePath
 from minorm.data.listing import FORMATS
 from minorm.data.picture import Picture
-from minorm.documented import documented
-from minorm.masking import quoted
+from minorm.serialization import limits, opening
+from minorm.support.documented import documented
+from minorm.support.masking import quoted
 
 PAPER = (255, 255, 255)  # what shines through where a picture is transparent
 GAP = 2.0  # a picture is decoded at no less than this times the size, so that scaling still has something to average

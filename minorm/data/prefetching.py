@@ -7,7 +7,7 @@ from typing import Any
 
 from minorm import devices
 from minorm.cuda.streams import Stream, current_stream
-from minorm.documented import documented
+from minorm.support.documented import documented
 
 
 @documented(

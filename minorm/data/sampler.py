@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from minorm import random
 from minorm.data.argument_texts import SAMPLER
 from minorm.data.order import batched
 from minorm.data.showing import Shown
-from minorm.documented import documented
+from minorm.devices import random
+from minorm.support.documented import documented
 
 
 @documented(SAMPLER)

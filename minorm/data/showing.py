@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from minorm.mistakes import Checked, signature
-from minorm.tensor import Tensor
+from minorm.support.argument_errors import Checked, signature
+from minorm.tensor.tensor import Tensor
 
 LONG = 60  # characters of a setting, at most
 

@@ -20,8 +20,8 @@ from minorm.data.argument_texts import PICTURES
 from minorm.data.dataset import FilePath, Subset
 from minorm.data.folder import ImageFolder
 from minorm.data.listing import folder_entries, is_class, is_picture, pictures_by_class
-from minorm.documented import documented
-from minorm.masking import quoted
+from minorm.support.documented import documented
+from minorm.support.masking import quoted
 
 TRAIN, VALIDATION, TEST, ALL = "train", "validation", "test", "all"
 PARTS = {"train": TRAIN, "val": VALIDATION, "valid": VALIDATION, "validation": VALIDATION, "test": TEST}

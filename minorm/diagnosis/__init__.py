@@ -19,9 +19,9 @@ from minorm.diagnosis import explaining, images, statistics, symptoms
 from minorm.diagnosis.judging import judge
 from minorm.diagnosis.measuring import Measured, Norm, measure
 from minorm.diagnosis.report import Diagnosis, Finding
-from minorm.documented import documented
-from minorm.mistakes import checked, kind_of
 from minorm.nn import Module
+from minorm.support.argument_errors import checked, kind_of
+from minorm.support.documented import documented
 
 __all__ = ["Diagnosis", "Finding", "diagnose"]
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from minorm import dtypes, random
 from minorm.data import DataLoader
-from minorm.mistakes import kind_of
-from minorm.tensor import Tensor
+from minorm.devices import dtypes, random
+from minorm.support.argument_errors import kind_of
+from minorm.tensor.tensor import Tensor
 
 MOST = 512  # images
 LOOKED_AT = 4096  # of a loader in a fixed order, from which those are drawn

@@ -16,7 +16,7 @@ from minorm.diagnosis import modes, slopes, statistics
 from minorm.diagnosis.images import Images
 from minorm.diagnosis.watching import Step, watched
 from minorm.nn import Module
-from minorm.tensor import Tensor
+from minorm.tensor.tensor import Tensor
 
 SAMPLED = 1024  # numbers of an output that are kept, an image, in steps that are odd: no column comes again and again
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from minorm import random
-from minorm.autograd import no_grad
+from minorm.devices import random
 from minorm.diagnosis.watching import holds_statistics
+from minorm.graph.grad_mode import no_grad
 from minorm.nn import Module
-from minorm.running import no_stats_update
-from minorm.tensor import Tensor
+from minorm.normalization.running import no_stats_update
+from minorm.tensor.tensor import Tensor
 
 
 @contextmanager

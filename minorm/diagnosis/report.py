@@ -11,8 +11,8 @@ from typing import Any
 from minorm.diagnosis import explaining
 from minorm.diagnosis.judging import Gap
 from minorm.diagnosis.measuring import Measured
-from minorm.documented import documented
-from minorm.masking import printable
+from minorm.support.documented import documented
+from minorm.support.masking import printable
 
 WIDTH = 100
 HEAD = ("layer", "kind", "gap", "offset", "digits lost", "eps/variance", "batch error", "findings")

@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import minorm.functional as F
-from minorm import trace
+from minorm.graph import trace
+from minorm.graph.trace import Call
 from minorm.nn import Module
 from minorm.ops import pooling
-from minorm.tensor import Tensor
-from minorm.trace import Call
+from minorm.tensor.tensor import Tensor
 
 NORMS: dict[Any, str] = {
     F.batch_norm: "batch",

@@ -8,11 +8,11 @@ A *process* is what mpiexec starts. A *rank* is one of `group.size` equal parts 
 process carries one rank or several. The number of ranks decides the bits, the number of processes the time alone.
 """
 
+from minorm.diagnosis.finite import NonFiniteLoss
 from minorm.distributed.group import Group
 from minorm.distributed.job import run
 from minorm.distributed.meeting import RankError
 from minorm.distributed.parallel import DistributedDataParallel
 from minorm.distributed.simulation import simulate
-from minorm.finite import NonFiniteLoss
 
 __all__ = ["DistributedDataParallel", "Group", "NonFiniteLoss", "RankError", "run", "simulate"]

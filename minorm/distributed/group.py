@@ -14,8 +14,8 @@ import numpy as np
 from minorm import devices
 from minorm.distributed.collectives import Collectives
 from minorm.distributed.meeting import Call, Meeting
-from minorm.documented import documented
 from minorm.kernels import select
+from minorm.support.documented import documented
 
 Array = Any
 TEXT = 1024

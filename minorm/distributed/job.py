@@ -12,14 +12,15 @@ from typing import Any
 import numpy as np
 
 import minorm_ext
-from minorm import config, cuda, devices, random
+from minorm import config, cuda, devices
+from minorm.devices import random
 from minorm.distributed import mpi, order
 from minorm.distributed.collectives import Collectives
 from minorm.distributed.launcher import launched
 from minorm.distributed.meeting import THE_END, Call, Meeting, RankError
 from minorm.distributed.mpi import Mpi
 from minorm.distributed.simulation import ON, Program, carry, check_threads, is_everybodys
-from minorm.documented import documented
+from minorm.support.documented import documented
 
 FINGERPRINT = 4096  # bytes
 

@@ -18,13 +18,14 @@ from typing import Any
 
 import numpy as np
 
-from minorm import devices, dtypes
+from minorm import devices
+from minorm.devices import dtypes
+from minorm.diagnosis.finite import NonFiniteLoss
 from minorm.distributed.group import Group
 from minorm.distributed.meeting import RankError
-from minorm.documented import documented
-from minorm.finite import NonFiniteLoss
 from minorm.nn import Module, SyncBatchNorm
-from minorm.tensor import Tensor
+from minorm.support.documented import documented
+from minorm.tensor.tensor import Tensor
 
 Array = Any
 

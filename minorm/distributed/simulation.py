@@ -8,11 +8,11 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
 
-from minorm import random
+from minorm.devices import random
 from minorm.distributed.collectives import Collectives
 from minorm.distributed.group import Group
 from minorm.distributed.meeting import Meeting, RankError
-from minorm.documented import documented
+from minorm.support.documented import documented
 
 ON = "on rank "  # the beginning of the note that an error gets
 MOST = 1024  # ranks that a process carries, each in a thread

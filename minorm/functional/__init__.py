@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from minorm import lazy
 from minorm.functional.activation import (
     elu,
     gelu,
@@ -37,7 +36,7 @@ from minorm.functional.dropout import (
 from minorm.functional.linear import (
     linear,
 )
-from minorm.functional.loss import (
+from minorm.functional.losses.loss import (
     binary_cross_entropy_with_logits,
     cross_entropy,
     l1_loss,
@@ -45,7 +44,7 @@ from minorm.functional.loss import (
     nll_loss,
     smooth_l1_loss,
 )
-from minorm.functional.normalization import (
+from minorm.functional.norm import (
     batch_norm,
     group_norm,
     instance_norm,
@@ -54,6 +53,7 @@ from minorm.functional.normalization import (
     normalization,
     rms_norm,
 )
+from minorm.functional.norm.response import local_response_norm, normalize
 from minorm.functional.pooling import (
     adaptive_avg_pool1d,
     adaptive_avg_pool2d,
@@ -64,27 +64,27 @@ from minorm.functional.pooling import (
     max_pool2d,
     max_pool3d,
 )
-from minorm.functional.response import local_response_norm, normalize
+from minorm.support import lazy
 
 # What is loaded when it is asked for, by the module that has it.
 LATER = {
     "attention": "scaled_dot_product_attention",
-    "ctc": "ctc_loss",
+    "losses.ctc": "ctc_loss",
     "distances": "cosine_similarity pairwise_distance pdist",
     "dropout": "dropout1d dropout2d dropout3d alpha_dropout feature_alpha_dropout",
-    "filter_response": "filter_response_norm",
-    "ghost": "ghost_batch_norm",
-    "likelihoods": "binary_cross_entropy gaussian_nll_loss huber_loss kl_div poisson_nll_loss",
+    "norm.filter_response": "filter_response_norm",
+    "norm.ghost": "ghost_batch_norm",
+    "losses.likelihoods": "binary_cross_entropy gaussian_nll_loss huber_loss kl_div poisson_nll_loss",
     "linear": "bilinear",
     "lookup": "embedding embedding_bag one_hot",
-    "margins": (
+    "losses.margins": (
         "cosine_embedding_loss hinge_embedding_loss margin_ranking_loss multi_margin_loss multilabel_margin_loss "
         "multilabel_soft_margin_loss soft_margin_loss triplet_margin_loss triplet_margin_with_distance_loss"
     ),
     "padding": "pad",
     "piecewise": "hardshrink hardtanh prelu rrelu softshrink threshold",
     "rearranging": "channel_shuffle fold native_channel_shuffle pixel_shuffle pixel_unshuffle unfold",
-    "renormalization": "batch_renorm",
+    "norm.renormalization": "batch_renorm",
     "resizing": "interpolate upsample upsample_bilinear upsample_nearest",
     "sampling": "affine_grid grid_sample",
     "smooth": "celu glu gumbel_softmax logsigmoid mish selu softmin softsign tanhshrink",
@@ -97,21 +97,19 @@ __getattr__, __dir__ = lazy.names(__name__, LATER)
 
 if TYPE_CHECKING:
     from minorm.functional.attention import scaled_dot_product_attention
-    from minorm.functional.ctc import ctc_loss
     from minorm.functional.distances import cosine_similarity, pairwise_distance, pdist
     from minorm.functional.dropout import alpha_dropout, dropout1d, dropout2d, dropout3d, feature_alpha_dropout
-    from minorm.functional.filter_response import filter_response_norm
-    from minorm.functional.ghost import ghost_batch_norm
-    from minorm.functional.likelihoods import (
+    from minorm.functional.linear import bilinear
+    from minorm.functional.lookup import embedding, embedding_bag, one_hot
+    from minorm.functional.losses.ctc import ctc_loss
+    from minorm.functional.losses.likelihoods import (
         binary_cross_entropy,
         gaussian_nll_loss,
         huber_loss,
         kl_div,
         poisson_nll_loss,
     )
-    from minorm.functional.linear import bilinear
-    from minorm.functional.lookup import embedding, embedding_bag, one_hot
-    from minorm.functional.margins import (
+    from minorm.functional.losses.margins import (
         cosine_embedding_loss,
         hinge_embedding_loss,
         margin_ranking_loss,
@@ -122,6 +120,9 @@ if TYPE_CHECKING:
         triplet_margin_loss,
         triplet_margin_with_distance_loss,
     )
+    from minorm.functional.norm.filter_response import filter_response_norm
+    from minorm.functional.norm.ghost import ghost_batch_norm
+    from minorm.functional.norm.renormalization import batch_renorm
     from minorm.functional.padding import pad
     from minorm.functional.piecewise import hardshrink, hardtanh, prelu, rrelu, softshrink, threshold
     from minorm.functional.rearranging import (
@@ -132,7 +133,6 @@ if TYPE_CHECKING:
         pixel_unshuffle,
         unfold,
     )
-    from minorm.functional.renormalization import batch_renorm
     from minorm.functional.resizing import interpolate, upsample, upsample_bilinear, upsample_nearest
     from minorm.functional.sampling import affine_grid, grid_sample
     from minorm.functional.smooth import (

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from minorm import trace
-from minorm.documented import documented
 from minorm.functional.argument_texts import ALONG, ELEMENTWISE
 from minorm.functional.arguments import floats
+from minorm.graph import trace
 from minorm.ops import activation as ops
 from minorm.ops.operands import axis_of
-from minorm.tensor import Tensor
+from minorm.support.documented import documented
+from minorm.tensor.tensor import Tensor
 
 
 @documented(ELEMENTWISE)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import operator
 from typing import Any
 
-from minorm import dtypes, trace
-from minorm.mistakes import not_a_tensor
-from minorm.tensor import Tensor
+from minorm.devices import dtypes
+from minorm.graph import trace
+from minorm.support.argument_errors import not_a_tensor
+from minorm.tensor.tensor import Tensor
 
 
 def floats(operation: str, optional: tuple[str, ...] = ("bias",), **tensors: Any) -> None:

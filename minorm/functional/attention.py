@@ -7,14 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from minorm import dtypes, trace
-from minorm.documented import documented
+from minorm.devices import dtypes
 from minorm.functional.activation import softmax
 from minorm.functional.arguments import floats
 from minorm.functional.dropout import dropout
-from minorm.joining import where
+from minorm.graph import trace
 from minorm.ops.matmul import MatMul
-from minorm.tensor import Tensor
+from minorm.support.documented import documented
+from minorm.tensor.combining import where
+from minorm.tensor.tensor import Tensor
 
 
 @documented(

@@ -15,14 +15,14 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from minorm import trace
-from minorm.documented import documented
 from minorm.functional.argument_texts import CONVOLUTION, SAMPLES, TRANSPOSED
 from minorm.functional.arguments import floats
 from minorm.functional.windows import Ints, Pairs, batches, check_fit, check_rank, ints, pairs
+from minorm.graph import trace
 from minorm.ops.convolution import Convolution, ConvolutionTranspose, output_shape
 from minorm.ops.operands import check_room
-from minorm.tensor import Tensor
+from minorm.support.documented import documented
+from minorm.tensor.tensor import Tensor
 
 IntOrInts = int | tuple[int, ...]
 Padding = str | int | tuple[int, ...] | tuple[tuple[int, int], ...]

@@ -6,12 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from minorm import dtypes, trace
-from minorm.documented import documented
+from minorm.devices import dtypes
 from minorm.functional.argument_texts import VECTORS
 from minorm.functional.arguments import floats
-from minorm.joining import maximum
-from minorm.tensor import Tensor
+from minorm.graph import trace
+from minorm.support.documented import documented
+from minorm.tensor.combining import maximum
+from minorm.tensor.tensor import Tensor
 
 
 @documented(

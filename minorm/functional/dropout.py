@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from minorm import devices, draws, random, trace
-from minorm.documented import documented
+from minorm import devices
+from minorm.devices import random
 from minorm.functional.argument_texts import DROPOUT
 from minorm.functional.arguments import floats, number
+from minorm.graph import trace
+from minorm.kernels import draws
 from minorm.ops.dropout import Dropout
-from minorm.tensor import Tensor
+from minorm.support.documented import documented
+from minorm.tensor.tensor import Tensor
 
 
 @documented(DROPOUT)

@@ -12,11 +12,11 @@ from collections.abc import Callable
 from string import ascii_letters
 from typing import Any
 
-from minorm import trace
-from minorm.documented import documented
 from minorm.functional.arguments import floats
+from minorm.graph import trace
 from minorm.ops.diagonal import Diagonal
-from minorm.tensor import Tensor
+from minorm.support.documented import documented
+from minorm.tensor.tensor import Tensor
 
 Weigh = Callable[[tuple[int, ...], int, Any], None]
 

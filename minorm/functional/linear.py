@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from minorm import trace
-from minorm.documented import documented
 from minorm.functional.arguments import floats
+from minorm.graph import trace
 from minorm.ops.linear import Linear
-from minorm.tensor import Tensor
+from minorm.support.documented import documented
+from minorm.tensor.tensor import Tensor
 
 
 @documented({}, x="(..., in), floats", weight="(out, in), of x's type", bias="(out), of x's type; None is 0")

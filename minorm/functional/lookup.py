@@ -6,15 +6,17 @@ from typing import Any
 
 import numpy as np
 
-from minorm import devices, dtypes, trace
-from minorm.documented import documented
+from minorm import devices
+from minorm.devices import dtypes
 from minorm.functional.argument_texts import TABLE
 from minorm.functional.arguments import floats
-from minorm.joining import where
-from minorm.mistakes import not_a_tensor
+from minorm.graph import trace
 from minorm.ops.indexing import own
 from minorm.ops.operands import check_room
-from minorm.tensor import Tensor
+from minorm.support.argument_errors import not_a_tensor
+from minorm.support.documented import documented
+from minorm.tensor.combining import where
+from minorm.tensor.tensor import Tensor
 
 
 @documented(TABLE)

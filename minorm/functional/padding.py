@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-import minorm.joining as constant
-from minorm import trace
-from minorm.documented import documented
-from minorm.mistakes import not_a_tensor
+from minorm.graph import trace
 from minorm.ops.operands import check_room
-from minorm.tensor import Tensor
+from minorm.support.argument_errors import not_a_tensor
+from minorm.support.documented import documented
+from minorm.tensor import combining as constant
+from minorm.tensor.tensor import Tensor
 
 COPIES = {"reflect": "reflect", "replicate": "edge", "circular": "wrap"}  # PyTorch's names: NumPy's and ONNX's
 

@@ -5,13 +5,15 @@
 
 from __future__ import annotations
 
-from minorm import draws, dtypes, trace
-from minorm.documented import documented
+from minorm.devices import dtypes
 from minorm.functional.activation import leaky_relu
 from minorm.functional.argument_texts import ELEMENTWISE
 from minorm.functional.arguments import floats
-from minorm.joining import where
-from minorm.tensor import Tensor
+from minorm.graph import trace
+from minorm.kernels import draws
+from minorm.support.documented import documented
+from minorm.tensor.combining import where
+from minorm.tensor.tensor import Tensor
 
 
 @documented(ELEMENTWISE, weight="the slope below 0: one element, or one for each channel (axis 1)")

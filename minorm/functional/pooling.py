@@ -10,14 +10,15 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from minorm import dtypes, trace
-from minorm.documented import documented
+from minorm.devices import dtypes
 from minorm.functional.argument_texts import POOLING, SAMPLES
 from minorm.functional.windows import Ints, Pairs, batches, check_fit, check_rank, ints, pairs
+from minorm.graph import trace
 from minorm.kernels.reference.pool import output_shape
 from minorm.ops.operands import check_room
 from minorm.ops.pooling import AdaptiveAvgPool, AvgPool, MaxPool
-from minorm.tensor import Tensor
+from minorm.support.documented import documented
+from minorm.tensor.tensor import Tensor
 
 IntOrInts = int | tuple[int, ...]
 Padding = int | tuple[int, ...] | tuple[tuple[int, int], ...]

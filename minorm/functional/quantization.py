@@ -11,11 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from minorm import dtypes, trace
+from minorm.devices import dtypes
 from minorm.functional.arguments import float_type
+from minorm.graph import trace
 from minorm.ops import quantization as ops
 from minorm.ops.operands import axis_of
-from minorm.tensor import Tensor
+from minorm.tensor.tensor import Tensor
 
 INTEGERS = frozenset((dtypes.int8, dtypes.uint8, dtypes.int16, dtypes.uint16))
 

@@ -10,9 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from minorm import draws, dtypes, random, trace
+from minorm.devices import dtypes, random
 from minorm.functional.arguments import float_type
-from minorm.tensor import Tensor
+from minorm.graph import trace
+from minorm.kernels import draws
+from minorm.tensor.tensor import Tensor
 
 Source = np.random.Generator | None
 KINDS = ("normal", "uniform")

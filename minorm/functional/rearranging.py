@@ -7,15 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from minorm import joining, trace
-from minorm.documented import documented
 from minorm.functional.argument_texts import WINDOWS
 from minorm.functional.arguments import floats
 from minorm.functional.scatter import scatter
 from minorm.functional.windows import ints
-from minorm.mistakes import not_a_tensor
+from minorm.graph import trace
 from minorm.ops.operands import check_room
-from minorm.tensor import Tensor
+from minorm.support.argument_errors import not_a_tensor
+from minorm.support.documented import documented
+from minorm.tensor import combining
+from minorm.tensor.tensor import Tensor
 
 IntOrInts = int | tuple[int, ...]
 
@@ -113,7 +114,7 @@ def unfold(
     if input.ndim == 3:
         return unfold(input.unsqueeze(0), kernel_size, dilation, padding, stride).squeeze(0)
     places, (high, wide), (top, left) = _windows("unfold", input.shape[2:], kernel_size, dilation, padding, stride)
-    rows = joining.pad(input, (left, left, top, top)).reshape(*input.shape[:2], high * wide)
+    rows = combining.pad(input, (left, left, top, top)).reshape(*input.shape[:2], high * wide)
     count, columns = places.shape
     return rows[:, :, places.reshape(-1)].reshape(input.shape[0], input.shape[1] * count, columns)
 

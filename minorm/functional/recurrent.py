@@ -22,12 +22,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from minorm import dtypes, trace
+from minorm.devices import dtypes
 from minorm.functional.arguments import floats, number
-from minorm.joining import stack
+from minorm.graph import trace
 from minorm.ops import recurrent as ops
 from minorm.ops.gates import DEFAULTS, Gate
-from minorm.tensor import Tensor
+from minorm.tensor.combining import stack
+from minorm.tensor.tensor import Tensor
 
 SIGMOID, TANH = Gate("Sigmoid"), Gate("Tanh")
 Gates = Sequence[Sequence[Gate]] | None

@@ -12,15 +12,16 @@ from typing import Any
 
 import numpy as np
 
-from minorm import dtypes, trace
-from minorm.documented import documented
+from minorm.devices import dtypes
 from minorm.functional.argument_texts import RESIZING
 from minorm.functional.arguments import floats
 from minorm.functional.pooling import adaptive_avg_pool1d, adaptive_avg_pool2d
 from minorm.functional.volumes import adaptive_avg_pool3d
+from minorm.graph import trace
 from minorm.ops.operands import check_room
 from minorm.ops.resizing import ROUNDINGS, coordinates, matrix
-from minorm.tensor import Tensor
+from minorm.support.documented import documented
+from minorm.tensor.tensor import Tensor
 
 RANKS = {"linear": (3,), "bilinear": (4,), "trilinear": (5,), "bicubic": (4,)}  # of the input, by mode
 EVERY_RANK = ("nearest", "nearest-exact", "area")

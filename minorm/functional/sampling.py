@@ -6,11 +6,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from minorm import dtypes, trace
-from minorm.documented import documented
+from minorm.devices import dtypes
 from minorm.functional.arguments import float_type
+from minorm.graph import trace
 from minorm.ops.grid_sample import GridSample
-from minorm.tensor import Tensor
+from minorm.support.documented import documented
+from minorm.tensor.tensor import Tensor
 
 MODES = ("bilinear", "nearest", "bicubic")
 PADDINGS = ("zeros", "border", "reflection")

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from minorm import trace
-from minorm.methods.putting import inside, put_along, put_by
+from minorm.graph import trace
 from minorm.ops import scatter as ops
-from minorm.tensor import Tensor
+from minorm.tensor.methods.putting import inside, put_along, put_by
+from minorm.tensor.tensor import Tensor
 
 
 @trace.operation

@@ -7,13 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from minorm import dtypes, random, trace
-from minorm.documented import documented
+from minorm.devices import dtypes, random
 from minorm.functional.activation import elu, sigmoid, softmax, softplus, tanh
 from minorm.functional.argument_texts import ALONG, ELEMENTWISE
 from minorm.functional.arguments import floats
+from minorm.graph import trace
 from minorm.ops.operands import axis_of
-from minorm.tensor import Tensor
+from minorm.support.documented import documented
+from minorm.tensor.tensor import Tensor
 
 SELU_ALPHA, SELU_SCALE = 1.6732632423543772848170429916717, 1.0507009873554804934193349852946
 

@@ -12,16 +12,16 @@ from typing import Any
 
 import numpy as np
 
-from minorm import trace
-from minorm.documented import documented
 from minorm.functional.activation import relu
 from minorm.functional.argument_texts import POOLING, SAMPLES, UNPOOLING
 from minorm.functional.arguments import floats
 from minorm.functional.pooling import IntOrInts, _adaptive, avg_pool1d, avg_pool2d, avg_pool3d
 from minorm.functional.scatter import scatter
 from minorm.functional.windows import ints
+from minorm.graph import trace
 from minorm.ops.operands import check_room
-from minorm.tensor import Tensor
+from minorm.support.documented import documented
+from minorm.tensor.tensor import Tensor
 
 OutputSize = int | Sequence[int | None]
 

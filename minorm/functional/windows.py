@@ -6,8 +6,8 @@ import functools
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from minorm.mistakes import not_a_tensor
-from minorm.tensor import Tensor
+from minorm.support.argument_errors import not_a_tensor
+from minorm.tensor.tensor import Tensor
 
 Ints = tuple[int, ...]
 Pairs = tuple[tuple[int, int], ...]

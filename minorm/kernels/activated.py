@@ -10,7 +10,7 @@ from typing import Any
 
 from minorm.kernels import select
 from minorm.kernels.protocol import Statistics
-from minorm.nest import Nest
+from minorm.normalization.nest import Nest
 
 Array = Any
 

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from math import prod
 from typing import Any
 
-from minorm import dtypes
+from minorm.devices import dtypes
 from minorm.kernels.reference import sums as reference
 
 Stage = tuple[int, int, int]  # batches, rows, columns

@@ -15,7 +15,7 @@ from minorm.kernels.masked import MaskedBackend
 from minorm.kernels.partial import NAMES
 from minorm.kernels.protocol import Running, Statistics
 from minorm.kernels.reference.norm import update
-from minorm.nest import Nest
+from minorm.normalization.nest import Nest
 
 Array = Any
 EXPECTED = "expected an object with the functions of minorm/kernels/protocol.py, such as PartialBackend(forward=mine)"

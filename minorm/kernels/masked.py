@@ -16,12 +16,11 @@ from typing import Any
 
 import numpy as np
 
-from minorm import dtypes
-from minorm.devices import namespace
-from minorm.equation import Equation
+from minorm.devices import dtypes, namespace
 from minorm.kernels.protocol import Statistics
 from minorm.kernels.reference.norm import counts, four, kept, like
-from minorm.nest import Nest
+from minorm.normalization.equation import Equation
+from minorm.normalization.nest import Nest
 
 Array = Any
 

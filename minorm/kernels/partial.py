@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from minorm.equation import Equation
 from minorm.kernels.protocol import Statistics
 from minorm.kernels.reference import norm
-from minorm.nest import Nest
+from minorm.normalization.equation import Equation
+from minorm.normalization.nest import Nest
 
 Array = Any
 NAMES = ("moments", "apply", "grad_sums", "grad_params", "grad_input", "forward", "backward")

@@ -4,15 +4,15 @@ A backend is a package with a module `norm` that has these functions (and module
 families). `reference` is the executable specification, `cpu` the compiled one; one parametrised test holds them
 together. `minorm.nn` layers also take any object with these functions as `backend=`.
 
-Every function gets the nest (minorm/nest.py) first. `x`, `y`, `dy` and `dx` are gapless arrays of one float type whose
-memory order is the nest's; `s` and `b` (scale and bias) are arrays of `nest.param_size` elements in the nest's order,
-of any float type, or None. `dtype` is the type computed in, float32 or float64; None is float32 for the 16-bit types
-and x's own otherwise. Elements are widened to it, and y and dx rounded once at the end; ds and db stay in it. Where
-nobody asked for another type, `dtype` is not passed at all. The letters are those of docs/maths.md:
+Every function gets the nest (minorm/normalization/nest.py) first. `x`, `y`, `dy` and `dx` are gapless arrays of one
+float type whose memory order is the nest's; `s` and `b` (scale and bias) are arrays of `nest.param_size` elements in
+the nest's order, of any float type, or None. `dtype` is the type computed in, float32 or float64; None is float32 for
+the 16-bit types and x's own otherwise. Elements are widened to it, and y and dx rounded once at the end; ds and db stay
+in it. Where no caller asked for another type, `dtype` is not passed at all. The letters are those of docs/maths.md:
 
     m       number of elements a statistic is taken over, nest.columns
     k, d    shift and offset: mean = k + d, where k is a number of the type that is computed in
-    rstd    1 / sqrt(var + eps), see minorm/equation.py
+    rstd    1 / sqrt(var + eps), see minorm/normalization/equation.py
     xhat    ((x - k) - d) * rstd
     g       dy * s
 
@@ -41,8 +41,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from minorm.equation import Equation
-from minorm.nest import Nest
+from minorm.normalization.equation import Equation
+from minorm.normalization.nest import Nest
 
 Array = Any  # of the backend's kind: numpy.ndarray, cupy.ndarray
 
@@ -90,7 +90,7 @@ class Statistics:
 
 
 class Running(Protocol):
-    """What `forward` may be handed to update: the running statistics of minorm/running.py, in a form for kernels.
+    """The running statistics that `forward` may update: those of normalization/running.py, in a form for kernels.
 
         mean = mean * keep + batch_mean * share
         var = var * keep + batch_var * share_var

@@ -23,12 +23,12 @@ from typing import Any
 
 import numpy as np
 
-from minorm import dtypes
-from minorm.equation import Equation
+from minorm.devices import dtypes
 from minorm.kernels.partial import PartialBackend
 from minorm.kernels.protocol import Statistics
 from minorm.kernels.reference import norm
-from minorm.nest import Nest
+from minorm.normalization.equation import Equation
+from minorm.normalization.nest import Nest
 
 Array = Any
 

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from minorm import data, dtypes, nn, optim, random
+from minorm import data, nn, optim
+from minorm.devices import dtypes, random
 from minorm.labs import gap
 
 EPOCHS = 4

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from minorm import dtypes
+from minorm.devices import dtypes
 
 LONGEST = 400  # characters of a value that a table shows
 LARGEST = 10_000  # elements of an array that is looked at as numbers of Python

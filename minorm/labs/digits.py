@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 
 import minorm.functional as F
-from minorm import config, data, dtypes, models, nn, optim, random
-from minorm.creation import tensor
+from minorm import config, data, models, nn, optim
+from minorm.devices import dtypes, random
 from minorm.labs.ranks import Rank, simulate
+from minorm.tensor.creation import tensor
 
 
 def model_with(backend: Any = None, seed: int = 0) -> Any:

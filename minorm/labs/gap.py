@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 
 import minorm.functional as F
-from minorm import config, data, nn, optim, random
-from minorm.creation import tensor
+from minorm import config, data, nn, optim
+from minorm.devices import random
+from minorm.tensor.creation import tensor
 
 WIDTH = 64
 BROKEN = ("lost", "inverted", "poisoned", "camera", "frozen")

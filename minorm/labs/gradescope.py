@@ -17,10 +17,10 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
-from minorm import atomic
 from minorm.labs.lab import PIP, Lab
-from minorm.masking import quoted
-from minorm.opening import contents
+from minorm.serialization import atomic
+from minorm.serialization.opening import contents
+from minorm.support.masking import quoted
 
 HIDDEN = ("visible", "after_due_date", "after_published", "hidden")  # Gradescope's words
 PLACE = "${AUTOGRADER:-/autograder}"  # another folder in tests

@@ -22,14 +22,14 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from minorm import atomic
 from minorm.config import __version__
 from minorm.labs import catalogue, first_look, judging, page
 from minorm.labs.lab import Lab
 from minorm.labs.report import MUCH, Outcome, Report
 from minorm.labs.sealed import folders, limits, walls
-from minorm.masking import for_spreadsheet, printable, quoted
-from minorm.opening import in_words, kind
+from minorm.serialization import atomic
+from minorm.serialization.opening import in_words, kind
+from minorm.support.masking import for_spreadsheet, printable, quoted
 
 ENDINGS = (".py", ".ipynb")
 MOST_FILES = 1000  # in a student's folder

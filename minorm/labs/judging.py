@@ -13,8 +13,8 @@ from minorm.labs.lab import Lab
 from minorm.labs.remote import Remote
 from minorm.labs.report import Report
 from minorm.labs.sealed import finding, walls
-from minorm.masking import printable
-from minorm.opening import regular
+from minorm.serialization.opening import regular
+from minorm.support.masking import printable
 
 SEED = 1
 LARGEST_FILE = 32 << 20

@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from minorm.equation import Equation
 from minorm.kernels.protocol import Statistics
 from minorm.labs.wire import TYPES, Makers, Packers
-from minorm.nest import Axis, Loop, Nest
+from minorm.normalization.equation import Equation
+from minorm.normalization.nest import Axis, Loop, Nest
 
 
 class Callback:

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from minorm.creation import tensor
 from minorm.labs import suspects
+from minorm.tensor.creation import tensor
 
 Case = dict[str, Any]
 ELEMENTS = 1000  # more than anybody needs to show a bug

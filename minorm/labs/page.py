@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from minorm import atomic
 from minorm.labs.report import Outcome, Report
-from minorm.masking import for_page
+from minorm.serialization import atomic
+from minorm.support.masking import for_page
 
 STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }

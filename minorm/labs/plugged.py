@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 import minorm.functional as F
-from minorm.creation import tensor
 from minorm.kernels.partial import PartialBackend
 from minorm.labs.comparing import close
+from minorm.tensor.creation import tensor
 
 
 def _run(layer: str, x: Any, backend: Any) -> Any:

@@ -11,10 +11,10 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from minorm import masking
 from minorm.labs import objects, submission, wire, worker
 from minorm.labs.beside import Beside
 from minorm.labs.ranks import Rank
+from minorm.support import masking
 
 Implementation = Mapping[str, Callable[..., Any]]  # what a student's code may ask for: functions by name
 MAIN, NATIVE, YARDSTICK = "main", "native", "yardstick"

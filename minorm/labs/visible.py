@@ -16,7 +16,7 @@ from minorm.labs import catalogue
 from minorm.labs.lab import Lab
 from minorm.labs.report import Outcome, table
 from minorm.labs.student import Here
-from minorm.masking import quoted
+from minorm.support.masking import quoted
 
 SEED = 0  # graded are others
 

@@ -17,8 +17,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from minorm import dtypes
-from minorm.tensor import Tensor
+from minorm.devices import dtypes
+from minorm.tensor.tensor import Tensor
 
 LARGEST = 64 << 20  # bytes of the arrays in a message
 LONGEST = 1 << 20  # bytes of its JSON: reading it takes a hundred times as long as an array of that size

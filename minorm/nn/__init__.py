@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from minorm import lazy
 from minorm.nn import init, utils
-from minorm.nn.activation import (
+from minorm.nn.container import ModuleDict, ModuleList, Sequential
+from minorm.nn.layers.activation import (
     ELU,
     GELU,
     Hardsigmoid,
@@ -21,25 +21,20 @@ from minorm.nn.activation import (
     Softplus,
     Tanh,
 )
-from minorm.nn.container import ModuleDict, ModuleList, Sequential
-from minorm.nn.convolution import (
-    Conv1d,
-    Conv2d,
-    Conv3d,
-    ConvTranspose1d,
-    ConvTranspose2d,
-    ConvTranspose3d,
+from minorm.nn.layers.convolution import Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
+from minorm.nn.layers.dropout import Dropout
+from minorm.nn.layers.linear import Flatten, Identity, Linear, Unflatten
+from minorm.nn.layers.pooling import (
+    AdaptiveAvgPool1d,
+    AdaptiveAvgPool2d,
+    AvgPool1d,
+    AvgPool2d,
+    AvgPool3d,
+    MaxPool1d,
+    MaxPool2d,
+    MaxPool3d,
 )
-from minorm.nn.dropout import Dropout
-from minorm.nn.linear import Flatten, Identity, Linear, Unflatten
-from minorm.nn.loss import (
-    BCEWithLogitsLoss,
-    CrossEntropyLoss,
-    L1Loss,
-    MSELoss,
-    NLLLoss,
-    SmoothL1Loss,
-)
+from minorm.nn.losses.loss import BCEWithLogitsLoss, CrossEntropyLoss, L1Loss, MSELoss, NLLLoss, SmoothL1Loss
 from minorm.nn.module import Module
 from minorm.nn.norm import (
     BatchNorm1d,
@@ -57,34 +52,25 @@ from minorm.nn.norm import (
     SyncBatchNorm,
 )
 from minorm.nn.parameter import Buffer, Parameter
-from minorm.nn.pooling import (
-    AdaptiveAvgPool1d,
-    AdaptiveAvgPool2d,
-    AvgPool1d,
-    AvgPool2d,
-    AvgPool3d,
-    MaxPool1d,
-    MaxPool2d,
-    MaxPool3d,
-)
+from minorm.support import lazy
 
 # What is loaded when it is asked for, by the module that has it.
 LATER = {
     "functional": "",
     "modules": "",
     "parallel": "",
-    "lazy_layers": (
+    "layers.lazy_layers": (
         "LazyLinear LazyConv1d LazyConv2d LazyConv3d LazyConvTranspose1d LazyConvTranspose2d "
         "LazyConvTranspose3d LazyBatchNorm1d LazyBatchNorm2d LazyBatchNorm3d LazyInstanceNorm1d "
         "LazyInstanceNorm2d LazyInstanceNorm3d"
     ),
     "summarizing": "summary",
-    "attention": "MultiheadAttention",
-    "channel_dropout": "Dropout1d Dropout2d Dropout3d AlphaDropout FeatureAlphaDropout",
-    "distances": "CosineSimilarity PairwiseDistance",
-    "likelihoods": "BCELoss CTCLoss GaussianNLLLoss HuberLoss KLDivLoss PoissonNLLLoss",
-    "lookup": "Bilinear Embedding EmbeddingBag",
-    "margins": (
+    "layers.attention": "MultiheadAttention",
+    "layers.channel_dropout": "Dropout1d Dropout2d Dropout3d AlphaDropout FeatureAlphaDropout",
+    "layers.distances": "CosineSimilarity PairwiseDistance",
+    "losses.likelihoods": "BCELoss CTCLoss GaussianNLLLoss HuberLoss KLDivLoss PoissonNLLLoss",
+    "layers.lookup": "Bilinear Embedding EmbeddingBag",
+    "losses.margins": (
         "CosineEmbeddingLoss HingeEmbeddingLoss MarginRankingLoss MultiLabelMarginLoss MultiLabelSoftMarginLoss "
         "MultiMarginLoss SoftMarginLoss TripletMarginLoss TripletMarginWithDistanceLoss"
     ),
@@ -94,22 +80,22 @@ LATER = {
     "norm.ghost": "GhostBatchNorm",
     "norm.renorm": "BatchRenorm1d BatchRenorm2d BatchRenorm3d",
     "norm.response": "CrossMapLRN2d",
-    "padding": (
+    "layers.padding": (
         "ConstantPad1d ConstantPad2d ConstantPad3d ZeroPad1d ZeroPad2d ZeroPad3d ReflectionPad1d ReflectionPad2d "
         "ReflectionPad3d ReplicationPad1d ReplicationPad2d ReplicationPad3d CircularPad1d CircularPad2d CircularPad3d"
     ),
     "parameter_containers": "ParameterDict ParameterList",
-    "piecewise": "Hardshrink Hardtanh PReLU RReLU Softshrink Threshold",
-    "rearranging": (
+    "layers.piecewise": "Hardshrink Hardtanh PReLU RReLU Softshrink Threshold",
+    "layers.rearranging": (
         "ChannelShuffle Fold PixelShuffle PixelUnshuffle Unfold Upsample UpsamplingBilinear2d UpsamplingNearest2d"
     ),
-    "recurrent": "GRU LSTM RNN RNNBase",
-    "recurrent_cells": "GRUCell LSTMCell RNNCell RNNCellBase",
-    "smooth": "CELU GLU LogSigmoid Mish SELU Softmax2d Softmin Softsign Tanhshrink",
-    "transformer": (
+    "recurrent.recurrent": "GRU LSTM RNN RNNBase",
+    "recurrent.cells": "GRUCell LSTMCell RNNCell RNNCellBase",
+    "layers.smooth": "CELU GLU LogSigmoid Mish SELU Softmax2d Softmin Softsign Tanhshrink",
+    "layers.transformer": (
         "Transformer TransformerDecoder TransformerDecoderLayer TransformerEncoder TransformerEncoderLayer"
     ),
-    "volumes": (
+    "layers.volumes": (
         "AdaptiveAvgPool3d AdaptiveMaxPool1d AdaptiveMaxPool2d AdaptiveMaxPool3d LPPool1d LPPool2d LPPool3d "
         "MaxUnpool1d MaxUnpool2d MaxUnpool3d"
     ),
@@ -118,10 +104,10 @@ __getattr__, __dir__ = lazy.names(__name__, LATER)
 
 if TYPE_CHECKING:
     from minorm.nn import functional, parallel
-    from minorm.nn.attention import MultiheadAttention
-    from minorm.nn.channel_dropout import AlphaDropout, Dropout1d, Dropout2d, Dropout3d, FeatureAlphaDropout
-    from minorm.nn.distances import CosineSimilarity, PairwiseDistance
-    from minorm.nn.lazy_layers import (
+    from minorm.nn.layers.attention import MultiheadAttention
+    from minorm.nn.layers.channel_dropout import AlphaDropout, Dropout1d, Dropout2d, Dropout3d, FeatureAlphaDropout
+    from minorm.nn.layers.distances import CosineSimilarity, PairwiseDistance
+    from minorm.nn.layers.lazy_layers import (
         LazyBatchNorm1d,
         LazyBatchNorm2d,
         LazyBatchNorm3d,
@@ -136,26 +122,8 @@ if TYPE_CHECKING:
         LazyInstanceNorm3d,
         LazyLinear,
     )
-    from minorm.nn.likelihoods import BCELoss, CTCLoss, GaussianNLLLoss, HuberLoss, KLDivLoss, PoissonNLLLoss
-    from minorm.nn.lookup import Bilinear, Embedding, EmbeddingBag
-    from minorm.nn.margins import (
-        CosineEmbeddingLoss,
-        HingeEmbeddingLoss,
-        MarginRankingLoss,
-        MultiLabelMarginLoss,
-        MultiLabelSoftMarginLoss,
-        MultiMarginLoss,
-        SoftMarginLoss,
-        TripletMarginLoss,
-        TripletMarginWithDistanceLoss,
-    )
-    from minorm.nn.norm.accumulation import accumulate_stats
-    from minorm.nn.norm.filter_response import TLU, FilterResponseNorm2d
-    from minorm.nn.norm.frozen import FrozenBatchNorm2d
-    from minorm.nn.norm.ghost import GhostBatchNorm
-    from minorm.nn.norm.renorm import BatchRenorm1d, BatchRenorm2d, BatchRenorm3d
-    from minorm.nn.norm.response import CrossMapLRN2d
-    from minorm.nn.padding import (
+    from minorm.nn.layers.lookup import Bilinear, Embedding, EmbeddingBag
+    from minorm.nn.layers.padding import (
         CircularPad1d,
         CircularPad2d,
         CircularPad3d,
@@ -172,9 +140,8 @@ if TYPE_CHECKING:
         ZeroPad2d,
         ZeroPad3d,
     )
-    from minorm.nn.parameter_containers import ParameterDict, ParameterList
-    from minorm.nn.piecewise import Hardshrink, Hardtanh, PReLU, RReLU, Softshrink, Threshold
-    from minorm.nn.rearranging import (
+    from minorm.nn.layers.piecewise import Hardshrink, Hardtanh, PReLU, RReLU, Softshrink, Threshold
+    from minorm.nn.layers.rearranging import (
         ChannelShuffle,
         Fold,
         PixelShuffle,
@@ -184,18 +151,15 @@ if TYPE_CHECKING:
         UpsamplingBilinear2d,
         UpsamplingNearest2d,
     )
-    from minorm.nn.recurrent import GRU, LSTM, RNN, RNNBase
-    from minorm.nn.recurrent_cells import GRUCell, LSTMCell, RNNCell, RNNCellBase
-    from minorm.nn.smooth import CELU, GLU, SELU, LogSigmoid, Mish, Softmax2d, Softmin, Softsign, Tanhshrink
-    from minorm.nn.summarizing import summary
-    from minorm.nn.transformer import (
+    from minorm.nn.layers.smooth import CELU, GLU, SELU, LogSigmoid, Mish, Softmax2d, Softmin, Softsign, Tanhshrink
+    from minorm.nn.layers.transformer import (
         Transformer,
         TransformerDecoder,
         TransformerDecoderLayer,
         TransformerEncoder,
         TransformerEncoderLayer,
     )
-    from minorm.nn.volumes import (
+    from minorm.nn.layers.volumes import (
         AdaptiveAvgPool3d,
         AdaptiveMaxPool1d,
         AdaptiveMaxPool2d,
@@ -207,3 +171,25 @@ if TYPE_CHECKING:
         MaxUnpool2d,
         MaxUnpool3d,
     )
+    from minorm.nn.losses.likelihoods import BCELoss, CTCLoss, GaussianNLLLoss, HuberLoss, KLDivLoss, PoissonNLLLoss
+    from minorm.nn.losses.margins import (
+        CosineEmbeddingLoss,
+        HingeEmbeddingLoss,
+        MarginRankingLoss,
+        MultiLabelMarginLoss,
+        MultiLabelSoftMarginLoss,
+        MultiMarginLoss,
+        SoftMarginLoss,
+        TripletMarginLoss,
+        TripletMarginWithDistanceLoss,
+    )
+    from minorm.nn.norm.accumulation import accumulate_stats
+    from minorm.nn.norm.filter_response import TLU, FilterResponseNorm2d
+    from minorm.nn.norm.frozen import FrozenBatchNorm2d
+    from minorm.nn.norm.ghost import GhostBatchNorm
+    from minorm.nn.norm.renorm import BatchRenorm1d, BatchRenorm2d, BatchRenorm3d
+    from minorm.nn.norm.response import CrossMapLRN2d
+    from minorm.nn.parameter_containers import ParameterDict, ParameterList
+    from minorm.nn.recurrent.cells import GRUCell, LSTMCell, RNNCell, RNNCellBase
+    from minorm.nn.recurrent.recurrent import GRU, LSTM, RNN, RNNBase
+    from minorm.nn.summarizing import summary

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar
 
-from minorm.documented import documented_methods
-from minorm.mistakes import Checked
 from minorm.nn.module_arguments import METHODS
 from minorm.nn.parameter import Buffer, Parameter
-from minorm.tensor import Tensor
+from minorm.support.argument_errors import Checked
+from minorm.support.documented import documented_methods
+from minorm.tensor.tensor import Tensor
 
 PARAMETER, BUFFER, LOCAL_BUFFER, MODULE = "parameter", "buffer", "buffer that is not saved", "module"
 BUFFERS = (BUFFER, LOCAL_BUFFER)

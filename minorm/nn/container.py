@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from minorm.documented import documented
 from minorm.nn.fusing import run_together
 from minorm.nn.module import Module
+from minorm.support.documented import documented
 
 
 class _Numbered(Module):

@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from minorm import devices, dtypes
-from minorm.tensor import Tensor
+from minorm import devices
+from minorm.devices import dtypes
+from minorm.tensor.tensor import Tensor
 
 
 class Conversion:

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from minorm.functional.activated_norms import is_recorded
-from minorm.nn.activation import ReLU
+from minorm.functional.norm.activated_norms import is_recorded
+from minorm.nn.layers.activation import ReLU
 from minorm.nn.module import Module
 
 Forward = TypeVar("Forward", bound=Callable[..., Any])

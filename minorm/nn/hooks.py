@@ -13,9 +13,9 @@ import itertools
 from collections.abc import Callable
 from typing import Any
 
-from minorm.autograd import is_grad_enabled
-from minorm.ops.crossing import Crossing
-from minorm.tensor import Tensor
+from minorm.graph.grad_mode import is_grad_enabled
+from minorm.graph.gradient_probe import Crossing
+from minorm.tensor.tensor import Tensor
 
 _numbers = itertools.count(1)
 BEFORE, AFTER, BACKWARD = "before", "after", "backward"

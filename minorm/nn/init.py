@@ -14,9 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from minorm import devices, draws, dtypes, random
-from minorm.documented import documented
-from minorm.tensor import Tensor
+from minorm import devices
+from minorm.devices import dtypes, random
+from minorm.kernels import draws
+from minorm.support.documented import documented
+from minorm.tensor.tensor import Tensor
 
 ARGUMENTS = {
     "tensor": "what is written into, a Parameter too",

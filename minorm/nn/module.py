@@ -9,17 +9,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, ClassVar, TypeVar
 
-from minorm import devices, dtypes
-from minorm.documented import documented_methods
-from minorm.masking import printable
+from minorm import devices
+from minorm.devices import dtypes
 from minorm.nn import hooks, offer, state
 from minorm.nn.attributes import BUFFER, BUFFERS, MODULE, MOVED, PARAMETER, Attributes
 from minorm.nn.conversion import Conversion
 from minorm.nn.module_arguments import METHODS
 from minorm.nn.parameter import Parameter
 from minorm.nn.state import LoadResult
-from minorm.states import completed
-from minorm.tensor import Tensor
+from minorm.support.documented import documented_methods
+from minorm.support.masking import printable
+from minorm.support.states import completed
+from minorm.tensor.tensor import Tensor
 
 Self = TypeVar("Self", bound="Module")
 

@@ -6,11 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from minorm import devices, dtypes
-from minorm.documented import documented
+from minorm import devices
+from minorm.devices import dtypes
 from minorm.kernels import select
-from minorm.mistakes import is_foreign, not_a_tensor
-from minorm.tensor import Tensor
+from minorm.support.argument_errors import is_foreign, not_a_tensor
+from minorm.support.documented import documented
+from minorm.tensor.tensor import Tensor
 
 
 @documented(

@@ -7,10 +7,10 @@ from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from minorm.documented import documented
 from minorm.nn.module import Module
 from minorm.nn.parameter import Parameter
-from minorm.tensor import Tensor
+from minorm.support.documented import documented
+from minorm.tensor.tensor import Tensor
 
 
 @documented({}, values="Tensors or other values, in their order; None is none")

@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 
 from minorm import devices
 from minorm.kernels import select
-from minorm.masking import printable
 from minorm.nn.attributes import MODULE
 from minorm.nn.offer import EXTRA, Offer
-from minorm.states import completed
-from minorm.tensor import Tensor
+from minorm.support.masking import printable
+from minorm.support.states import completed
+from minorm.tensor.tensor import Tensor
 
 
 class LoadResult(NamedTuple):

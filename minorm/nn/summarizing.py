@@ -8,12 +8,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from minorm import dtypes
-from minorm.autograd import no_grad
-from minorm.documented import documented
-from minorm.masking import printable
+from minorm.devices import dtypes
+from minorm.graph.grad_mode import no_grad
 from minorm.nn.module import Module
-from minorm.tensor import Tensor
+from minorm.support.documented import documented
+from minorm.support.masking import printable
+from minorm.tensor.tensor import Tensor
 
 
 class Row(NamedTuple):

@@ -19,11 +19,11 @@ from onnx import helper
 from onnx.backend.base import Backend, BackendRep
 
 from minorm import cuda
-from minorm.autograd import no_grad
+from minorm.graph.grad_mode import no_grad
 from minorm.onnx.graph import versions
 from minorm.onnx.loading.graph_module import GraphModule
 from minorm.onnx.loading.load import load, load_whole
-from minorm.tensor import Tensor
+from minorm.tensor.tensor import Tensor
 
 
 class Prepared(BackendRep):  # type: ignore[misc]  # the package has no type hints

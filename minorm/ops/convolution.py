@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from minorm.autograd import Function
+from minorm.graph.graph import Function
 from minorm.kernels.reference.conv import output_shape
 from minorm.kernels.select import backend
 

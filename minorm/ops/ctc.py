@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from minorm import dtypes
-from minorm.autograd import Function
-from minorm.devices import device_of, to_device
+from minorm.devices import device_of, dtypes, to_device
+from minorm.graph.graph import Function
 from minorm.kernels.select import backend
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from minorm.autograd import Function
 from minorm.devices import to_device_of
+from minorm.graph.graph import Function
 from minorm.kernels import select
 
 

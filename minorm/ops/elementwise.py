@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from minorm import devices, dtypes
-from minorm.autograd import Function
+from minorm import devices
+from minorm.devices import dtypes
+from minorm.graph.graph import Function
 from minorm.kernels.select import backend
 
 BLOCK = 1 << 18  # elements of a temporary: 1 MB of float32, well inside the second-level cache

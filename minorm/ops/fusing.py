@@ -20,14 +20,14 @@ from typing import Any
 
 import numpy as np
 
-from minorm import dtypes
-from minorm.autograd import Function
+from minorm.devices import dtypes
+from minorm.graph.graph import Function
 from minorm.kernels.epilogue import epilogue
 from minorm.kernels.reference.chain import LONGEST, MOST_LINKS, Link
 from minorm.kernels.select import as_array, backend
+from minorm.normalization.normalize import NormalizeWith, given_statistics
 from minorm.ops import activation, elementwise, special
 from minorm.ops.convolution import Convolution
-from minorm.ops.normalization import NormalizeWith, given_statistics
 
 FLOATS = (dtypes.float32, dtypes.float64)
 

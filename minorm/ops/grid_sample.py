@@ -12,9 +12,8 @@ from math import prod
 
 import numpy as np
 
-from minorm import dtypes
-from minorm.autograd import Function
-from minorm.devices import to_device_of
+from minorm.devices import dtypes, to_device_of
+from minorm.graph.graph import Function
 from minorm.kernels.select import backend
 
 A = -0.75  # of the cubic's family, as in PyTorch and ONNX

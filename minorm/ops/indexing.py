@@ -14,11 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from minorm import dtypes, trace
-from minorm.autograd import Function
+from minorm.devices import dtypes
+from minorm.graph import trace
+from minorm.graph.graph import Function
 from minorm.kernels.select import as_array, backend, is_array
-from minorm.mistakes import outside
 from minorm.ops.elementwise import sum_to
+from minorm.support.argument_errors import outside
 
 
 def is_basic(index: Any) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from minorm.autograd import Function
+from minorm.graph.graph import Function
 from minorm.kernels.select import backend
 from minorm.ops.elementwise import sum_to
 from minorm.ops.matmul import as_rows

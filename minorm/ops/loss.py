@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from minorm import dtypes
-from minorm.autograd import Function
+from minorm.devices import dtypes
+from minorm.graph.graph import Function
 from minorm.kernels.select import backend, contiguous, cpu
 from minorm.ops.activation import log1p_exp
 from minorm.ops.elementwise import sign

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from minorm.autograd import Function
+from minorm.graph.graph import Function
 from minorm.kernels.select import backend
 from minorm.ops.elementwise import sum_to
 

@@ -15,10 +15,12 @@ from typing import Any
 
 import numpy as np
 
-from minorm import devices, dtypes, trace
+from minorm import devices
+from minorm.devices import dtypes
+from minorm.graph import trace
 from minorm.kernels import select
-from minorm.mistakes import conversion, is_foreign, kind_of
 from minorm.ops.elementwise import Cast
+from minorm.support.argument_errors import conversion, is_foreign, kind_of
 
 MOST_ELEMENTS = 1 << 60  # of 8 bytes: an address has 63 bits
 

@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from minorm import dtypes
-from minorm.autograd import Function
-from minorm.devices import device_of, to_device
+from minorm.devices import device_of, dtypes, to_device
+from minorm.graph.graph import Function
 from minorm.kernels.reference.pool import output_shape, reached  # noqa: F401  the lengths of results, for who checks them
 from minorm.kernels.select import backend, contiguous
 

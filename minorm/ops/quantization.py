@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from minorm import dtypes
-from minorm.autograd import Function
+from minorm.devices import dtypes
+from minorm.graph.graph import Function
 from minorm.ops.elementwise import sum_to
 
 

@@ -10,9 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from minorm import dtypes
-from minorm.autograd import Function
-from minorm.devices import device_of
+from minorm.devices import device_of, dtypes
+from minorm.graph.graph import Function
 from minorm.kernels.select import backend
 from minorm.ops.reduction import maximum_of
 

@@ -6,9 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from minorm import dtypes
-from minorm.autograd import Function
-from minorm.devices import to_device_of
+from minorm.devices import dtypes, to_device_of
+from minorm.graph.graph import Function
 from minorm.kernels.select import backend
 from minorm.ops.indexing import own
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from minorm import lazy
 from minorm.optim.adam import Adam, AdamW
 from minorm.optim.optimizer import Optimizer
 from minorm.optim.sgd import SGD
+from minorm.support import lazy
 
 # What is loaded when it is asked for, by the module that has it.
 LATER = {

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from minorm.documented import documented
 from minorm.kernels.select import backend
 from minorm.optim.argument_texts import OPTIMIZER
 from minorm.optim.optimizer import Optimizer
-from minorm.tensor import Tensor
+from minorm.support.documented import documented
+from minorm.tensor.tensor import Tensor
 
 
 @documented(OPTIMIZER)

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from minorm.documented import documented
 from minorm.optim.argument_texts import OPTIMIZER
 from minorm.optim.elementwise import Elementwise, blend
+from minorm.support.documented import documented
 
 
 @documented(OPTIMIZER, eps="added to |g|, so that nothing is divided by 0")

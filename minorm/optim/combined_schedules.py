@@ -6,11 +6,11 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from typing import Any
 
-from minorm.documented import documented
 from minorm.optim.argument_texts import SCHEDULE
 from minorm.optim.optimizer import Optimizer
 from minorm.optim.plateau import ReduceLROnPlateau
 from minorm.optim.schedule import LRScheduler
+from minorm.support.documented import documented
 
 
 @documented(

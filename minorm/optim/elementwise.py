@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from minorm import dtypes
-from minorm.documented import documented
+from minorm.devices import dtypes
 from minorm.optim.argument_texts import OPTIMIZER
 from minorm.optim.optimizer import Optimizer
-from minorm.tensor import Tensor
+from minorm.support.documented import documented
+from minorm.tensor.tensor import Tensor
 
 
 class Elementwise(Optimizer):

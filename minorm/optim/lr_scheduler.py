@@ -16,11 +16,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from minorm import lazy
-from minorm.documented import documented
 from minorm.optim.argument_texts import SCHEDULE
 from minorm.optim.optimizer import Optimizer
 from minorm.optim.schedule import LRScheduler, set_momentum
+from minorm.support import lazy
+from minorm.support.documented import documented
 
 
 @documented(SCHEDULE, step_size="after how many t the rate changes, at least 1")

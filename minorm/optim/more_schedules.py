@@ -10,13 +10,13 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from minorm.documented import documented
 from minorm.optim.argument_texts import SCHEDULE
 from minorm.optim.combined_schedules import ChainedScheduler as ChainedScheduler  # noqa: PLC0414  passed on
 from minorm.optim.combined_schedules import SequentialLR as SequentialLR  # noqa: PLC0414  passed on
 from minorm.optim.optimizer import Optimizer
 from minorm.optim.plateau import ReduceLROnPlateau as ReduceLROnPlateau  # noqa: PLC0414  passed on
 from minorm.optim.schedule import LRScheduler, set_momentum
+from minorm.support.documented import documented
 
 Function = Callable[[int], float]
 

@@ -14,13 +14,14 @@ from typing import Any
 
 import numpy as np
 
-from minorm import capture, devices
-from minorm.documented import documented
+from minorm import devices
+from minorm.devices import capture
 from minorm.kernels import select
-from minorm.mistakes import Checked, conversion, is_foreign, kind_of
 from minorm.optim.argument_texts import OPTIMIZER
-from minorm.states import check_kind, check_number, completed, shown
-from minorm.tensor import Tensor
+from minorm.support.argument_errors import Checked, conversion, is_foreign, kind_of
+from minorm.support.documented import documented
+from minorm.support.states import check_kind, check_number, completed, shown
+from minorm.tensor.tensor import Tensor
 
 _CPU = {"cpu"}
 _TAKEN = frozenset({"foreach", "fused", "capturable", "differentiable"})  # PyTorch's ways to the same numbers

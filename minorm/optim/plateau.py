@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from minorm.documented import documented
 from minorm.optim.argument_texts import SCHEDULE
 from minorm.optim.optimizer import Optimizer
 from minorm.optim.schedule import LRScheduler
+from minorm.support.documented import documented
 
 
 @documented(

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from minorm.documented import documented
-from minorm.mistakes import Checked
 from minorm.optim.argument_texts import SCHEDULE
 from minorm.optim.optimizer import Optimizer
-from minorm.states import check_form, check_number, guarded
+from minorm.support.argument_errors import Checked
+from minorm.support.documented import documented
+from minorm.support.states import check_form, check_number, guarded
 
 
 @documented(SCHEDULE)

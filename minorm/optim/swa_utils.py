@@ -16,16 +16,16 @@ from typing import Any
 
 import numpy as np
 
-from minorm import dtypes
-from minorm.autograd import no_grad
-from minorm.documented import documented
+from minorm.devices import dtypes
+from minorm.graph.grad_mode import no_grad
 from minorm.nn.module import Module
 from minorm.nn.norm.base import RunningNorm
 from minorm.nn.utils.statistics import norms_of
 from minorm.optim.argument_texts import SCHEDULE
 from minorm.optim.optimizer import Optimizer
 from minorm.optim.schedule import LRScheduler
-from minorm.tensor import Tensor
+from minorm.support.documented import documented
+from minorm.tensor.tensor import Tensor
 
 Average = Callable[[Tensor, Tensor, Any], Tensor]
 

@@ -1,6 +1,6 @@
 """Training: the loop itself (loop.py), and a whole run on disk that can stop and go on (run.py)."""
 
-from minorm.finite import NonFiniteLoss
+from minorm.diagnosis.finite import NonFiniteLoss
 from minorm.training.building import UntrustedCode
 from minorm.training.defaults import choose_settings
 from minorm.training.history import read_log

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from minorm import opening
 from minorm.data import BrokenImage, ImageFolder, Subset, picture_files
+from minorm.serialization import opening
 
 MEASURED, DECODED = 64, 16  # pictures whose size is read, and whose colours
 GREY = 6.0  # of 255: by how much the channels of a grey picture may differ, as a JPEG's do

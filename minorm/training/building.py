@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from minorm import models
-from minorm.documented import documented
-from minorm.masking import quoted
+from minorm.support.documented import documented
+from minorm.support.masking import quoted
 from minorm.training import sizing
 from minorm.training.own_code import Code, is_file, split
 from minorm.training.settings import LARGEST

@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from minorm.data import Subset
-from minorm.documented import documented
+from minorm.support.documented import documented
 from minorm.training import appearance
 from minorm.training.preparing import folder_of, load_data
 from minorm.training.settings import Settings

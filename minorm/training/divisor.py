@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 
 import minorm.functional as F
-from minorm import dtypes, nn
-from minorm.tensor import Tensor
+from minorm import nn
+from minorm.devices import dtypes
+from minorm.tensor.tensor import Tensor
 
 
 def divisor(loss_function: Any, targets: Tensor) -> float | None:

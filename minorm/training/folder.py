@@ -17,8 +17,8 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from minorm import atomic, opening
-from minorm.masking import quoted
+from minorm.serialization import atomic, opening
+from minorm.support.masking import quoted
 from minorm.training.history import LOG
 from minorm.training.own_code import Code
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from minorm.masking import quoted
+from minorm.support.masking import quoted
 from minorm.training.outcome import readable
 from minorm.training.preparing import labels_of
 

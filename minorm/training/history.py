@@ -9,8 +9,8 @@ import reprlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from minorm import limits, opening
-from minorm.documented import documented
+from minorm.serialization import limits, opening
+from minorm.support.documented import documented
 
 LOG = "log.csv"
 COLUMNS = ("epoch", "learning_rate", "train_loss", "train_accuracy", "val_loss", "val_accuracy")

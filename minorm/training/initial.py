@@ -14,10 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from minorm import checkpoint, dtypes, opening
 from minorm.data.npz import read_arrays
+from minorm.devices import dtypes
 from minorm.nn import Module
-from minorm.tensor import Tensor
+from minorm.serialization import checkpoint, opening
+from minorm.tensor.tensor import Tensor
 from minorm.training.folder import weights_file
 
 Array = Any

@@ -9,15 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from minorm.autograd import no_grad
 from minorm.data import DataLoader
+from minorm.diagnosis.finite import NonFiniteLoss, reason
 from minorm.distributed import DistributedDataParallel
-from minorm.documented import documented
-from minorm.finite import NonFiniteLoss, reason
-from minorm.mistakes import kind_of
+from minorm.graph.grad_mode import no_grad
 from minorm.nn import Module, accumulate_stats
 from minorm.nn.utils import clip_grad_norm_
-from minorm.tensor import Tensor
+from minorm.support.argument_errors import kind_of
+from minorm.support.documented import documented
+from minorm.tensor.tensor import Tensor
 from minorm.training.divisor import divisor, samples
 from minorm.training.score import Score
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from minorm import dtypes, nn
-from minorm.tensor import Tensor
+from minorm import nn
+from minorm.devices import dtypes
+from minorm.tensor.tensor import Tensor
 from minorm.training.preparing import balanced, labels_of
 from minorm.training.settings import Settings
 

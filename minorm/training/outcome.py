@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from minorm.data import DataLoader
-from minorm.masking import printable
 from minorm.nn import Module
-from minorm.tensor import Tensor
+from minorm.support.masking import printable
+from minorm.tensor.tensor import Tensor
 from minorm.training.loop import predict
 from minorm.training.preparing import folder_of
 

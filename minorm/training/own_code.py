@@ -14,11 +14,11 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
-from minorm import limits, opening
-from minorm.autograd import no_grad
-from minorm.creation import zeros
-from minorm.masking import quoted
+from minorm.graph.grad_mode import no_grad
 from minorm.nn import Module
+from minorm.serialization import limits, opening
+from minorm.support.masking import quoted
+from minorm.tensor.creation import zeros
 
 
 @dataclass(frozen=True)

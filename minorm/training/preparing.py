@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from minorm import data, dtypes
+from minorm import data
 from minorm.data import DataLoader, ImageFolder, Subset
 from minorm.data.mixing import Mixing
 from minorm.data.transforms import (
@@ -25,6 +25,7 @@ from minorm.data.transforms import (
     RandomResizedCrop,
 )
 from minorm.data.transforms.base import Transform
+from minorm.devices import dtypes
 from minorm.training.settings import Settings
 
 Array = Any

@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from minorm import opening
 from minorm.distributed import Group, RankError
-from minorm.masking import quoted
+from minorm.serialization import opening
+from minorm.support.masking import quoted
 from minorm.training import building, images
 from minorm.training.own_code import Code, is_file, split
 from minorm.training.settings import Settings

@@ -23,10 +23,12 @@ from contextlib import ExitStack
 from dataclasses import asdict, replace
 from typing import Any
 
-from minorm import atomic, checkpoint, dtypes, nn, random
+from minorm import nn
+from minorm.devices import dtypes, random
+from minorm.diagnosis.finite import NonFiniteLoss
 from minorm.distributed import DistributedDataParallel, Group
-from minorm.documented import documented
-from minorm.finite import NonFiniteLoss
+from minorm.serialization import atomic, checkpoint
+from minorm.support.documented import documented
 from minorm.training import building, initial, resuming, saved
 from minorm.training.folder import BEST, CHECKPOINT, check_copy, keep_copy, locked
 from minorm.training.history import LOG, Row, log

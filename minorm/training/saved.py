@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from minorm import checkpoint
 from minorm.data.transforms import Normalize
+from minorm.serialization import checkpoint
 from minorm.training import building
 from minorm.training.history import COLUMNS, Row
 from minorm.training.images import FILES, PARTS, PATH, entry

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from minorm import dtypes
-from minorm.documented import documented
-from minorm.finite import NonFiniteLoss
-from minorm.tensor import Tensor
+from minorm.devices import dtypes
+from minorm.diagnosis.finite import NonFiniteLoss
+from minorm.support.documented import documented
+from minorm.tensor.tensor import Tensor
 
 
 @documented({}, parts="how many ranks share each batch; until `pool` the samples are those of this rank")

@@ -8,7 +8,7 @@ from numbers import Integral, Real
 from typing import Any
 
 from minorm import models
-from minorm.documented import documented
+from minorm.support.documented import documented
 from minorm.training.own_code import is_file
 
 MODEL_FOR = {

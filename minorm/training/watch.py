@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from minorm.documented import documented
 from minorm.nn import Module
+from minorm.support.documented import documented
 
 
 @documented({}, model="whose layers with running statistics are followed")

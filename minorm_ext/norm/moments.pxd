@@ -13,7 +13,7 @@ cdef struct Moments:
     double m2      # sum of squared distances from their mean
 
 
-cdef struct Equation:  # minorm/equation.py
+cdef struct Equation:  # minorm/normalization/equation.py
     double eps
     bint centered
     bint guard

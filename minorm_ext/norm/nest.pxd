@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-# The nest as kernels see it: four loops of count, data step and parameter step (minorm/nest.py finds them).
+# The nest as kernels see it: four loops of count, data step and parameter step (minorm/normalization/nest.py finds them).
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdint cimport int64_t
@@ -20,7 +20,7 @@ cdef struct Nest:
 
 
 cdef inline int load(Nest* nest, bytes code) except -1:
-    """Read `Nest.code` of minorm/nest.py."""
+    """Read `Nest.code` of minorm/normalization/nest.py."""
     if code is None or PyBytes_GET_SIZE(code) != sizeof(Nest):
         raise ValueError("kernel: this nest has more than two loops of a kind; rearrange the data first")
     memcpy(nest, PyBytes_AS_STRING(code), sizeof(Nest))

@@ -1,7 +1,8 @@
 """Ctrl-C in the first second: exit code 130, one line, no traceback, nothing ignored, no advice that is not true.
 
-The handler stands as soon as `minorm.startup` is imported, which `-X importtime` shows in the process's stderr. What
-comes before, Python's start and its `site`, is Python's own: there it ends with its code, and often with a traceback.
+The handler stands as soon as `minorm.support.startup` is imported, which `-X importtime` shows in the process's stderr.
+What comes before, Python's start and its `site`, is Python's own: there it ends with its code, and often with a
+traceback.
 """
 
 from __future__ import annotations
@@ -83,7 +84,7 @@ def press_once_the_handler_stands(count: int, seed: int, folder: Path) -> None:
     for number in range(count):
         process, error = start(number, folder / str(number), "-X", "importtime")
         limit = time.monotonic() + 60
-        while b"minorm.startup" not in error.read_bytes():
+        while b"minorm.support.startup" not in error.read_bytes():
             assert process.poll() is None, said(error)
             assert time.monotonic() < limit
             time.sleep(0.001)
@@ -107,7 +108,7 @@ def press_from_the_first_moment(count: int, seed: int, folder: Path) -> int:
         else:
             assert process.returncode in (-signal.SIGINT, 1), text
             ours = re.findall(r'File "[^"]*/(minorm\w*/[^"]*|numpy/[^"]*)"', text)
-            assert set(ours) <= {"minorm/__init__.py", "minorm/startup.py"}, text
+            assert set(ours) <= {"minorm/__init__.py", "minorm/support/startup.py"}, text
     return well
 
 

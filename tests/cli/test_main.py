@@ -17,7 +17,7 @@ import pytest
 import minorm
 from minorm import cli
 from minorm.cli import extras
-from minorm.startup import startup
+from minorm.support.startup import startup
 
 
 def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:

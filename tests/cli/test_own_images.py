@@ -20,7 +20,8 @@ import pytest
 
 import minorm as mn
 from minorm import cli, nn
-from minorm.cli import run_report, words
+from minorm.cli import words
+from minorm.cli.views import run_report
 from minorm.training import Run
 from minorm.training.guessing import Guess
 from minorm.training.run import BEST, CHECKPOINT, LOG
@@ -318,7 +319,7 @@ def test_what_was_chosen_is_said_and_stands_in_the_settings(
     """26 pictures to train: batches of 4, 6 a epoch, and 600 steps. Their shorter sides are 60 and 64."""
     monkeypatch.setattr(Run, "fit", lambda *_: None)
     monkeypatch.setattr("minorm.cli.train._tell_the_end", lambda *_: None)
-    monkeypatch.setattr("minorm.cli.run_report.write", lambda *_: [])
+    monkeypatch.setattr("minorm.cli.views.run_report.write", lambda *_: [])
     words = ["train", "--data", "folder", "--path", str(there / "images"), "--model", f"{there}/mine.py:build"]
     assert cli.main([*words, "-o", str(tmp_path / "a")]) == 0
     line = capsys.readouterr().out.splitlines()[1]

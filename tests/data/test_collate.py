@@ -9,9 +9,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from minorm import dtypes, nn
+from minorm import nn
 from minorm.data import ArrayDataset, DataLoader, Subset, default_collate
-from minorm.tensor import Tensor
+from minorm.devices import dtypes
+from minorm.tensor.tensor import Tensor
 
 
 class Box(NamedTuple):

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from minorm import dtypes
 from minorm.data import DataLoader
 from minorm.data.dataset import ArrayDataset, Subset, TensorDataset, random_split, read_batch, read_samples
-from minorm.tensor import Tensor
+from minorm.devices import dtypes
+from minorm.tensor.tensor import Tensor
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (7, 2, 3, 3), dtype=np.uint8)
 LABELS = np.arange(7)

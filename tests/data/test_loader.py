@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from minorm import random
 from minorm.checkpoint import load_training, save_training
 from minorm.data import ArrayDataset, Compose, DataLoader, Normalize, RandomCrop, RandomHorizontalFlip, Subset
-from minorm.tensor import Tensor
+from minorm.tensor.tensor import Tensor
 
 
 def numbers(count: int = 20) -> ArrayDataset:

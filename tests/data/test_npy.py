@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from minorm.archive import Archive
 from minorm.data import npy
+from minorm.serialization.archive import Archive
 
 
 def archive(raw: bytes) -> Archive:

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from minorm import limits
 from minorm.data import load_npz, npy
 from minorm.data.npz import read_arrays
+from minorm.serialization import limits
 
 
 def arrays(**changed: Any) -> dict[str, Any]:

@@ -12,9 +12,9 @@ import pytest
 import minorm as mn
 import minorm.functional as F
 from minorm import data, nn, optim, random
+from minorm.diagnosis.finite import NonFiniteLoss
 from minorm.distributed import DistributedDataParallel, Group, RankError, simulate
-from minorm.finite import NonFiniteLoss
-from minorm.tensor import Tensor
+from minorm.tensor.tensor import Tensor
 from minorm.training import evaluate, predict
 from tests.distributed.engines import on_processes
 from tests.distributed.programs import digest, distance, images, network, train

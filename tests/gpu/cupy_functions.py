@@ -27,7 +27,8 @@ import shim
 from cupy_cuda import Current, Device, transfers
 from cupy_double import Reduction, Ufunc, content, fresh, indices_of, module, ndarray, near, poison, raced, view
 
-from minorm import devices, driver
+from minorm import devices
+from minorm.devices import driver
 from minorm.kernels import select
 
 Array = Any

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import shim
 
-from minorm import dtypes
+from minorm.devices import dtypes
 from minorm.kernels.gpu import norm_plan
 from minorm.kernels.gpu.source import C_NAMES, expression, options, source
 

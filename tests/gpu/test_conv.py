@@ -13,7 +13,7 @@ import pytest
 import shim
 
 import minorm as mn
-from minorm import dtypes
+from minorm.devices import dtypes
 from minorm.kernels import axis_sums, reference
 from minorm.kernels.gpu import sums_plan, windows
 

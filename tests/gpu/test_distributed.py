@@ -12,7 +12,7 @@ import minorm.functional as F
 from minorm import nn, optim
 from minorm.distributed import DistributedDataParallel, run, simulate
 from minorm.distributed.job import place
-from minorm.tensor import Tensor
+from minorm.tensor.tensor import Tensor
 
 
 def test_arrays_of_a_gpu_come_back_to_it(cuda: Any) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import shim
 
-from minorm import dtypes
+from minorm.devices import dtypes
 from minorm.kernels import cpu
 from minorm.kernels.reference import elementwise as reference
 

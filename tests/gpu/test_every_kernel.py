@@ -10,7 +10,7 @@ import instances
 import pytest
 import shim
 
-from minorm import dtypes
+from minorm.devices import dtypes
 from minorm.kernels.gpu.source import C_NAMES, FOLDER
 
 pytestmark = pytest.mark.skipif(not shim.available, reason="no g++")

@@ -10,7 +10,8 @@ import pytest
 
 import minorm as mn
 import minorm.functional as F
-from minorm import capture, nn, optim
+from minorm import nn, optim
+from minorm.devices import capture
 
 
 def groups(parameters: list[Any]) -> list[dict[str, Any]]:

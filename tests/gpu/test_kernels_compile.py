@@ -9,7 +9,7 @@ import instances
 import nvrtc
 import pytest
 
-from minorm import dtypes
+from minorm.devices import dtypes
 from minorm.kernels.gpu import softmax_plan, update_plan, windows
 from minorm.kernels.gpu.source import FOLDER, expression, options, source
 

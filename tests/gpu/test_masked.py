@@ -12,7 +12,7 @@ import minorm as mn
 import minorm.functional as F
 from minorm import nn
 from minorm.devices import DeviceError
-from minorm.tensor import Tensor
+from minorm.tensor.tensor import Tensor
 
 pytestmark = pytest.mark.usefixtures("cuda")
 

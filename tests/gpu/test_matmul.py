@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import minorm as mn
-from minorm import dtypes
+from minorm.devices import dtypes
 from minorm.kernels import reference
 
 SHAPES = [((3, 4), (4, 5)), ((4,), (4,)), ((3, 4), (4,)), ((4,), (4, 5)), ((2, 3, 4), (4, 5)), ((2, 3, 4), (2, 4, 5))]

@@ -17,12 +17,13 @@ import pytest
 import shim
 
 import minorm as mn
-from minorm import dtypes, nn
-from minorm.equation import Equation
+from minorm import nn
+from minorm.devices import dtypes
 from minorm.kernels import reference
 from minorm.kernels.gpu.source import source
 from minorm.kernels.protocol import Statistics
-from minorm.nest import Nest, plan
+from minorm.normalization.equation import Equation
+from minorm.normalization.nest import Nest, plan
 
 pytestmark = pytest.mark.skipif(not shim.available, reason="no g++")
 

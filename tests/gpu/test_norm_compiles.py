@@ -10,7 +10,7 @@ import instances
 import nvrtc
 import pytest
 
-from minorm import dtypes
+from minorm.devices import dtypes
 from minorm.kernels.gpu.norm_plan import LANES, SPLITS
 from minorm.kernels.gpu.source import expression, source
 

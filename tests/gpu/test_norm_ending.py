@@ -13,8 +13,8 @@ import pytest
 import shim
 from test_norm import TYPES, Problem
 
-from minorm.equation import Equation
 from minorm.kernels import reference
+from minorm.normalization.equation import Equation
 
 pytestmark = pytest.mark.skipif(not shim.available, reason="no g++")
 FORMS = ("batch", "batch, channels last", "instance", "groups", "groups, channels last", "layer", "layer, odd")

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from minorm import dtypes
+from minorm.devices import dtypes
 from minorm.kernels.gpu import launch, norm_plan
-from minorm.nest import Nest, plan
+from minorm.normalization.nest import Nest, plan
 
 BATCH = plan((32, 64, 56, 56), (0, 2, 3), 1, (1,))
 LAYER = plan((8192, 1024), (1,), 1, (1,))

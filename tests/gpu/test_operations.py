@@ -22,8 +22,8 @@ from minorm.functional import recurrent
 from minorm.functional.einsum import einsum
 from minorm.functional.quantization import dequantize, quantize
 from minorm.functional.sampling import affine_grid, grid_sample
+from minorm.graph.gradient_probe import Crossing
 from minorm.ops import activation, reduction, response, scatter, special, stepwise
-from minorm.ops.crossing import Crossing
 from minorm.ops.shape import Unbind
 
 

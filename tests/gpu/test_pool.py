@@ -10,7 +10,7 @@ import pytest
 import shim
 
 import minorm as mn
-from minorm import dtypes
+from minorm.devices import dtypes
 from minorm.kernels import reference
 
 pytestmark = pytest.mark.skipif(not shim.available, reason="no g++")

@@ -8,7 +8,7 @@ from typing import Any
 import nvrtc
 import pytest
 
-from minorm import dtypes
+from minorm.devices import dtypes
 
 KEY = ("row_forward", dtypes.bfloat16, dtypes.float32, dtypes.float32, dtypes.int32, 8, 2, True, dtypes.float32, 0)
 

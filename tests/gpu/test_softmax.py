@@ -11,7 +11,7 @@ import shim
 
 import minorm as mn
 import minorm.functional as F
-from minorm import dtypes
+from minorm.devices import dtypes
 from minorm.kernels.gpu import softmax_plan
 from minorm.kernels.reference import softmax as reference
 

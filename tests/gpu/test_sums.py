@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import shim
 
-from minorm import dtypes
+from minorm.devices import dtypes
 from minorm.kernels import axis_sums, reference
 from minorm.kernels.gpu import sums_plan
 

@@ -8,7 +8,7 @@ import shim
 from hypothesis import given
 from hypothesis import strategies as st
 
-from minorm import dtypes
+from minorm.devices import dtypes
 from minorm.kernels.gpu.source import source
 
 pytestmark = pytest.mark.skipif(not shim.available, reason="no g++")

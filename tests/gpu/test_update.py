@@ -14,7 +14,7 @@ import pytest
 import shim
 
 import minorm as mn
-from minorm import dtypes
+from minorm.devices import dtypes
 from minorm.kernels import reference
 from minorm.kernels.gpu import update_plan
 from minorm.kernels.gpu.source import OPTIONS, options, source

@@ -11,7 +11,7 @@ import shim
 
 import minorm as mn
 import minorm.functional as F
-from minorm import dtypes
+from minorm.devices import dtypes
 from minorm.kernels import reference
 
 pytestmark = pytest.mark.skipif(not shim.available, reason="no g++")

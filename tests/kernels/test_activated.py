@@ -8,14 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import minorm_ext
-from minorm import dtypes
-from minorm.equation import Equation
+from minorm.devices import dtypes
 from minorm.kernels import cpu, reference
 from minorm.kernels.activated import ActivatedBackend
 from minorm.kernels.checked import CheckedBackend, resolve_backend
 from minorm.kernels.masked import MaskedBackend
 from minorm.kernels.partial import PartialBackend
-from minorm.nest import plan
+from minorm.normalization.equation import Equation
+from minorm.normalization.nest import plan
 from tests.kernels.test_norm_bits import nests
 
 TYPES = ["float16", "bfloat16", "float32", "float64"]

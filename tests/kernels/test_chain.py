@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import minorm_ext
-from minorm import dtypes
+from minorm.devices import dtypes
 from minorm.kernels.cpu import chain as cpu
 from minorm.kernels.cpu import elementwise
 from minorm.kernels.reference import chain as reference

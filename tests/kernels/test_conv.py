@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import minorm_ext
-from minorm import dtypes
+from minorm.devices import dtypes
 from minorm.kernels.cpu import conv as cpu
 from minorm.kernels.cpu import conv_layout, conv_plan, conv_tiles
 from minorm.kernels.reference import conv as reference

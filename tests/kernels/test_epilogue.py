@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 import minorm as mn
 import minorm.functional as F
 import minorm_ext
-from minorm import dtypes
-from minorm.equation import Equation
+from minorm.devices import dtypes
 from minorm.kernels.cpu import conv as cpu
 from minorm.kernels.cpu import conv_layout, conv_plan
 from minorm.kernels.epilogue import applied, epilogue
 from minorm.kernels.reference import conv as reference
-from minorm.ops.normalization import given_statistics
+from minorm.normalization.equation import Equation
+from minorm.normalization.normalize import given_statistics
 
 CASES = [  # x, w, stride, padding, groups, and the way
     ((3, 5, 9, 33), (7, 5, 3, 3), 2, 1, 1, "rows"),

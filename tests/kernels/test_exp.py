@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import minorm_ext
-from minorm import dtypes
+from minorm.devices import dtypes
 from minorm.kernels.cpu import elementwise
 from tests.levels import at_level
 

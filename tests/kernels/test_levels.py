@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import minorm_ext
-from minorm import dtypes
+from minorm.devices import dtypes
 from minorm.kernels.cpu import conv, elementwise, matmul, pool, softmax, sums, update
 from tests.levels import FUSED, at_level
 

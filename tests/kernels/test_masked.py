@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from minorm.equation import Equation
 from minorm.kernels import cpu, reference
 from minorm.kernels.checked import CheckedBackend
 from minorm.kernels.masked import MaskedBackend
 from minorm.kernels.partial import PartialBackend
 from minorm.kernels.protocol import Statistics
 from minorm.kernels.reference.norm import counts
-from minorm.nest import plan
+from minorm.normalization.equation import Equation
+from minorm.normalization.nest import plan
 
 BACKENDS = {
     "the CPU's": cpu.norm,

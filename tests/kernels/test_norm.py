@@ -18,12 +18,12 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import minorm_ext
-from minorm import dtypes
-from minorm.equation import Equation
+from minorm.devices import dtypes
 from minorm.kernels import cpu, reference
 from minorm.kernels.protocol import NormBackend, Statistics
-from minorm.nest import plan
-from minorm.running import RunningStats
+from minorm.normalization.equation import Equation
+from minorm.normalization.nest import plan
+from minorm.normalization.running import RunningStats
 
 LEVELS = minorm_ext.levels()
 

@@ -14,10 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import minorm_ext
-from minorm import dtypes
-from minorm.equation import Equation
+from minorm.devices import dtypes
 from minorm.kernels import cpu
-from minorm.nest import plan
+from minorm.normalization.equation import Equation
+from minorm.normalization.nest import plan
 
 LEVELS = minorm_ext.levels()
 TYPES = ["float16", "bfloat16", "float32", "float64"]

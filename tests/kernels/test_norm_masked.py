@@ -15,11 +15,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import minorm_ext
-from minorm import dtypes
-from minorm.equation import Equation
+from minorm.devices import dtypes
 from minorm.kernels import cpu
 from minorm.kernels.protocol import Statistics
-from minorm.nest import Nest, plan
+from minorm.normalization.equation import Equation
+from minorm.normalization.nest import Nest, plan
 
 norm = cpu.norm
 LEVELS = minorm_ext.levels()

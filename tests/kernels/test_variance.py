@@ -15,7 +15,7 @@ import minorm.functional as F
 from minorm import nn
 from minorm.distributed import simulate
 from minorm.kernels.variance import FORMULAS, backend_of
-from minorm.tensor import Tensor
+from minorm.tensor.tensor import Tensor
 from minorm.testing import gradcheck
 
 NAMES = list(FORMULAS)

@@ -15,7 +15,7 @@ from minorm.labs.beside import Beside
 from minorm.labs.ranks import Rank, simulate
 from minorm.labs.remote import Remote
 from minorm.labs.student import Failure, Here
-from minorm.nest import plan
+from minorm.normalization.nest import plan
 
 LAB = Beside("minorm.labs.beside.lab00_axes")
 TEXT = """\

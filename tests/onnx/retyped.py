@@ -10,7 +10,7 @@ import onnx
 import onnxruntime as ort
 
 import minorm as mn
-from minorm import dtypes
+from minorm.devices import dtypes
 from minorm.onnx.checking import verification
 from minorm.onnx.exporting.retyping import retype
 from minorm.onnx.graph.draft import tensors_of

@@ -18,11 +18,11 @@ from onnx import numpy_helper  # noqa: E402  after importorskip
 from onnx.backend.test.loader import load_model_tests  # noqa: E402
 
 import minorm.onnx as mo  # noqa: E402
-from minorm import dtypes  # noqa: E402
+from minorm.devices import dtypes  # noqa: E402
 from minorm.onnx import backend  # noqa: E402
 from minorm.onnx.graph import registry, versions  # noqa: E402
 from minorm.onnx.graph.tensors import DTYPES  # noqa: E402
-from minorm.tensor import Tensor  # noqa: E402
+from minorm.tensor.tensor import Tensor  # noqa: E402
 
 COUNTED_WITH = "1.23.2"  # the onnx package whose tests these numbers count
 PASSED, TOTAL = 1327, 1884

@@ -17,7 +17,7 @@ torch = pytest.importorskip("torch")
 ort = pytest.importorskip("onnxruntime")
 
 import minorm.onnx as mo  # noqa: E402  after importorskip
-from minorm.tensor import Tensor  # noqa: E402
+from minorm.tensor.tensor import Tensor  # noqa: E402
 
 tnn, tF = torch.nn, torch.nn.functional
 

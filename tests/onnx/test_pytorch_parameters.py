@@ -15,7 +15,7 @@ onnx = pytest.importorskip("onnx")
 torch = pytest.importorskip("torch")
 
 import minorm.onnx as mo  # noqa: E402  after importorskip
-from minorm.tensor import Tensor  # noqa: E402
+from minorm.tensor.tensor import Tensor  # noqa: E402
 from tests.onnx.families import FAMILIES  # noqa: E402
 
 WAYS = ["script", "script folded", "dynamo", "dynamo folded"]

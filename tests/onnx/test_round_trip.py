@@ -21,10 +21,10 @@ from onnx import numpy_helper  # noqa: E402  after importorskip
 from onnx.backend.test.loader import load_model_tests  # noqa: E402
 
 import minorm.onnx as mo  # noqa: E402
-from minorm import dtypes  # noqa: E402
+from minorm.devices import dtypes  # noqa: E402
 from minorm.onnx.graph import registry  # noqa: E402
 from minorm.onnx.graph.tensors import DTYPES  # noqa: E402
-from minorm.tensor import Tensor  # noqa: E402
+from minorm.tensor.tensor import Tensor  # noqa: E402
 
 DATA = Path(onnx.__file__).parent / "backend" / "test" / "data"
 LIGHT = sorted(path.stem.removeprefix("light_") for path in (DATA / "light").glob("*.onnx"))

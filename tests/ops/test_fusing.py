@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from minorm.equation import Equation
+from minorm.normalization.equation import Equation
+from minorm.normalization.normalize import NormalizeWith
 from minorm.ops import activation, elementwise, special
 from minorm.ops.convolution import Convolution
 from minorm.ops.fusing import Application, fused
-from minorm.ops.normalization import NormalizeWith
 from minorm.ops.shape import Reshape
 
 CONV: dict[str, Any] = {"stride": (1, 1), "padding": ((1, 1), (1, 1)), "dilation": (1, 1), "groups": 1}

@@ -9,7 +9,7 @@ import pytest
 
 import minorm as mn
 import minorm.functional as F
-from minorm.tensor import Tensor
+from minorm.tensor.tensor import Tensor
 from minorm.testing import gradcheck
 
 CASES = [  # function, x, options

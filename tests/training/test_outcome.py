@@ -10,7 +10,7 @@ import pytest
 
 from minorm import nn
 from minorm.data import ArrayDataset, DataLoader, ImageFolder, Subset
-from minorm.tensor import Tensor
+from minorm.tensor.tensor import Tensor
 from minorm.training.outcome import outcome, pixels, softmax
 
 

@@ -21,7 +21,7 @@
 #
 # In this lab you say it in four ways, each a step closer to the machine: as axes, as a bit mask, as a picture, and as
 # the loops that run over memory. The last is what this library does with every normalization it knows
-# (`minorm/nest.py`).
+# (`minorm/normalization/nest.py`).
 #
 # You need NumPy's axes and `reshape`. Time: about 60 minutes.
 #

@@ -8,10 +8,10 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from minorm import dtypes, random
 from minorm.data.dataset import Array
 from minorm.data.showing import Shown
-from minorm.tensor import Tensor
+from minorm.devices import dtypes, random
+from minorm.tensor.tensor import Tensor
 
 Transform: TypeAlias = Callable[..., Any]  # transform(images, generator) -> images
 Generator: TypeAlias = np.random.Generator

@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from minorm import random
 from minorm.data.argument_texts import TRANSFORM
 from minorm.data.dataset import Array
 from minorm.data.showing import Shown
 from minorm.data.transforms.base import Generator, ImageTransform, Transform, check_probability
-from minorm.documented import documented
-from minorm.tensor import Tensor
+from minorm.devices import random
+from minorm.support.documented import documented
+from minorm.tensor.tensor import Tensor
 
 
 @documented(TRANSFORM)

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from minorm import dtypes
 from minorm.data.showing import Shown
-from minorm.documented import documented
-from minorm.tensor import Tensor
+from minorm.devices import dtypes
+from minorm.support.documented import documented
+from minorm.tensor.tensor import Tensor
 
 
 class ToImage(Shown):

@@ -12,7 +12,7 @@ import minorm.functional as F
 from minorm.data.argument_texts import TRANSFORM
 from minorm.data.dataset import Array
 from minorm.data.transforms.base import Generator, ImageTransform, drawn_sides, in_floats, interval, pair
-from minorm.documented import documented
+from minorm.support.documented import documented
 
 
 class InterpolationMode(StrEnum):

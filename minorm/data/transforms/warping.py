@@ -18,8 +18,8 @@ import minorm.functional as F
 from minorm.data.argument_texts import TRANSFORM
 from minorm.data.dataset import Array
 from minorm.data.transforms.base import Generator, ImageTransform, in_floats, interval
-from minorm.documented import documented
-from minorm.tensor import Tensor
+from minorm.support.documented import documented
+from minorm.tensor.tensor import Tensor
 
 
 @documented(

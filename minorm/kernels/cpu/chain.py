@@ -12,7 +12,7 @@ from math import prod
 from typing import Any
 
 import minorm_ext
-from minorm import dtypes
+from minorm.devices import dtypes
 from minorm.kernels.cpu import elementwise
 from minorm.kernels.cpu.memory import empty
 from minorm.kernels.cpu.operands import is_plain

@@ -9,7 +9,7 @@ import math
 from typing import Any
 
 import minorm_ext
-from minorm.dtypes import HALVES, float32, float64
+from minorm.devices.dtypes import HALVES, float32, float64
 from minorm.kernels.cpu import conv_plan as plan
 from minorm.kernels.cpu.conv_plan import ways
 from minorm.kernels.cpu.memory import empty

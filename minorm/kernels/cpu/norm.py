@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 
 import minorm_ext
-from minorm import dtypes
-from minorm.equation import Equation
+from minorm.devices import dtypes
 from minorm.kernels.cpu import elementwise
 from minorm.kernels.cpu.memory import empty, empty_like
 from minorm.kernels.cpu.operands import STORAGE
 from minorm.kernels.protocol import Running, Statistics
-from minorm.nest import Nest
+from minorm.normalization.equation import Equation
+from minorm.normalization.nest import Nest
 
 Array = Any
 _kernels = minorm_ext.kernels("norm")

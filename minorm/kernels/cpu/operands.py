@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from minorm import dtypes
+from minorm.devices import dtypes
 from minorm.kernels.cpu.memory import empty
 
 STORAGE = {dtypes.float16: 0, dtypes.bfloat16: 1, dtypes.float32: 2, dtypes.float64: 3}  # Type, simd/storage.pxd

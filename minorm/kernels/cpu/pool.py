@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 import minorm_ext
-from minorm.dtypes import float32, float64
+from minorm.devices.dtypes import float32, float64
 from minorm.kernels.cpu.memory import empty
 from minorm.kernels.cpu.operands import plain
 from minorm.kernels.reference import pool as reference

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import minorm_ext
-from minorm import dtypes
+from minorm.devices import dtypes
 from minorm.kernels.cpu import memory
 from minorm.kernels.cpu.operands import STORAGE, plain
 from minorm.kernels.reference.random import Blocks, threshold

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 import minorm_ext
-from minorm import dtypes
+from minorm.devices import dtypes
 from minorm.kernels.cpu import memory
 from minorm.kernels.cpu.operands import plain
 from minorm.kernels.reference import softmax as reference

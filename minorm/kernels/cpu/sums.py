@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 import minorm_ext
-from minorm import dtypes
+from minorm.devices import dtypes
 from minorm.kernels.axis_sums import Sums, in_memory_order, stages
 from minorm.kernels.cpu import memory
 from minorm.kernels.cpu.operands import is_plain, plain

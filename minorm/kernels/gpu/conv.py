@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
-from minorm import dtypes
+from minorm.devices import dtypes
 from minorm.kernels.epilogue import applied, check_epilogue
 from minorm.kernels.gpu import conv_columns as columns
 from minorm.kernels.gpu import conv_cudnn, windows

@@ -25,7 +25,7 @@ from typing import Any
 
 import cupy
 
-from minorm import dtypes
+from minorm.devices import dtypes
 from minorm.kernels import switches
 from minorm.kernels.gpu import launch
 from minorm.kernels.gpu.matmul import product

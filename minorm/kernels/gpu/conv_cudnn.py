@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import cupy
 import numpy as np
 
-from minorm import dtypes
+from minorm.devices import dtypes
 from minorm.kernels import switches
 from minorm.kernels.gpu.launch import is_aligned
 from minorm.kernels.reference.conv import output_shape

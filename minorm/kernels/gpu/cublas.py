@@ -13,7 +13,7 @@ from typing import Any
 
 import cupy
 
-from minorm.capture import Recording
+from minorm.devices.capture import Recording
 
 SCRATCH = 32 << 20  # bytes, NVIDIA's advice for the largest devices
 

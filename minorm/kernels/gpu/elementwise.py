@@ -11,7 +11,7 @@ from typing import Any
 
 import cupy
 
-from minorm import dtypes
+from minorm.devices import dtypes
 from minorm.kernels.activations import Activations
 from minorm.kernels.gpu import launch
 from minorm.kernels.gpu.operands import arranged, dense

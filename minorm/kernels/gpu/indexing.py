@@ -19,7 +19,7 @@ from typing import Any
 
 import cupy
 
-from minorm import dtypes
+from minorm.devices import dtypes
 
 COMBINE: dict[str, Any] = {"add": cupy.add, "mul": cupy.multiply, "min": cupy.minimum, "max": cupy.maximum}
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from minorm import dtypes
+from minorm.devices import dtypes
 
 WARP = 32
 ACCESS = 16  # bytes a thread reads at once where it can

@@ -1,4 +1,4 @@
-// The loops of a normalization (minorm/nest.py) in two groups, as a kernel gets them: by value, outer loop first.
+// The loops of a normalization (minorm/normalization/nest.py) in two groups, as a kernel gets them: by value, outer loop first.
 //
 // A sum has one result for each turn of the `kept` loops, taken over the turns of the `reduced` ones. For statistics these
 // are the nest's own groups. For the gradients of scale and bias those loops are kept along which scale and bias vary.

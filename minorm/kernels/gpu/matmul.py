@@ -17,7 +17,7 @@ from typing import Any
 import cupy
 import numpy as np
 
-from minorm import capture, driver, dtypes
+from minorm.devices import capture, driver, dtypes
 from minorm.kernels import switches
 from minorm.kernels.gpu.cublas import Captured
 from minorm.kernels.gpu.operands import plain

@@ -8,10 +8,10 @@ from typing import Any
 import cupy
 import numpy as np
 
-from minorm import dtypes
-from minorm.equation import Equation
+from minorm.devices import dtypes
 from minorm.kernels.gpu.structs import Struct
 from minorm.kernels.protocol import Running
+from minorm.normalization.equation import Equation
 
 Array = Any
 Type = np.dtype[Any]

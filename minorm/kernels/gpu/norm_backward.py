@@ -15,8 +15,7 @@ from typing import Any
 import cupy
 import numpy as np
 
-from minorm import dtypes
-from minorm.equation import Equation
+from minorm.devices import dtypes
 from minorm.kernels.gpu import norm_plan
 from minorm.kernels.gpu.elementwise import relu_grad
 from minorm.kernels.gpu.launch import WARP, blocks
@@ -24,7 +23,8 @@ from minorm.kernels.gpu.norm_arguments import Array, Type, cached, scalars, with
 from minorm.kernels.gpu.norm_forward import THREADS, Run, apply_program, rows_program
 from minorm.kernels.gpu.program import Program
 from minorm.kernels.gpu.structs import Struct
-from minorm.nest import Nest
+from minorm.normalization.equation import Equation
+from minorm.normalization.nest import Nest
 
 grads_program = Program("norm_grads.cu")
 

@@ -12,12 +12,12 @@ from typing import Any
 import cupy
 import numpy as np
 
-from minorm import dtypes
-from minorm.equation import Equation
+from minorm.devices import dtypes
 from minorm.kernels.gpu import norm_plan
 from minorm.kernels.gpu.norm_arguments import Array, Type, cached, scalars, with_struct
 from minorm.kernels.gpu.program import Program
-from minorm.nest import Nest
+from minorm.normalization.equation import Equation
+from minorm.normalization.nest import Nest
 
 Run = Callable[..., Any]
 

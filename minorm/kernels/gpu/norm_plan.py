@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from minorm.kernels.gpu.launch import WARP, blocks, index_type, width
-from minorm.nest import Nest
+from minorm.normalization.nest import Nest
 
 BLOCK = 256  # threads of the kernels that walk through chunks
 LANES, FEWEST_LANES = 32, 4  # threads side by side

@@ -8,7 +8,7 @@ from typing import Any
 import cupy
 import numpy as np
 
-from minorm import dtypes
+from minorm.devices import dtypes
 from minorm.kernels.gpu import launch, windows
 from minorm.kernels.gpu.operands import plain
 from minorm.kernels.gpu.program import Program

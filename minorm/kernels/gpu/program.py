@@ -15,7 +15,7 @@ from typing import Any
 
 import cupy
 
-from minorm import driver
+from minorm.devices import driver
 from minorm.kernels.gpu.source import expression, options, source
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import cupy
 import numpy as np
 
-from minorm import capture, dtypes
+from minorm.devices import capture, dtypes
 from minorm.kernels.gpu import launch
 from minorm.kernels.gpu.operands import plain
 from minorm.kernels.gpu.program import Program

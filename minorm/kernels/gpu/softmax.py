@@ -12,7 +12,7 @@ from typing import Any
 import cupy
 import numpy as np
 
-from minorm import dtypes
+from minorm.devices import dtypes
 from minorm.kernels.gpu import launch, softmax_plan
 from minorm.kernels.gpu.operands import outer, plain
 from minorm.kernels.gpu.program import Program

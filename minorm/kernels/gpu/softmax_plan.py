@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from minorm import dtypes
+from minorm.devices import dtypes
 from minorm.kernels.gpu import launch
 
 WARPS = 4  # rows of a block whose teams are warps

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from minorm import dtypes
+from minorm.devices import dtypes
 
 FOLDER = Path(__file__).parent
 OPTIONS = ("-std=c++17",)

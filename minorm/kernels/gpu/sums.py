@@ -9,7 +9,7 @@ from typing import Any
 
 import cupy
 
-from minorm import dtypes
+from minorm.devices import dtypes
 from minorm.kernels.axis_sums import Stage, Sums, in_memory_order, stages
 from minorm.kernels.gpu import launch, sums_plan
 from minorm.kernels.gpu.operands import memory_order, plain

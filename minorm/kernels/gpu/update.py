@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from minorm import capture, dtypes
+from minorm.devices import capture, dtypes
 from minorm.kernels.gpu import launch, update_plan
 from minorm.kernels.gpu.operands import arranged, dense, is_dense
 from minorm.kernels.gpu.program import Program

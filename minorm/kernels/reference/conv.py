@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from minorm.dtypes import compute_type
+from minorm.devices.dtypes import compute_type
 from minorm.kernels.epilogue import applied, check_epilogue
 
 Ints = tuple[int, ...]

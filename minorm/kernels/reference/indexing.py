@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from minorm import dtypes
+from minorm.devices import dtypes
 
 COMBINE: dict[str, Any] = {"add": np.add, "mul": np.multiply, "min": np.minimum, "max": np.maximum}
 

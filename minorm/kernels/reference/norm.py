@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from minorm import dtypes
-from minorm.equation import Equation
+from minorm.devices import dtypes
 from minorm.kernels.protocol import Running, Statistics
 from minorm.kernels.reference.elementwise import relu, relu_grad
-from minorm.nest import Loop, Nest
+from minorm.normalization.equation import Equation
+from minorm.normalization.nest import Loop, Nest
 
 Array = Any
 activations: tuple[str, ...] = ("relu",)

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from minorm.dtypes import FLOATS, compute_type
+from minorm.devices.dtypes import FLOATS, compute_type
 
 Ints = tuple[int, ...]
 Pairs = tuple[tuple[int, int], ...]

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from minorm import dtypes
+from minorm.devices import dtypes
 
 Blocks = tuple[int, int, int, int]  # (n, rank, key, key): those numbered (n + 1, 0, rank, 1), (n + 2, 0, rank, 1) ...
 FACTORS = (0xD2E7470EE14C6C93, 0xCA5A826395121157)

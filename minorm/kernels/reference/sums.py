@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from minorm import dtypes
+from minorm.devices import dtypes
 
 
 def sum_axes(x: Any, axes: tuple[int, ...], keepdims: bool = False) -> Any:

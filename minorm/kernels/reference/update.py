@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from minorm import dtypes
+from minorm.devices import dtypes
 
 
 def sgd(

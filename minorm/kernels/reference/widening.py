@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from minorm import dtypes
+from minorm.devices import dtypes
 
 
 def widened(function: Callable[..., Any]) -> Callable[..., Any]:

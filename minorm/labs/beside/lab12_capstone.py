@@ -13,11 +13,12 @@ from typing import Any
 import numpy as np
 
 import minorm.functional as F
-from minorm import config, dtypes, nn, random
-from minorm.autograd import no_grad
-from minorm.creation import tensor
+from minorm import config, nn
+from minorm.devices import dtypes, random
+from minorm.graph.grad_mode import no_grad
 from minorm.kernels.partial import PartialBackend
 from minorm.labs import capstone, gap
+from minorm.tensor.creation import tensor
 
 TUNING = 400  # labelled images
 

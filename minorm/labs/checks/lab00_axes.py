@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from minorm import nest
 from minorm.labs.comparing import close, equal, true
 from minorm.labs.lab import Lab
 from minorm.labs.student import Failure
+from minorm.normalization import nest
 
 LAB = Lab(0, "lab00_axes", "Axes", "What is the difference between the norms? Which elements share a mean.", minutes=60)
 KEEPS = {"batch": (1,), "instance": (0, 1), "layer": (0,), "group": (0, 1)}

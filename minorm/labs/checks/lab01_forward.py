@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 import minorm.functional as F
-from minorm.creation import tensor
 from minorm.kernels.partial import PartialBackend
 from minorm.labs.comparing import close, parts
 from minorm.labs.lab import Lab
+from minorm.tensor.creation import tensor
 
 LAB = Lab(
     1, "lab01_forward", "Forward", "How little code does it take to have all five norms? One function.", minutes=75

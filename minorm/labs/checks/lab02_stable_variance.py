@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 import minorm.functional as F
-from minorm.creation import tensor
 from minorm.kernels.partial import PartialBackend
 from minorm.labs.comparing import at_most, close, equal, numbers, parts, true
 from minorm.labs.lab import Lab
+from minorm.tensor.creation import tensor
 
 LAB = Lab(
     2,

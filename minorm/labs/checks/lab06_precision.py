@@ -8,11 +8,11 @@ import ml_dtypes
 import numpy as np
 
 import minorm.functional as F
-from minorm import dtypes
-from minorm.creation import tensor
+from minorm.devices import dtypes
 from minorm.kernels.partial import PartialBackend
 from minorm.labs.comparing import close, equal, numbers, true
 from minorm.labs.lab import Lab
+from minorm.tensor.creation import tensor
 
 LAB = Lab(
     6,

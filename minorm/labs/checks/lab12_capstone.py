@@ -11,15 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from minorm import dtypes
-from minorm.autograd import no_grad
-from minorm.creation import tensor
+from minorm.devices import dtypes
+from minorm.graph.grad_mode import no_grad
 from minorm.labs import capstone, gap
 from minorm.labs.beside import lab12_capstone as beside
 from minorm.labs.checks.right import lab12_capstone as ours
 from minorm.labs.comparing import Wrong, close, equal, numbers, parts, true
 from minorm.labs.lab import Lab
 from minorm.labs.sent import Sent
+from minorm.tensor.creation import tensor
 
 LAB = Lab(
     12,

@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 
 from minorm import devices
-from minorm.documented import documented
-from minorm.mistakes import checked
 from minorm.nn.module import Module
-from minorm.running import RunningStats, redirected
-from minorm.tensor import Tensor
+from minorm.normalization.running import RunningStats, redirected
+from minorm.support.argument_errors import checked
+from minorm.support.documented import documented
+from minorm.tensor.tensor import Tensor
 
 Array = Any
 

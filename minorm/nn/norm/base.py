@@ -17,15 +17,15 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from minorm import dtypes
-from minorm.functional.normalization_checks import LOW_MOMENTUM, warn_of_low_momentum
-from minorm.mistakes import called_within
+from minorm.devices import dtypes
+from minorm.functional.norm.checks import LOW_MOMENTUM, warn_of_low_momentum
 from minorm.nn import init
 from minorm.nn.attributes import COUNTER, MadeBy
 from minorm.nn.fusing import takes_activation
 from minorm.nn.module import Module
 from minorm.nn.parameter import Parameter, check_sizes, uninitialized
-from minorm.tensor import Tensor
+from minorm.support.argument_errors import called_within
+from minorm.tensor.tensor import Tensor
 
 
 class Affine(Module):

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 import minorm.functional as F
-from minorm.documented import documented
-from minorm.functional.normalization_arguments import LAYER
+from minorm.functional.norm.texts import LAYER
 from minorm.nn.norm.base import RunningNorm
 from minorm.nn.parameter import check_sizes
-from minorm.tensor import Tensor
+from minorm.support.documented import documented
+from minorm.tensor.tensor import Tensor
 
 
 class _BatchNorm(RunningNorm):

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import minorm.functional as F
-from minorm.documented import documented
-from minorm.functional.normalization_arguments import CHANNELS, LAYER
-from minorm.joining import maximum
+from minorm.functional.norm.texts import CHANNELS, LAYER
 from minorm.nn import init
 from minorm.nn.module import Module
 from minorm.nn.norm.base import Affine
 from minorm.nn.parameter import Parameter, check_sizes, uninitialized
-from minorm.tensor import Tensor
+from minorm.support.documented import documented
+from minorm.tensor.combining import maximum
+from minorm.tensor.tensor import Tensor
 
 
 @documented(LAYER, num_features=CHANNELS, eps="added to the mean of squares")

@@ -7,13 +7,13 @@ from typing import Any, ClassVar
 import numpy as np
 
 import minorm.functional as F
-from minorm import dtypes
-from minorm.documented import documented
-from minorm.functional.normalization_arguments import CHANNELS, LAYER
+from minorm.devices import dtypes
+from minorm.functional.norm.texts import CHANNELS, LAYER
 from minorm.nn.fusing import takes_activation
 from minorm.nn.module import Module
 from minorm.nn.parameter import check_sizes
-from minorm.tensor import Tensor
+from minorm.support.documented import documented
+from minorm.tensor.tensor import Tensor
 
 
 @documented(LAYER, num_features=CHANNELS)

@@ -6,13 +6,13 @@ from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar
 
 import minorm.functional as F
-from minorm.documented import documented
-from minorm.functional.normalization_arguments import ANY_AXES, AXES, AXIS_GROUPS, GUARD_EPS, LAYER
+from minorm.functional.norm.texts import ANY_AXES, AXES, AXIS_GROUPS, GUARD_EPS, LAYER
 from minorm.nn.attributes import MadeBy
 from minorm.nn.fusing import takes_activation
 from minorm.nn.module import Module
 from minorm.nn.norm.base import Affine, checked_shape
-from minorm.tensor import Tensor
+from minorm.support.documented import documented
+from minorm.tensor.tensor import Tensor
 
 
 @documented(LAYER, axes=AXES, eps=GUARD_EPS)

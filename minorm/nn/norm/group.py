@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 import minorm.functional as F
-from minorm.documented import documented
-from minorm.functional.normalization_arguments import LAYER
+from minorm.functional.norm.texts import LAYER
 from minorm.nn.attributes import MadeBy
 from minorm.nn.fusing import takes_activation
 from minorm.nn.norm.base import Affine
 from minorm.nn.parameter import check_sizes
-from minorm.tensor import Tensor
+from minorm.support.documented import documented
+from minorm.tensor.tensor import Tensor
 
 
 @documented(

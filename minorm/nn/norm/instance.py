@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import minorm.functional as F
-from minorm.documented import documented
-from minorm.functional.normalization_arguments import LAYER
+from minorm.functional.norm.texts import LAYER
 from minorm.nn.fusing import takes_activation
 from minorm.nn.norm.base import RunningNorm
-from minorm.tensor import Tensor
+from minorm.support.documented import documented
+from minorm.tensor.tensor import Tensor
 
 
 class _InstanceNorm(RunningNorm):

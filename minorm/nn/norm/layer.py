@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import minorm.functional as F
-from minorm.documented import documented
-from minorm.functional.normalization_arguments import LAYER, RMS_EPS
+from minorm.functional.norm.texts import LAYER, RMS_EPS
 from minorm.nn.fusing import takes_activation
 from minorm.nn.norm.base import Affine, checked_shape
-from minorm.tensor import Tensor
+from minorm.support.documented import documented
+from minorm.tensor.tensor import Tensor
 
 
 @documented(LAYER)

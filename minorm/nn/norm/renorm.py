@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 import minorm.functional as F
-from minorm.documented import documented
-from minorm.functional.normalization_arguments import LAYER
+from minorm.functional.norm.texts import LAYER
 from minorm.nn.norm.batch import _Variant
-from minorm.tensor import Tensor
+from minorm.support.documented import documented
+from minorm.tensor.tensor import Tensor
 
 Schedule = float | Callable[[int], float]
 LEAST = {"rmax": 1, "dmax": 0}

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import minorm.functional as F
-from minorm.documented import documented
-from minorm.functional.normalization_arguments import LRN
+from minorm.functional.norm.texts import LRN
 from minorm.nn.module import Module
-from minorm.tensor import Tensor
+from minorm.support.documented import documented
+from minorm.tensor.tensor import Tensor
 
 
 @documented(LRN)

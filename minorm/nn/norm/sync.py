@@ -8,13 +8,13 @@ from __future__ import annotations
 from typing import Any, TypeVar
 
 import minorm.functional as F
-from minorm.documented import documented
-from minorm.functional.normalization_arguments import LAYER
+from minorm.functional.norm.texts import LAYER
 from minorm.nn.attributes import MODULE
 from minorm.nn.module import Module
 from minorm.nn.norm.batch import _BatchNorm
 from minorm.nn.norm.instance import _InstanceNorm
-from minorm.tensor import Tensor
+from minorm.support.documented import documented
+from minorm.tensor.tensor import Tensor
 
 AnyModule = TypeVar("AnyModule", bound=Module)
 

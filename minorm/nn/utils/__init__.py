@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from minorm import lazy
 from minorm.nn.utils.gradients import (
     clip_grad_norm_,
     clip_grad_value_,
     parameters_to_vector,
     vector_to_parameters,
 )
+from minorm.support import lazy
 
 LATER = {"parametrizations": "spectral_norm weight_norm", "rnn": "", "statistics": "freeze_norm precise_bn"}
 __getattr__, __dir__ = lazy.names(__name__, LATER)

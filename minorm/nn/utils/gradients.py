@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from minorm import devices
-from minorm.documented import documented
 from minorm.kernels.select import backend
-from minorm.mistakes import checked, conversion, is_foreign, kind_of
-from minorm.tensor import Tensor
+from minorm.support.argument_errors import checked, conversion, is_foreign, kind_of
+from minorm.support.documented import documented
+from minorm.tensor.tensor import Tensor
 
 GRADIENTS = {
     "parameters": "Tensors, as model.parameters(), or one",

@@ -9,15 +9,15 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from minorm.autograd import no_grad
-from minorm.documented import documented
-from minorm.functional.normalization import normalization
-from minorm.functional.response import normalize
+from minorm.devices.random import generator
+from minorm.functional.norm import normalization
+from minorm.functional.norm.response import normalize
+from minorm.graph.grad_mode import no_grad
 from minorm.nn.container import ModuleDict
 from minorm.nn.module import Module
 from minorm.nn.parameter import Parameter
-from minorm.random import generator
-from minorm.tensor import Tensor
+from minorm.support.documented import documented
+from minorm.tensor.tensor import Tensor
 
 
 class Parametrization(Module):

@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from minorm.documented import documented
 from minorm.functional.padding import pad
-from minorm.joining import cat, stack
-from minorm.tensor import Tensor
+from minorm.support.documented import documented
+from minorm.tensor.combining import cat, stack
+from minorm.tensor.tensor import Tensor
 
 SEQUENCES = {
     "lengths": "(batch) integers: how many steps each sequence has",

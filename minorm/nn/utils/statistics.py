@@ -9,13 +9,13 @@ from typing import Any, TypeVar
 import numpy as np
 
 from minorm import devices
-from minorm.autograd import no_grad
-from minorm.documented import documented
-from minorm.mistakes import checked, is_foreign, kind_of
+from minorm.graph.grad_mode import no_grad
 from minorm.nn.module import Module
 from minorm.nn.norm.accumulation import Collected
-from minorm.running import redirected
-from minorm.tensor import Tensor
+from minorm.normalization.running import redirected
+from minorm.support.argument_errors import checked, is_foreign, kind_of
+from minorm.support.documented import documented
+from minorm.tensor.tensor import Tensor
 
 AnyModule = TypeVar("AnyModule", bound=Module)
 

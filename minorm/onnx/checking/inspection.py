@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import onnx
 
-from minorm import dtypes, limits
+from minorm.devices import dtypes
 from minorm.onnx.checking import absent, layers, oddities, sharing
 from minorm.onnx.checking.layers import LayerRow
 from minorm.onnx.checking.profiling import Seen
@@ -31,6 +31,7 @@ from minorm.onnx.loading.inputs import Input
 from minorm.onnx.loading.load import load_whole
 from minorm.onnx.loading.signatures import opset_table
 from minorm.onnx.loading.weights import Origin
+from minorm.serialization import limits
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 
-from minorm import dtypes
+from minorm.devices import dtypes
 from minorm.onnx.checking.profiling import Seen
 from minorm.onnx.graph import paths, registry
 from minorm.onnx.graph.reading import Node

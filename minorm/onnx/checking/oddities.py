@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from minorm import dtypes
+from minorm.devices import dtypes
 from minorm.nn import Module
 from minorm.onnx.graph.layer import NormLayer
 from minorm.onnx.graph.reading import Node
 from minorm.onnx.loading.roles import ARITHMETIC
-from minorm.onnx.operators import batch_norm
+from minorm.onnx.operators.norm import batch_norm
 
 TINY = float(np.finfo(np.float16).smallest_subnormal) / 2  # in float16 this and all below is 0
 

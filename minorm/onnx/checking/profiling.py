@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from minorm.onnx.graph import ledger
-from minorm.tensor import Tensor
+from minorm.tensor.tensor import Tensor
 
 Shape = tuple[int, ...]
 

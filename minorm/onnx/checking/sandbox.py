@@ -23,11 +23,11 @@ from typing import Any
 import numpy as np
 import onnx
 
-from minorm import dtypes
-from minorm.masking import quoted
+from minorm.devices import dtypes
 from minorm.onnx.graph import encoding
 from minorm.onnx.graph.errors import LoadError
-from minorm.opening import in_words
+from minorm.serialization.opening import in_words
+from minorm.support.masking import quoted
 
 SECONDS = 300.0
 MEMORY = 4 << 30  # bytes of address space, besides what model and inputs need

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from minorm import dtypes
+from minorm.devices import dtypes
 from minorm.onnx.checking import sandbox_worker
 
 # What free axes are tried with, the first axis and the others: what models usually take, multiples of 16, odd lengths.

@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 import onnx
 
-from minorm import dtypes, limits
-from minorm.documented import documented
+from minorm.devices import dtypes
 from minorm.onnx.checking import sandbox, sandbox_worker
 from minorm.onnx.graph import encoding
 from minorm.onnx.graph.errors import VerifyError
+from minorm.serialization import limits
+from minorm.support.documented import documented
 
 # Largest |difference| allowed, as a share of max(1, max |expected|).
 TOLERANCE = {dtypes.float64: 1e-9, dtypes.float32: 1e-4, dtypes.float16: 1e-2, dtypes.bfloat16: 6e-2}

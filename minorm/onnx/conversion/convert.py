@@ -15,9 +15,6 @@ from typing import Any
 import onnx
 from onnx import TensorProto
 
-from minorm import limits
-from minorm.documented import documented
-from minorm.mistakes import checked
 from minorm.onnx.conversion import describing
 from minorm.onnx.conversion.comparing import against
 from minorm.onnx.conversion.folding import folded, with_constants
@@ -29,6 +26,9 @@ from minorm.onnx.graph.lengths import Shapes
 from minorm.onnx.graph.tensors import Budget
 from minorm.onnx.loading import validation
 from minorm.onnx.loading.load import Source, parse
+from minorm.serialization import limits
+from minorm.support.argument_errors import checked
+from minorm.support.documented import documented
 
 
 @documented(

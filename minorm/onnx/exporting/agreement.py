@@ -15,7 +15,7 @@ import numpy as np
 from minorm.onnx.graph.errors import ExportError, Unstable
 from minorm.onnx.graph.graph import Graph
 from minorm.onnx.graph.sizes import Length, Shape, size_of
-from minorm.tensor import Tensor
+from minorm.tensor.tensor import Tensor
 
 BEHIND = (
     "is computed from the input's values, or drawn at random, outside minorm's operations (x.numpy(), x.item(), "

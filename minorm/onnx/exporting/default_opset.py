@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 import minorm.functional as F
+from minorm.graph.trace import Call
 from minorm.onnx.graph import versions
 from minorm.onnx.graph.errors import ExportError, Split, Unstable
 from minorm.onnx.graph.graph import Node
-from minorm.onnx.operators import batch_statistics
-from minorm.trace import Call
+from minorm.onnx.operators.norm import batch_statistics
 
 NORMALIZATIONS = {
     F.batch_norm, F.instance_norm, F.group_norm, F.layer_norm, F.rms_norm, F.mean_variance_norm, F.normalization,

@@ -9,8 +9,6 @@ from typing import Any
 
 import onnx
 
-from minorm.documented import documented
-from minorm.mistakes import checked
 from minorm.nn import Module
 from minorm.onnx.exporting import fusing, verifying
 from minorm.onnx.exporting.inputs import Axes
@@ -20,7 +18,9 @@ from minorm.onnx.exporting.writing_back import write_back
 from minorm.onnx.graph import external
 from minorm.onnx.graph.external import Path, Weights
 from minorm.onnx.loading.graph_module import GraphModule
-from minorm.tensor import Tensor
+from minorm.support.argument_errors import checked
+from minorm.support.documented import documented
+from minorm.tensor.tensor import Tensor
 
 
 @documented(

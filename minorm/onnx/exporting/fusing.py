@@ -21,7 +21,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from minorm import dtypes
+from minorm.devices import dtypes
 from minorm.onnx.conversion import describing
 from minorm.onnx.conversion.rewriting import check_node, names_of, reads_of
 from minorm.onnx.graph import kinds, tensors, versions

@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from minorm import dtypes
+from minorm.devices import dtypes
 from minorm.nn import Module
 from minorm.onnx.graph.graph import ELEMENT_TYPES
 from minorm.onnx.graph.sizes import Shape, Symbols
 from minorm.onnx.loading.graph_module import GraphModule
-from minorm.tensor import Tensor
+from minorm.tensor.tensor import Tensor
 
 Axes = Mapping[str, Mapping[int, str] | Sequence[int]]
 

@@ -13,11 +13,11 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from minorm.graph.trace import Call
 from minorm.onnx.exporting.inputs import Inputs
 from minorm.onnx.exporting.runs import Run, tensors_of
 from minorm.onnx.graph.errors import ExportError, Unstable
-from minorm.tensor import Tensor
-from minorm.trace import Call
+from minorm.tensor.tensor import Tensor
 
 # What a model raises at a size that it does not take.
 REFUSALS = (ValueError, TypeError, LookupError, RuntimeError, ArithmeticError, AssertionError)

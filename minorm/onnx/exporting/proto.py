@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import onnx
 from onnx import helper
 
-from minorm import dtypes
 from minorm.config import __version__
+from minorm.devices import dtypes
 from minorm.onnx.exporting import embedding
 from minorm.onnx.graph import encoding, versions
 from minorm.onnx.graph.errors import ExportError

@@ -15,14 +15,15 @@ from typing import Any
 
 import numpy as np
 
-from minorm import random, trace
-from minorm.autograd import no_grad
+from minorm.devices import random
+from minorm.graph import trace
+from minorm.graph.grad_mode import no_grad
+from minorm.graph.trace import Call
 from minorm.nn import Module
 from minorm.onnx.graph.errors import ExportError
 from minorm.onnx.graph.scope import Embedded, Scope
 from minorm.onnx.loading.graph_module import GraphModule
-from minorm.tensor import Tensor
-from minorm.trace import Call
+from minorm.tensor.tensor import Tensor
 
 
 @dataclass

@@ -12,7 +12,6 @@ from typing import Any
 
 import onnx
 
-from minorm.mistakes import kind_of
 from minorm.nn import Module
 from minorm.onnx.exporting import lengths, proto
 from minorm.onnx.exporting.agreement import Agreement
@@ -27,7 +26,8 @@ from minorm.onnx.graph.graph import Graph, Node, Value
 from minorm.onnx.loading import metadata
 from minorm.onnx.loading.graph_module import GraphModule
 from minorm.onnx.loading.updates import ENDING
-from minorm.tensor import Tensor
+from minorm.support.argument_errors import kind_of
+from minorm.tensor.tensor import Tensor
 
 LEAST = 16 << 20  # bytes of memory below which nothing is begun: too little even for the system's own libraries
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from minorm.autograd import no_grad
+from minorm.graph.grad_mode import no_grad
 from minorm.onnx.checking import trying
 from minorm.onnx.checking.comparing import Comparison, first_difference
 from minorm.onnx.checking.sandbox import Trial
@@ -21,7 +21,7 @@ from minorm.onnx.graph.graph import ELEMENT_TYPES
 from minorm.onnx.loading.graph_module import GraphModule
 from minorm.onnx.loading.load import load
 from minorm.onnx.loading.updates import ENDING
-from minorm.tensor import Tensor
+from minorm.tensor.tensor import Tensor
 
 
 class TranslatedModel:

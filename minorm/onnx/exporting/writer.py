@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from minorm.graph.trace import Call
 from minorm.onnx.exporting import embedding
 from minorm.onnx.exporting.agreement import Agreement, same
 from minorm.onnx.exporting.default_opset import NORMALIZATIONS, Pieces
@@ -21,10 +22,9 @@ from minorm.onnx.graph.errors import Decline, ExportError, Unstable
 from minorm.onnx.graph.graph import Result, Value
 from minorm.onnx.graph.scope import Embedded, Scope
 from minorm.onnx.graph.sizes import Shape, Size, size_of
-from minorm.onnx.operators.generation import count
-from minorm.onnx.operators.shape import expand, full, reshape
-from minorm.tensor import Tensor
-from minorm.trace import Call
+from minorm.onnx.operators.shape.generation import count
+from minorm.onnx.operators.shape.shape import expand, full, reshape
+from minorm.tensor.tensor import Tensor
 
 
 class Writer:

@@ -11,7 +11,7 @@ from typing import Any
 
 import onnx
 
-from minorm.autograd import no_grad
+from minorm.graph.grad_mode import no_grad
 from minorm.onnx.checking import sandbox
 from minorm.onnx.conversion import convert, describing
 from minorm.onnx.exporting import fusing
@@ -29,7 +29,7 @@ from minorm.onnx.graph.lengths import length_of
 from minorm.onnx.graph.names import names_of
 from minorm.onnx.loading import metadata
 from minorm.onnx.loading.graph_module import GraphModule
-from minorm.tensor import Tensor
+from minorm.tensor.tensor import Tensor
 
 
 def write_back(

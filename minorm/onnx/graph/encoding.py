@@ -17,7 +17,7 @@ import onnx
 
 from minorm.onnx.graph import footprint
 from minorm.onnx.graph.errors import ExportError, LoadError
-from minorm.opening import FilePath, Irregular, regular
+from minorm.serialization.opening import FilePath, Irregular, regular
 
 LARGEST = 2**31 - 1  # bytes, of one protobuf file
 SPARE = 1 << 20  # bytes, for what is small

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from minorm.documented import documented
+from minorm.support.documented import documented
 
 
 class ExportError(ValueError):

@@ -20,10 +20,10 @@ from typing import IO, Any
 import numpy as np
 import onnx
 
-from minorm import atomic, limits
 from minorm.onnx.graph import encoding
 from minorm.onnx.graph.encoding import LARGEST
 from minorm.onnx.graph.errors import ExportError, LoadError
+from minorm.serialization import atomic, limits
 
 Path = str | os.PathLike[str] | IO[bytes] | None  # where a model goes: a file's name, a binary file, or nowhere
 

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 import onnx
 
-from minorm import limits
 from minorm.onnx.graph.errors import LoadError
+from minorm.serialization import limits
 
 # What a model may take: together with the file itself at most 40 times its length plus 64 MB (docs/security.md).
 FACTOR = 36

@@ -16,7 +16,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto
 
-from minorm import dtypes
+from minorm.devices import dtypes
 from minorm.onnx.graph import measuring, versions
 from minorm.onnx.graph.decimals import changed
 from minorm.onnx.graph.errors import Decline

@@ -13,7 +13,7 @@ from typing import Any
 
 import onnx
 
-from minorm import dtypes
+from minorm.devices import dtypes
 from minorm.onnx.graph.tensors import DTYPES
 from minorm.onnx.graph.versions import PUBLISHED
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from minorm.masking import printable
 from minorm.nn import Module, Parameter
-from minorm.tensor import Tensor
+from minorm.support.masking import printable
+from minorm.tensor.tensor import Tensor
 
 
 class Sealed(Module):

@@ -27,9 +27,9 @@ from typing import Any
 
 import numpy as np
 
-from minorm import limits
-from minorm.autograd import is_grad_enabled
-from minorm.tensor import Tensor
+from minorm.graph.grad_mode import is_grad_enabled
+from minorm.serialization import limits
+from minorm.tensor.tensor import Tensor
 
 MAX_RANK = 32  # of NumPy's broadcasting
 SMALL = 32 << 20

@@ -6,7 +6,7 @@ import operator
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from minorm.masking import printable
+from minorm.support.masking import printable
 
 Shapes = Mapping[str, int | Sequence[int]]
 Declared = Mapping[str, Sequence[int | str] | None]  # as a file says it; a str is a free axis, None a free rank

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from minorm import dtypes
+from minorm.devices import dtypes
 from minorm.onnx.graph.errors import Decline
 from minorm.onnx.graph.sizes import Length, Size
 

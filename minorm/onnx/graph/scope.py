@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from minorm import trace
-from minorm.trace import Call
+from minorm.graph import trace
+from minorm.graph.trace import Call
 
 
 @dataclass(frozen=True)

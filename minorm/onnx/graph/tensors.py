@@ -15,11 +15,12 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto
 
-from minorm import dtypes, limits
+from minorm.devices import dtypes
 from minorm.onnx.graph import ledger
 from minorm.onnx.graph.errors import LoadError
 from minorm.onnx.graph.graph import ELEMENT_TYPES
-from minorm.opening import regular
+from minorm.serialization import limits
+from minorm.serialization.opening import regular
 
 DTYPES = {code: dtype for dtype, (code, _) in ELEMENT_TYPES.items()}
 MAX_RANK = ledger.MAX_RANK

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import onnx
 
-from minorm import dtypes
-from minorm.autograd import no_grad
+from minorm.devices import dtypes
+from minorm.graph.grad_mode import no_grad
 from minorm.nn import Module, Parameter
 from minorm.onnx.graph import kinds, paths, registry
 from minorm.onnx.graph.body import Body
@@ -28,8 +28,9 @@ from minorm.onnx.loading.inputs import Input
 from minorm.onnx.loading.original import Placed, Start
 from minorm.onnx.loading.repeating import Frame, Repetition
 from minorm.onnx.loading.resolving import refuse
-from minorm.onnx.operators import arithmetic, branch
-from minorm.tensor import Tensor
+from minorm.onnx.operators.control import branch
+from minorm.onnx.operators.math import arithmetic
+from minorm.tensor.tensor import Tensor
 
 
 class Builder:

@@ -15,10 +15,12 @@ from typing import Any
 
 import numpy as np
 
-from minorm import devices, dtypes, running, trace
-from minorm.masking import printable
+from minorm import devices
+from minorm.devices import dtypes
+from minorm.graph import trace
 from minorm.nn import Module, Parameter
 from minorm.nn.attributes import BUFFER, PARAMETER
+from minorm.normalization import running
 from minorm.onnx.graph import kinds, ledger
 from minorm.onnx.graph.layer import Sealed
 from minorm.onnx.graph.scope import Scope
@@ -26,8 +28,9 @@ from minorm.onnx.graph.tensors import Budget
 from minorm.onnx.loading.inputs import Input
 from minorm.onnx.loading.original import Original, Placed
 from minorm.onnx.loading.plans import Plans, Recorder
-from minorm.onnx.operators.batch_statistics import put
-from minorm.tensor import Tensor
+from minorm.onnx.operators.norm.batch_statistics import put
+from minorm.support.masking import printable
+from minorm.tensor.tensor import Tensor
 
 
 @dataclass

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from minorm import dtypes
-from minorm.masking import printable
-from minorm.mistakes import conversion, is_foreign, kind_of
-from minorm.tensor import Tensor
+from minorm.devices import dtypes
+from minorm.support.argument_errors import conversion, is_foreign, kind_of
+from minorm.support.masking import printable
+from minorm.tensor.tensor import Tensor
 
 
 @dataclass

@@ -9,9 +9,6 @@ from typing import Any
 
 import onnx
 
-from minorm import limits
-from minorm.documented import documented
-from minorm.mistakes import checked
 from minorm.onnx.graph import encoding, tensors
 from minorm.onnx.graph.errors import LoadError
 from minorm.onnx.graph.lengths import length_of
@@ -23,6 +20,9 @@ from minorm.onnx.loading.graph_module import GraphModule
 from minorm.onnx.loading.inputs import Input
 from minorm.onnx.loading.resolving import resolve
 from minorm.onnx.loading.weights import Trainable
+from minorm.serialization import limits
+from minorm.support.argument_errors import checked
+from minorm.support.documented import documented
 
 Source = str | os.PathLike[str] | bytes | bytearray | memoryview | Any  # Any: an onnx.ModelProto
 

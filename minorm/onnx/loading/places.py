@@ -18,7 +18,7 @@ from minorm.nn.attributes import MODULE
 from minorm.onnx.graph import paths
 from minorm.onnx.graph.layer import Layer
 from minorm.onnx.graph.reading import Node
-from minorm.tensor import Tensor
+from minorm.tensor.tensor import Tensor
 
 MAX_DEPTH = 16  # of the tree
 

@@ -21,12 +21,13 @@ from typing import Any
 
 import numpy as np
 
-from minorm import trace
-from minorm.autograd import Function, is_grad_enabled
+from minorm.graph import trace
+from minorm.graph.grad_mode import is_grad_enabled
+from minorm.graph.graph import Function
 from minorm.nn import Module
 from minorm.onnx.graph import ledger
 from minorm.ops.fusing import Application, fused
-from minorm.tensor import Tensor
+from minorm.tensor.tensor import Tensor
 
 KEPT = 8  # plans of a graph; a new shape takes the place of the oldest
 

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from minorm import dtypes
+from minorm.devices import dtypes
 from minorm.onnx.graph import kinds
 from minorm.onnx.graph.reading import Node
 from minorm.onnx.graph.registry import READERS

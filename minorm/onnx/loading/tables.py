@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from minorm import dtypes
+from minorm.devices import dtypes
 
 MASKED = -50.0  # added before a softmax, such a number means "not here"
 BUFFERS = frozenset(

@@ -27,7 +27,7 @@ from typing import Any
 
 import numpy as np
 
-from minorm import dtypes
+from minorm.devices import dtypes
 from minorm.onnx.graph import paths
 from minorm.onnx.graph.errors import LoadError
 from minorm.onnx.graph.reading import Node

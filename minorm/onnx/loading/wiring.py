@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from minorm import dtypes
+from minorm.devices import dtypes
 from minorm.onnx.graph.decimals import shortest
 from minorm.onnx.graph.reading import Node
 from minorm.onnx.graph.tensors import DTYPES, MAX_RANK

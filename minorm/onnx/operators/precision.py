@@ -9,10 +9,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from minorm import dtypes
+from minorm.devices import dtypes
 from minorm.onnx.graph.reading import Node
 from minorm.onnx.graph.tensors import element_type
-from minorm.tensor import Tensor
+from minorm.tensor.tensor import Tensor
 
 
 def widest(*tensors: Tensor | None, stash: Any = dtypes.float16) -> Any:

@@ -9,10 +9,10 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from minorm import atomic
 from minorm.onnx.graph import registry
 from minorm.onnx.graph.versions import PUBLISHED
 from minorm.onnx.operators import rules  # noqa: F401  importing the rules registers them
+from minorm.serialization import atomic
 
 BEGIN, END = "<!-- operators: python -m minorm.onnx.operators.table docs/onnx.md -->", "<!-- end of operators -->"
 

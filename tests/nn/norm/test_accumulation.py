@@ -16,7 +16,7 @@ from hypothesis import given, settings
 import minorm as mn
 from minorm import nn
 from minorm.distributed import DistributedDataParallel, simulate
-from minorm.tensor import Tensor
+from minorm.tensor.tensor import Tensor
 
 LAYERS: dict[str, Callable[..., Any]] = {
     "BatchNorm2d": lambda dtype: nn.BatchNorm2d(3, dtype=dtype),

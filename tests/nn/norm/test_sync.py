@@ -13,7 +13,7 @@ import minorm as mn
 from minorm import nn
 from minorm.distributed import DistributedDataParallel, run, simulate
 from minorm.models import digits_cnn, resnet20
-from minorm.tensor import Tensor
+from minorm.tensor.tensor import Tensor
 
 
 class Silent:

@@ -13,7 +13,7 @@ from minorm import nn
 from minorm.data import DataLoader, TensorDataset
 from minorm.distributed import simulate
 from minorm.nn.utils import freeze_norm, precise_bn
-from minorm.tensor import Tensor
+from minorm.tensor.tensor import Tensor
 
 
 def images(n: int = 22) -> np.ndarray:

@@ -174,7 +174,7 @@ def test_verify_compares_with_onnxruntime(monkeypatch: pytest.MonkeyPatch) -> No
     pytest.importorskip("onnxruntime")
     mo.export(net(), X, None, verify=True)
     from minorm.onnx.graph import registry
-    from minorm.onnx.operators import activation
+    from minorm.onnx.operators.math import activation
 
     wrong = [registry.Writer(F.relu, None, (), lambda g, x: g.add("Neg", x))]
     monkeypatch.setitem(registry.WRITERS, F.relu, wrong)

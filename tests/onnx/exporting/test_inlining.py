@@ -15,7 +15,7 @@ from onnx import TensorProto, helper, numpy_helper  # noqa: E402  after importor
 
 import minorm.onnx as mo  # noqa: E402
 from minorm.onnx.checking import verification  # noqa: E402
-from minorm.tensor import Tensor  # noqa: E402
+from minorm.tensor.tensor import Tensor  # noqa: E402
 
 X = np.arange(12, dtype=np.float32).reshape(2, 6) / 5 - 1
 WEIGHT = np.linspace(-1, 1, 6, dtype=np.float32)

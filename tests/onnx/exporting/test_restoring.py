@@ -19,7 +19,7 @@ from onnx import TensorProto, helper, numpy_helper  # noqa: E402  after importor
 
 import minorm.onnx as mo  # noqa: E402
 from minorm.onnx.checking import verification  # noqa: E402
-from minorm.tensor import Tensor  # noqa: E402
+from minorm.tensor.tensor import Tensor  # noqa: E402
 
 X = mn.randn(2, 3, 8, 8)
 

@@ -14,7 +14,7 @@ torch = pytest.importorskip("torch")
 
 import minorm.onnx as mo  # noqa: E402  after importorskip
 from minorm.onnx.checking import verification  # noqa: E402
-from minorm.tensor import Tensor  # noqa: E402
+from minorm.tensor.tensor import Tensor  # noqa: E402
 from tests.onnx.conversion.test_families import FAMILIES, SCRIPTED, exported  # noqa: E402
 
 SIZES = [(2, 3, 24, 24), (3, 3, 32, 48), (1, 3, 37, 43)]

@@ -21,10 +21,10 @@ from google.protobuf.message import DecodeError
 
 import minorm as mn
 import minorm.onnx as mo
-from minorm import dtypes
 from minorm.autograd import no_grad
+from minorm.devices import dtypes
 from minorm.onnx.checking import inspection
-from minorm.tensor import Tensor
+from minorm.tensor.tensor import Tensor
 
 MAX_BYTES = 256 << 20
 

@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import minorm as mn
-from minorm import limits, nn
+from minorm import nn
+from minorm.serialization import limits
 
 onnx = pytest.importorskip("onnx")
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import minorm as mn
-from minorm import dtypes
+from minorm.devices import dtypes
 
 onnx = pytest.importorskip("onnx")
 

@@ -10,8 +10,8 @@ import pytest
 onnx = pytest.importorskip("onnx")
 
 import minorm.onnx as mo  # noqa: E402  after importorskip
-from minorm.onnx.operators.recognised import GroupNorm, LayerNorm, RMSNorm  # noqa: E402
-from minorm.tensor import Tensor  # noqa: E402
+from minorm.onnx.operators.norm.recognised import GroupNorm, LayerNorm, RMSNorm  # noqa: E402
+from minorm.tensor.tensor import Tensor  # noqa: E402
 from tests.onnx.loading import norms  # noqa: E402
 
 KINDS = {"GroupNorm": GroupNorm, "LayerNorm": LayerNorm, "RMSNorm": RMSNorm}

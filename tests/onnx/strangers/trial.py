@@ -16,7 +16,7 @@ import torch
 import minorm as mn
 import minorm.onnx as mo
 from minorm.onnx.checking import verification
-from minorm.tensor import Tensor
+from minorm.tensor.tensor import Tensor
 from tests.onnx import retyped
 from tests.onnx.strangers.network import Family, Net
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from minorm.autograd import no_grad
-from minorm.creation import tensor
+from minorm.graph.grad_mode import no_grad
 from minorm.labs import gap
+from minorm.tensor.creation import tensor
 
 
 def recalibrate(model: Any, images: Any, batch_size: int = 256) -> None:

@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from minorm import checkpoint, random
-from minorm.creation import tensor
+from minorm.devices import random
 from minorm.kernels.reference import norm
 from minorm.labs import capstone
 from minorm.labs.beside import lab12_capstone as beside
+from minorm.serialization import checkpoint
+from minorm.tensor.creation import tensor
 
 
 def forward(nest: Any, x: Any, s: Any, b: Any, equation: Any) -> Any:

@@ -1,0 +1,111 @@
+"""Charts as SVG, for pages in light and dark: lines over epochs, and a confusion matrix. Colours come from the page."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from minorm.support.masking import for_page
+from minorm.training.outcome import clipped
+
+WIDTH, HEIGHT = 460, 260
+LEFT, RIGHT, TOP, BOTTOM = 52, 12, 26, 36
+NAMED = 24  # classes whose names stand beside a confusion matrix
+COUNTED = 16  # classes whose numbers stand in it
+
+
+def lines(title: str, series: dict[str, Sequence[float | None]], mark: int = 0, percent: bool = False) -> str:
+    """Numbers by epoch, a line each; `mark` is the epoch that counts. Nothing where there is no number."""
+    known = [v for values in series.values() for v in values if v is not None and math.isfinite(v)]
+    if not known:
+        return ""
+    count = max(len(values) for values in series.values())
+    low, high, step = _ticks(min(known), max(known))
+
+    def x(epoch: float) -> float:
+        return LEFT + (WIDTH - LEFT - RIGHT) * ((epoch - 1) / (count - 1) if count > 1 else 0.5)
+
+    def y(value: float) -> float:
+        return HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * (value - low) / (high - low)
+
+    parts = [f'<svg class="chart" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{for_page(title)}">']
+    parts.append(f'<text class="title" x="{LEFT}" y="15">{for_page(title)}</text>')
+    for k in range(round((high - low) / step) + 1):
+        value = low + k * step
+        text = f"{100 * value:g} %" if percent else f"{round(value, 10):g}"
+        parts.append(f'<path class="grid" d="M{LEFT} {y(value):.1f}H{WIDTH - RIGHT}"/>')
+        parts.append(f'<text class="tick end" x="{LEFT - 6}" y="{y(value) + 4:.1f}">{text}</text>')
+    every = max(1, math.ceil(count / 10))
+    for epoch in range(1, count + 1):
+        if epoch % every == 0 or epoch == 1 == count:
+            parts += [f'<text class="tick" x="{x(epoch):.1f}" y="{HEIGHT - BOTTOM + 16}">{epoch}</text>']
+    parts.append(f'<text class="tick" x="{(LEFT + WIDTH - RIGHT) / 2}" y="{HEIGHT - 4}">epoch</text>')
+    if mark:
+        parts.append(f'<path class="mark" d="M{x(mark):.1f} {TOP}V{HEIGHT - BOTTOM}"/>')
+        anchor = "end" if x(mark) > WIDTH - 70 else "start"
+        place = x(mark) - 4 if anchor == "end" else x(mark) + 4
+        parts.append(f'<text class="tick {anchor}" x="{place:.1f}" y="{TOP + 8}">best</text>')
+    for number, (name, values) in enumerate(series.items()):
+        points = [(x(i), y(v)) for i, v in enumerate(values, 1) if v is not None and math.isfinite(v)]
+        if not points:
+            continue
+        if len(points) > 1:
+            path = "L".join(f"{a:.1f} {b:.1f}" for a, b in points)
+            parts.append(f'<path class="series s{number}" d="M{path}"/>')
+        if len(points) <= 40:
+            parts += [f'<circle class="dot s{number}" cx="{a:.1f}" cy="{b:.1f}" r="2.6"/>' for a, b in points]
+        right = WIDTH - RIGHT - 74 * (len(series) - number)
+        parts.append(f'<path class="series s{number}" d="M{right} 11h16"/>')
+        parts.append(f'<text class="tick start" x="{right + 20}" y="15">{for_page(name)}</text>')
+    return "".join([*parts, "</svg>"])
+
+
+def _ticks(least: float, most: float) -> tuple[float, float, float]:
+    """From, to, and a round step between."""
+    span = max(most - least, abs(most) * 1e-3, 1e-9)
+    power = 10.0 ** math.floor(math.log10(span / 4))
+    step = next(power * k for k in (1, 2, 2.5, 5, 10) if span / (power * k) <= 5)
+    low, high = math.floor(least / step) * step, math.ceil(most / step) * step
+    return low, max(high, low + step), step
+
+
+def confusion(matrix: Any, names: Sequence[str]) -> str:
+    """Rows are classes, columns what they were taken for; a cell is as dark as its share of the row."""
+    count = len(names)
+    cell = 30 if count <= COUNTED else 18 if count <= NAMED else max(4, 440 // count)
+    letters = max((len(clipped(name)) for name in names), default=1) if count <= NAMED else 0
+    left = top = 26 + round(6.4 * letters)
+    side = cell * count
+    width, height = left + side + 8, top + side + 8
+    shares = matrix / np.maximum(matrix.sum(1, keepdims=True), 1)
+    box = f'viewBox="0 0 {width} {height}" style="max-width:{width}px"'
+    parts = [f'<svg class="matrix" {box} role="img" aria-label="confusion matrix">']
+    parts.append(f'<text class="tick start" x="{left}" y="12">taken for</text>')
+    parts.append(f'<text class="tick" transform="translate(12 {top + side / 2}) rotate(-90)">is</text>')
+    parts.append(f'<rect class="frame" x="{left}" y="{top}" width="{side}" height="{side}"/>')
+    for i, name in enumerate(names):
+        if count <= NAMED:
+            short, middle = for_page(clipped(name)), (i + 0.5) * cell
+            parts.append(f'<text class="tick end" x="{left - 5}" y="{top + middle + 4:.0f}">{short}</text>')
+            turned = f"translate({left + middle + 4:.0f} {top - 5}) rotate(-90)"
+            parts.append(f'<text class="tick start" transform="{turned}">{short}</text>')
+        for j, other in enumerate(names):
+            if not matrix[i, j]:
+                continue
+            kind, share = ("right" if i == j else "wrong"), max(0.08, float(shares[i, j]))
+            place = f'x="{left + j * cell}" y="{top + i * cell}" width="{cell}" height="{cell}"'
+            label = for_page(f"{name} taken for {other}: {matrix[i, j]:,}")
+            parts.append(f'<rect class="{kind}" {place} fill-opacity="{share:.2f}"><title>{label}</title></rect>')
+            if count <= COUNTED:
+                spot = f'x="{left + (j + 0.5) * cell}" y="{top + (i + 0.5) * cell + 4}"'
+                bright = " full" if share > 0.55 else ""
+                parts.append(f'<text class="number{bright}" {spot}>{_short(int(matrix[i, j]))}</text>')
+    return "".join([*parts, "</svg>"])
+
+
+def _short(number: int) -> str:
+    """At most four characters."""
+    return str(number) if number < 10_000 else f"{number // 1000}k"

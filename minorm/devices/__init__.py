@@ -1,0 +1,207 @@
+"""Where an array lies, and how it gets elsewhere: NumPy's arrays are on the CPU, CuPy's on a GPU.
+
+CuPy is imported when the first array is put on a GPU, never before. A device is a name, "cpu" or "cuda:0"; "cuda"
+alone is the current one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any
+
+import numpy as np
+
+from minorm.devices import capture, driver
+from minorm.support.argument_errors import each_argument, named_arguments
+
+_host: dict[type, bool] = {np.ndarray: True}  # by the type of array
+_ANYWHERE: AbstractContextManager[Any] = nullcontext()
+_found: list[Any] = []  # the module cupy, once it was found to work
+
+
+def is_host(array: Any) -> bool:
+    """False for an array of CuPy; True for NumPy's arrays and scalars, and for all else."""
+    kind = type(array)
+    found = _host.get(kind)
+    if found is None:
+        found = _host[kind] = not any(base.__module__.partition(".")[0] == "cupy" for base in kind.__mro__)
+    return found
+
+
+def library() -> Any:
+    """The module cupy; RuntimeError that says what to install where there is no CuPy or no driver that it can use."""
+    if _found:
+        return _found[0]
+    version = driver.version()
+    try:
+        import cupy
+    except ImportError as error:
+        raise RuntimeError(driver.advice(version, str(error))) from None
+    if not cupy.cuda.is_available():
+        raise RuntimeError(driver.advice(version, None, cupy.cuda.runtime.runtimeGetVersion()))
+    _found.append(cupy)
+    return cupy
+
+
+def namespace(array: Any) -> Any:
+    """The module whose functions make arrays beside this one: numpy or cupy."""
+    return np if is_host(array) else library()
+
+
+# Names
+
+
+class device(str):  # noqa: N801  PyTorch's name
+    """The name of a place for arrays: device("cpu"), device("cuda:1"), device("cuda", 1). It is a text with parts."""
+
+    __slots__ = ()
+
+    def __new__(cls, type: Any, index: int | None = None) -> device:
+        """Raises ValueError for what names no device."""
+        name = f"cuda:{type}" if isinstance(type, int) else str(type) if index is None else f"{type}:{index}"
+        kind, colon, number = name.partition(":")
+        if kind not in ("cpu", "cuda") or (colon and not number.isdecimal()):
+            raise ValueError(f"device: {name!r} is none; expected 'cpu', 'cuda' or 'cuda:0'")
+        return super().__new__(cls, name)
+
+    @property
+    def type(self) -> str:
+        """The kind of device: "cpu" or "cuda"."""
+        return self.partition(":")[0]
+
+    @property
+    def index(self) -> int | None:  # type: ignore[override]
+        """The number of the GPU; None where the name has none."""
+        number = self.partition(":")[2]
+        return int(number) if number else None
+
+
+_CPU = device("cpu")
+
+
+def device_of(array: Any) -> device:
+    """The name of the device: "cpu", or "cuda:0" for an array on the first GPU."""
+    return _CPU if is_host(array) else device("cuda", array.device.id)
+
+
+def same_device(a: Any, b: Any) -> bool:
+    """Are two arrays on one device?"""
+    return type(a) is type(b) is np.ndarray or device_of(a) == device_of(b)
+
+
+def is_device(value: Any) -> bool:
+    """True for what names a device: "cpu", "cuda", "cuda:1", or a torch.device."""
+    return not isinstance(value, (np.dtype, type)) and str(value).partition(":")[0] in ("cpu", "cuda")
+
+
+def device_index(device: Any) -> int | None:
+    """The number of the GPU, None for the CPU; ValueError for what names no device."""
+    kind, colon, number = str(device).partition(":")
+    if kind not in ("cpu", "cuda") or (colon and not number.isdecimal()):
+        raise ValueError(f"device: {device!r} is none; expected 'cpu', 'cuda' or 'cuda:0'")
+    if kind == "cpu":
+        return None
+    runtime = library().cuda.runtime
+    index = int(number) if colon else int(runtime.getDevice())
+    if index >= runtime.getDeviceCount():
+        raise RuntimeError(f"device: {device!r} is not there; this machine has {runtime.getDeviceCount()} GPU(s)")
+    return index
+
+
+def device_name(device: Any) -> str:
+    """The full name of a device: "cpu", or "cuda:0" for "cuda" while the first GPU is the current one."""
+    index = device_index(device)
+    return "cpu" if index is None else f"cuda:{index}"
+
+
+# The current device, and arrays from one to another
+
+
+@contextmanager
+def on(device: Any) -> Iterator[Any]:
+    """The module that makes arrays on this device, numpy or cupy, with the device the current one inside."""
+    index = None if device is None else device_index(device)
+    if index is None:
+        yield np
+    else:
+        with library().cuda.Device(index):
+            yield library()
+
+
+def on_device_of(array: Any) -> AbstractContextManager[Any]:
+    """Inside, the device of this array is the current one, as CuPy wants it of the arrays that it computes on."""
+    return _ANYWHERE if is_host(array) else array.device
+
+
+def to_device(array: Any, device: Any) -> Any:
+    """The array itself if it is on this device, else a copy there."""
+    index = device_index(device)
+    if is_host(array):
+        if index is None:
+            return array
+        capture.refuse_copies(f"an array of shape {np.shape(array)}")
+        with library().cuda.Device(index):
+            return library().asarray(array)
+    if index is None:
+        capture.refuse_copies(f"an array of shape {array.shape}")
+        with array.device:  # CuPy copies on the current stream, which must be one of this GPU's
+            return array.get()
+    return array if array.device.id == index else _to_another_gpu(array, index)
+
+
+def _to_another_gpu(array: Any, index: int) -> Any:
+    """A copy in the order of both GPUs' current streams: behind what computes the array, before what overwrites it."""
+    cuda = library().cuda
+    with array.device:
+        computed = cuda.get_current_stream().record()
+    with cuda.Device(index):
+        stream = cuda.get_current_stream()
+        stream.wait_event(computed)
+        copy = array.copy()  # to the current device
+        read = stream.record()
+    with array.device:
+        cuda.get_current_stream().wait_event(read)
+    return copy
+
+
+def to_device_of(array: Any, like: Any) -> Any:
+    """A NumPy array on the device of `like`."""
+    return array if is_host(like) else to_device(array, device_of(like))
+
+
+def scalar(value: Any, dtype: Any, like: Any) -> Any:
+    """An array without axes on the device of `like`; nothing is copied to a device for it."""
+    if is_host(like):
+        return np.asarray(value, dtype)
+    with like.device:
+        return library().full((), value, dtype)
+
+
+# Several devices in one operation
+
+
+class DeviceError(RuntimeError):
+    """Tensors of one operation are on several devices."""
+
+
+# What NumPy and CuPy raise at each other's arrays, and what functions of ours raise.
+REFUSALS = (TypeError, ValueError, AttributeError, BufferError, RuntimeError)
+
+
+def are_mixed(arrays: Sequence[Any]) -> bool:
+    """Are some of these arrays, of which the first is CuPy's, on another device than it?"""
+    kind, place = type(arrays[0]), arrays[0].data.device_id
+    return len(arrays) > 1 and any(a is not None and (type(a) is not kind or a.data.device_id != place) for a in arrays)
+
+
+def check_devices(name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """DeviceError where the Tensors among the arguments of a call that was refused are not all on one device."""
+    try:
+        named = named_arguments(function, args, kwargs)
+    except TypeError:
+        return
+    places = {place: tensor.device for place, tensor in each_argument(named) if hasattr(tensor, "creator")}
+    if len(set(places.values())) > 1:
+        listed = ", ".join(f"{key} is on {place}" for key, place in places.items())
+        raise DeviceError(f"{name}: {listed}; expected one device; move them with .to(device)") from None

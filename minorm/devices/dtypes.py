@@ -1,0 +1,106 @@
+"""The element types of a Tensor: NumPy's own, and bfloat16 from ml_dtypes, which may be missing in a browser."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from minorm.support.argument_errors import checked
+from minorm.support.documented import documented
+
+try:
+    import ml_dtypes
+except ModuleNotFoundError:
+    ml_dtypes = None
+
+
+class _Missing:
+    """`bfloat16` without ml_dtypes: equal to no type of an array; NumPy's error, where it is asked for, shows why."""
+
+    def __repr__(self) -> str:
+        return "bfloat16 (it needs the package ml_dtypes, which is not installed)"
+
+
+float16 = np.dtype(np.float16)
+bfloat16: Any = np.dtype(ml_dtypes.bfloat16) if ml_dtypes else _Missing()
+float32 = np.dtype(np.float32)
+float64 = np.dtype(np.float64)
+int8, int16, int32, int64 = (np.dtype(name) for name in ("int8", "int16", "int32", "int64"))
+uint8, uint16, uint32, uint64 = (np.dtype(name) for name in ("uint8", "uint16", "uint32", "uint64"))
+bool = np.dtype(np.bool_)
+
+half, float, double, short, int, long = float16, float32, float64, int16, int32, int64  # PyTorch's other names
+contiguous_format, channels_last, preserve_format = "contiguous", "channels_last", "preserve"  # orders in memory
+_limits: Any = ml_dtypes or np
+finfo, iinfo = _limits.finfo, _limits.iinfo  # what a type can hold: mn.finfo(x.dtype).min
+dtype = np.dtype  # the class of them all: isinstance(x.dtype, mn.dtype)
+
+HALVES: frozenset[np.dtype[Any]] = frozenset({float16, bfloat16} if ml_dtypes else {float16})
+FLOATS: frozenset[np.dtype[Any]] = HALVES | {float32, float64}
+ALL: frozenset[np.dtype[Any]] = FLOATS | {int8, int16, int32, int64, uint8, uint16, uint32, uint64, bool}
+_OWN: dict[Any, Any] = {kind: kind for kind in ALL}  # of equal ones the object above, so that `is` may be asked
+
+
+def is_float(dtype: np.dtype[Any]) -> Any:
+    """True for the four types that can carry a gradient (bfloat16 is no np.floating, so ask here)."""
+    return dtype in FLOATS
+
+
+def compute_type(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """The type that arithmetic on `dtype` is done in: float32 for the 16-bit floats, itself otherwise."""
+    return float32 if dtype in HALVES else dtype
+
+
+def check(dtype: Any) -> np.dtype[Any]:
+    """`dtype` as np.dtype, or a TypeError that lists what a Tensor can hold."""
+    if ml_dtypes is None and (dtype is bfloat16 or (isinstance(dtype, str) and dtype == "bfloat16")):
+        raise TypeError("tensor: dtype bfloat16 needs the package ml_dtypes, which is not installed")
+    try:
+        found = np.dtype(dtype)
+    except TypeError:  # x.to("gpu") comes here too
+        raise TypeError(
+            f"tensor: {dtype!r} is no dtype; expected one of {_all()}; a device is 'cpu', 'cuda' or 'cuda:0'"
+        ) from None
+    own = _OWN.get(found.newbyteorder("="))
+    if own is None:
+        raise TypeError(f"tensor: dtype {found} is not supported; expected one of {_all()}")
+    return own
+
+
+def _all() -> str:
+    return ", ".join(sorted(map(str, ALL)))
+
+
+def largest(kind: np.dtype[Any]) -> Any:
+    """The largest finite number of a float type."""
+    return finfo(kind).max
+
+
+# The float type of Python's numbers where nothing else says one
+
+_default = [float32]
+
+
+def get_default_dtype() -> np.dtype[Any]:
+    """The float type of what is made from Python's floats, of zeros(), randn() and new layers."""
+    return _default[0]
+
+
+@documented({}, d="a float type")
+@checked
+def set_default_dtype(d: Any) -> None:
+    """Make `d` the float type of what is made without one from here on, in every thread.
+
+    TypeError for a type that is no float.
+
+    Example:
+        >>> mn.set_default_dtype(mn.float64)
+        >>> mn.zeros(1).dtype
+        dtype('float64')
+        >>> mn.set_default_dtype(mn.float32)
+    """
+    kind = check(d)
+    if kind not in FLOATS:
+        raise TypeError(f"set_default_dtype: d is {kind}; expected a float type")
+    _default[0] = kind

@@ -1,0 +1,323 @@
+"""The one random generator: initialisation, dropout and shuffling draw from it, `manual_seed` resets it.
+
+It counts. Philox's block number n is a function of n and a key alone, four words of 64 bits: so a kernel on any device
+can make the blocks n, n + 1, ... by itself, all at once, and a seed means the same numbers on each (`take_blocks`).
+Dropout and uniform numbers are made so (draws.py). All else NumPy draws on the CPU, with the same key; a block's number
+has four words too, of which the highest is 0 for NumPy and 1 for kernels.
+
+Its state is a plain dict of integers, so that a checkpoint can hold it and a resumed run draws the same numbers. The
+state names the generator: one of PCG64, which minorm drew from before, is put back as that, and NumPy draws all.
+
+Each rank of a distributed run has a generator of its own (`streams`): rank 0 the one that all programs have, rank r the
+same jumped ahead r times. So what a rank draws does not depend on which process carries it.
+
+A forked child goes on where its parent stood: both draw the same numbers, until `manual_seed` sets them apart. A fork
+waits for a draw that is under way in another thread, so that the child gets a state between two draws.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from minorm.support.argument_errors import checked, kind_of
+from minorm.support.documented import documented
+
+_made: list[Generator] = []  # the one of all, once there is one
+_making = threading.RLock()
+
+
+class _Rank(threading.local):
+    """Of the thread of a rank: its own generator, its number, and how it asks all ranks for their states."""
+
+    generator: Generator | None = None
+    number, size = 0, 1
+    gather: Callable[[Any], Any] | None = None
+
+
+_rank = _Rank()
+_ranks: list[Generator] = []  # those of ranks that run; with none there is no need to ask which thread this is
+
+
+def generator() -> np.random.Generator:
+    """What draws, NumPy's; made when first asked for, as numpy.random is slow to import."""
+    return _own().numbers
+
+
+def _own() -> Generator:
+    """The generator of this thread's rank."""
+    if _ranks and _rank.generator is not None:
+        return _rank.generator
+    if not _made:
+        with _making:
+            if not _made:
+                _made.append(Generator())
+    return _made[0]
+
+
+@documented({}, seed="an int of at least 0")
+@checked
+def manual_seed(seed: int) -> Generator:
+    """Restart the generator from `seed`, and return it; the same seed gives the same numbers on every machine.
+
+    Each rank of a distributed run gets numbers of its own. ValueError for what is no such int.
+
+    Example:
+        >>> generator = mn.manual_seed(0)
+        >>> first = mn.rand(3)
+        >>> generator = mn.manual_seed(0)
+        >>> mn.rand(3).equal(first)
+        True
+    """
+    if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
+        raise ValueError(f"manual_seed: seed must be a non-negative int; got {seed!r}")
+    own = _own()
+    own.set_state(np.random.Philox(int(seed)).jumped(_rank.number).state | {"blocks": 0})
+    return own
+
+
+@documented({}, device="taken, without effect: one generator draws for all devices")
+class Generator:
+    """A generator of one's own, for the arguments called `generator`.
+
+    Example:
+        >>> first, again = (mn.Generator().manual_seed(0) for _ in range(2))
+        >>> mn.rand(3, generator=first).equal(mn.rand(3, generator=again))
+        True
+    """
+
+    def __init__(self, device: Any = None) -> None:  # noqa: ARG002  one for all devices
+        self._begin(np.random.Philox(), 0)
+
+    @classmethod
+    @documented({}, numbers="a generator of NumPy")
+    def of(cls, numbers: np.random.Generator) -> Generator:
+        """One around a generator of NumPy, which both draw from."""
+        made = cls.__new__(cls)
+        made.numbers, made._where = numbers, None
+        return made
+
+    def _begin(self, bits: Any, blocks: int | None) -> None:
+        """blocks  how many kernels have taken; None for a generator that does not count"""
+        if getattr(self, "numbers", None) is None or self.numbers.bit_generator is not bits:
+            self.numbers: np.random.Generator = np.random.Generator(bits)
+        self._where: Any = None
+        if blocks is not None:
+            place = bits.state["state"]
+            self.blocks, self._where = blocks, (int(place["counter"][2]), *place["key"].tolist())
+
+    @documented({}, seed="an int of at least 0")
+    def manual_seed(self, seed: int) -> Generator:
+        """Start again from `seed`; returns self."""
+        self._begin(np.random.Philox(int(seed)), 0)
+        return self
+
+    def _take_blocks(self, count: int) -> tuple[int, int, int, int] | None:
+        if self._where is None:
+            return None
+        with self.numbers.bit_generator.lock:
+            first = self.blocks
+            self.blocks = first + count
+        return (first, *self._where)
+
+    def get_state(self) -> dict[str, Any]:
+        """Where it has come to: nested dicts of strings, integers and lists of them.
+
+        Example:
+            >>> generator = mn.Generator().manual_seed(0)
+            >>> state = generator.get_state()
+            >>> first = mn.rand(3, generator=generator)
+            >>> generator.set_state(state)
+            >>> mn.rand(3, generator=generator).equal(first)
+            True
+        """
+        bits = self.numbers.bit_generator
+        with bits.lock:  # not in the middle of another thread's draw
+            return _plain(bits.state) | ({} if self._where is None else {"blocks": self.blocks})
+
+    @documented({}, state="as of `get_state`")
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Go on from a state.
+
+        ValueError, and nothing is changed, for what is none, and for that of a generator that minorm never had.
+
+        Example:
+            >>> first, again = mn.Generator(), mn.Generator()
+            >>> again.set_state(first.get_state())
+            >>> mn.rand(3, generator=first).equal(mn.rand(3, generator=again))
+            True
+        """
+        bits: Any = self.numbers.bit_generator
+        new = _bits(state, type(bits).__name__)
+        with _making, bits.lock:  # not in the middle of a draw, nor of a fork
+            if type(new) is type(bits):
+                bits.state = new.state
+                new = bits
+            self._begin(new, state.get("blocks"))
+
+
+def source(given: Any = None) -> np.random.Generator:
+    """What draws: the generator of all for None, else the one that is handed over, ours or NumPy's."""
+    if given is None:
+        return generator()
+    found = given.numbers if isinstance(given, Generator) else given
+    if not isinstance(found, np.random.Generator):
+        raise TypeError(f"generator is {type(given).__name__}; expected a Generator of minorm or of NumPy, or None")
+    return found
+
+
+def take_blocks(given: Any, count: int) -> tuple[int, int, int, int] | None:
+    """(n, rank, key, key) of blocks that nothing else will draw: those numbered (n + 1, 0, rank, 1) and so on.
+
+    `given` is a Generator, or None for the one of all. None where it does not count, and for one of NumPy's.
+    """
+    own = _own() if given is None else given
+    return own._take_blocks(count) if isinstance(own, Generator) else None
+
+
+def get_state() -> dict[str, Any]:
+    """The generator's state, as nested dicts of strings and integers.
+
+    In a distributed run all ranks must call this together: it holds the states of all, {"ranks": [...]}.
+    """
+    state = _own().get_state()
+    if _rank.gather is None:
+        return state
+    return {"ranks": [_unpacked(row) for row in _rank.gather(_packed(state))]}
+
+
+def set_state(state: dict[str, Any]) -> None:
+    """Put back what `get_state` returned; ValueError where that was taken with another number of ranks."""
+    ranks = state.get("ranks") if isinstance(state, dict) else None
+    if ranks is not None and not isinstance(ranks, (list, tuple)):
+        raise ValueError(f"set_state: 'ranks' of the state is a {kind_of(ranks)}; expected a list of states")
+    count = 1 if ranks is None else len(ranks)
+    if count != _rank.size:
+        raise ValueError(f"set_state: the state is that of {count} ranks, this program has {_rank.size}")
+    _own().set_state(state if ranks is None else ranks[_rank.number])
+
+
+@contextmanager
+def kept() -> Iterator[None]:
+    """Inside, numbers are drawn; afterwards this rank's generator is where it was. Other ranks are not asked."""
+    own = _own()
+    state = own.get_state()
+    try:
+        yield
+    finally:
+        own.set_state(state)
+
+
+def _bits(state: Any, kind: str = "Philox") -> Any:
+    """A new generator in that state, which may be of this kind or of one that minorm has or had."""
+    if not isinstance(state, dict) or not isinstance(state.get("bit_generator"), str):
+        got = f"a dict with {sorted(map(str, state))}" if isinstance(state, dict) else f"a {kind_of(state)}"
+        raise ValueError(f"set_state: the state is {got}; expected a dict with 'bit_generator', as get_state() gives")
+    name = state["bit_generator"]
+    if name not in ("Philox", "PCG64", kind):
+        raise ValueError(f"set_state: the state is that of {name}; expected Philox, or PCG64, which minorm had before")
+    bits = getattr(np.random, name)()
+    example = _plain(bits.state)
+    try:
+        bits.state = {key: state[key] for key in example}
+        given, blocks = _plain({key: state[key] for key in example}), state.get("blocks", 0)
+        bounds = {"blocks": 1 << 63, "has_uint32": 2, "buffer_pos": 5}
+        right = _plain(bits.state) == given and all(0 <= int(state.get(key, 0)) < end for key, end in bounds.items())
+        right = right and isinstance(blocks, int)
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
+        right = False  # NumPy says only that an integer is required
+    if not right:
+        raise ValueError(
+            f"set_state: the state of {name} has other parts than one has, or numbers beyond their words; "
+            f"got {_brief(state)}; expected what get_state() gives, such as {_brief(example)}"
+        )
+    return bits
+
+
+def _brief(state: dict[str, Any]) -> str:
+    text = repr({key: value for key, value in state.items() if key != "bit_generator"})
+    return text if len(text) <= 240 else f"{text[:237]}..."
+
+
+def _plain(state: Any) -> dict[str, Any]:
+    """A state of NumPy's with lists in the place of arrays."""
+    return {
+        name: _plain(part) if isinstance(part, dict) else part.tolist() if isinstance(part, np.ndarray) else part
+        for name, part in state.items()
+    }
+
+
+# Ranks
+
+
+def streams(ranks: Sequence[int], state: dict[str, Any] | None = None) -> list[Generator | None]:
+    """Generators for these ranks, from the state that rank 0's has now; None for rank 0, which uses that one itself."""
+    state = _own().get_state() if state is None else state
+    found: list[Generator | None] = [Generator() if rank else None for rank in ranks]
+    for rank, own in zip(ranks, found, strict=True):
+        if own is not None:
+            own._begin(_bits(state).jumped(rank), state.get("blocks"))
+    return found
+
+
+@contextmanager
+def stream(own: Generator | None, number: int, size: int, gather: Callable[[Any], Any] | None) -> Iterator[None]:
+    """Inside, this thread is rank `number` of `size` and draws from a generator of `streams`.
+
+    gather  an array of this rank's -> those of all ranks along a new first axis; None where there is one rank
+    """
+    before = _rank.__dict__.copy()
+    _rank.__dict__.update(generator=own, number=number, size=size, gather=gather)
+    if own is not None:
+        _ranks.append(own)
+    try:
+        yield
+    finally:
+        _rank.__dict__.clear()
+        _rank.__dict__.update(before)
+        if own is not None:
+            _ranks.remove(own)
+
+
+def _packed(state: dict[str, Any]) -> Any:
+    """A state as uint64: fourteen of Philox, six of PCG64."""
+    inner = state["state"]
+    if state["bit_generator"] == "Philox":
+        words = [*inner["counter"], *inner["key"], *state["buffer"], state["buffer_pos"], state["blocks"]]
+    else:
+        words = [word for name in ("state", "inc") for word in (inner[name] >> 64, inner[name] & (1 << 64) - 1)]
+    return np.array([*words, state["has_uint32"], state["uinteger"]], np.uint64)
+
+
+def _unpacked(packed: Any) -> dict[str, Any]:
+    *words, has, left = packed.tolist()
+    state = {"bit_generator": "PCG64", "has_uint32": has, "uinteger": left}
+    if len(words) == 4:
+        return state | {"state": {"state": words[0] << 64 | words[1], "inc": words[2] << 64 | words[3]}}
+    inner, rest = {"counter": words[:4], "key": words[4:6]}, {"buffer_pos": words[10], "blocks": words[11]}
+    return state | {"bit_generator": "Philox", "state": inner, "buffer": words[6:10]} | rest
+
+
+# NumPy locks a generator while it draws. Of all threads a fork takes only its own along: a lock that another one held
+# would stay locked in the child for ever, and so would the half of numpy.random that another one was importing.
+
+
+def _before_fork() -> None:
+    _making.acquire()
+    for made in (*_made, *_ranks):
+        made.numbers.bit_generator.lock.acquire()
+
+
+def _after_fork() -> None:
+    for made in (*_made, *_ranks):
+        made.numbers.bit_generator.lock.release()
+    _making.release()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork)

@@ -1,0 +1,34 @@
+"""The normalizations: each function decides which axes are reduced and how scale and bias vary, nothing else.
+
+    y = (x - mean) / sqrt(var + eps) * weight + bias
+
+                        statistics over                     weight and bias vary along
+    batch_norm          all axes but C                      C
+    instance_norm       all axes but N, C                   C
+    group_norm          all axes but N, and a group of C    C (or the groups)
+    layer_norm          the trailing axes                   the same axes
+    rms_norm            the trailing axes, without mean     the same axes
+    mean_variance_norm  any axes, eps outside the root      none
+    normalization       any axes, and a group of C          any
+
+Statistics are carried as (shift, mean - shift, 1/std) and computed so that float32 keeps its seven digits however far
+the data lies from 0; docs/maths.md says how. They are population statistics: the variance divides by N.
+
+running_norms.py has the first two, sample_norms.py the next three, general_norms.py those over any axes.
+"""
+
+from __future__ import annotations
+
+from minorm.functional.norm.general_norms import mean_variance_norm, normalization
+from minorm.functional.norm.running_norms import batch_norm, instance_norm
+from minorm.functional.norm.sample_norms import group_norm, layer_norm, rms_norm
+
+__all__ = [
+    "batch_norm",
+    "group_norm",
+    "instance_norm",
+    "layer_norm",
+    "mean_variance_norm",
+    "normalization",
+    "rms_norm",
+]

@@ -1,0 +1,49 @@
+"""Filter response normalization: each channel of each sample by the mean of its squares, without a mean."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from minorm.functional.norm.checks import check_per_channel, check_types, equation
+from minorm.functional.norm.texts import ARGUMENTS
+from minorm.graph import trace
+from minorm.normalization.normalize import Normalize
+from minorm.support.documented import documented
+from minorm.tensor.tensor import Tensor
+
+
+@documented(ARGUMENTS, x="(N, C, *positions)", eps="added to the mean of squares")
+@trace.operation
+def filter_response_norm(
+    x: Tensor,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-6,
+    *,
+    compute_dtype: Any = None,
+    backend: Any = None,
+) -> Tensor:
+    """y = x / sqrt(mean(x^2) + eps) * weight + bias, the mean over all positions of a channel of a sample.
+
+    Nothing depends on the batch, so training and evaluation are alike. At a single position y is the sign of x,
+    nearly, and hardly any gradient passes: choose an eps near 1 there, as the paper does. y has x's shape and type.
+    ValueError for shapes that do not fit.
+
+    Example:
+        >>> F.filter_response_norm(mn.tensor([[[3.0, 4.0]]]))
+        tensor([[[0.8485, 1.1314]]])
+
+    ONNX has no operator for it, and export writes its formula; Singh and Krishnan 2019, arXiv:1911.09737.
+    """
+    computed = check_types("filter_response_norm", x, compute_dtype, weight=weight, bias=bias)
+    rule = equation("filter_response_norm", eps, False)
+    if x.ndim < 3:
+        raise ValueError(
+            f"filter_response_norm: x has shape {x.shape}; expected (N, C, *positions) with at least 3 axes"
+        )
+    check_per_channel("filter_response_norm", x, weight=weight, bias=bias)
+    param = () if weight is None and bias is None else (1,)
+    return Normalize.apply(
+        x, weight, bias, axes=tuple(range(2, x.ndim)), param=param, equation=rule, compute_dtype=computed,
+        backend=backend,
+    )  # fmt: skip

@@ -1,0 +1,122 @@
+"""The normalizations over any axes: mean_variance_norm with eps outside the root, normalization for the rest.
+
+The caller says which axes are reduced; `normalization` splits the channels into groups, too.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from minorm.functional.arguments import whole
+from minorm.functional.norm.activated_norms import activated
+from minorm.functional.norm.checks import broadcast_axes, check_groups, check_types, equation, listed_axes, masked
+from minorm.functional.norm.texts import ANY_AXES, ARGUMENTS, AXES, AXIS_GROUPS, GUARD_EPS
+from minorm.kernels.variance import backend_of
+from minorm.normalization.normalize import Normalize
+from minorm.support.documented import documented
+from minorm.tensor.tensor import Tensor
+
+
+@documented(ARGUMENTS, x="of any rank that has all of `axes`", axes=AXES, eps=GUARD_EPS)
+@activated
+def mean_variance_norm(
+    x: Tensor,
+    axes: Sequence[int] = (0, 2, 3),
+    eps: float = 1e-9,
+    *,
+    compute_dtype: Any = None,
+    backend: Any = None,
+    variance: str | None = None,
+    mask: Tensor | None = None,
+    activation: str | None = None,
+    residual: Tensor | None = None,
+) -> Tensor:
+    """y = (x - mean) / (sqrt(var) + eps), mean and var over `axes`: eps is outside the root.
+
+    y has x's shape and type. Where all values are equal y is 0, and the gradient of x, which has no limit there, is
+    taken for 0 too. ValueError for axes that x lacks.
+
+    Example:
+        >>> F.mean_variance_norm(mn.tensor([[1.0, 3.0]]), axes=(1,))
+        tensor([[-1.,  1.]])
+
+    ONNX MeanVarianceNormalization 13.
+    """
+    computed = check_types("mean_variance_norm", x, compute_dtype)
+    found = listed_axes("mean_variance_norm", x, axes)
+    rule, backend = equation("mean_variance_norm", eps, True, True), backend_of("mean_variance_norm", variance, backend)
+    given = masked("mean_variance_norm", x, mask, residual)
+    return Normalize.apply(
+        x, None, None, *given, axes=found, equation=rule, compute_dtype=computed, backend=backend, activation=activation
+    )
+
+
+@documented(
+    ARGUMENTS,
+    x="of any rank that has all of `axes`",
+    scale="of x's rank, each axis 1 or x's length, or num_groups on axis 1; None is 1",
+    bias="as scale; None is 0",
+    axes=ANY_AXES,
+    num_groups=AXIS_GROUPS,
+)
+@activated
+def normalization(
+    x: Tensor,
+    scale: Tensor | None = None,
+    bias: Tensor | None = None,
+    axes: int | Sequence[int] = (2, 3),
+    num_groups: int = 1,
+    eps: float = 1e-5,
+    compute_dtype: Any = None,
+    *,
+    backend: Any = None,
+    activation: str | None = None,
+    residual: Tensor | None = None,
+) -> Tensor:
+    """y = (x - mean) / sqrt(var + eps) * scale + bias, mean and var over any axes and the channels of a group.
+
+    scale and bias are [1, C, 1, 1] for an instance, [1, G, 1, 1] for a group, [1, 1, D2, D3] for a layer
+    normalization. y has x's shape and type. ValueError for axes that x lacks, and for groups beside a reduced axis 1.
+
+    Example:
+        >>> F.normalization(mn.tensor([[1.0, 3.0]]), axes=(1,))
+        tensor([[-1.,  1.]])
+
+    TensorRT INormalizationLayer; ONNX has no operator for all of it: export writes one that equals it, or the formula.
+    """
+    computed = check_types("normalization", x, compute_dtype, scale=scale, bias=bias)
+    if hasattr(axes, "__index__") and not isinstance(axes, (bool, np.ndarray)):
+        axes = operator.index(axes)
+        if axes <= 0 or axes >> x.ndim:
+            raise ValueError(
+                f"normalization: axes={axes:#b} is no mask of the {x.ndim} axes of x; expected bits 0 to {x.ndim - 1}; "
+                f"x.shape is {x.shape}"
+            )
+        axes = [i for i in range(x.ndim) if axes >> i & 1]
+    found = listed_axes("normalization", x, axes)
+    num_groups = whole("normalization", "num_groups", num_groups)
+    if num_groups != 1:
+        check_groups("normalization", x, num_groups)
+        if 1 in found:
+            raise ValueError(
+                f"normalization: axes {found} hold the channel axis 1, which num_groups={num_groups} splits; "
+                "expected it to be left out: the channels of a group are reduced anyway"
+            )
+    param = broadcast_axes(x, scale, bias, num_groups)
+    return Normalize.apply(
+        x,
+        scale,
+        bias,
+        *masked("normalization", x, None, residual),
+        axes=found,
+        num_groups=num_groups,
+        param=param,
+        equation=equation("normalization", eps),
+        compute_dtype=computed,
+        backend=backend,
+        activation=activation,
+    )

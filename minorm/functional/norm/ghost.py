@@ -1,0 +1,118 @@
+"""Ghost batch normalization: a large batch by the statistics of small ones."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from minorm.functional.arguments import whole
+from minorm.functional.norm import batch_norm
+from minorm.functional.norm.checks import batch_axes, check_types, equation, mark_changed, running_stats
+from minorm.functional.norm.texts import ARGUMENTS
+from minorm.graph import trace
+from minorm.normalization.normalize import Normalize
+from minorm.normalization.running import RunningStats
+from minorm.support.documented import documented
+from minorm.tensor.combining import cat
+from minorm.tensor.tensor import Tensor
+
+
+@documented(ARGUMENTS, x="(N, C) or (N, C, *positions)")
+@trace.operation
+def ghost_batch_norm(
+    x: Tensor,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    virtual_batch_size: int,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    training: bool = False,
+    momentum: float | None = 0.9,
+    eps: float = 1e-5,
+    *,
+    num_batches_tracked: Tensor | None = None,
+    unbiased_running_var: bool = False,
+    update_nonfinite: bool = False,
+    skipped_batches: Tensor | None = None,
+    compute_dtype: Any = None,
+    backend: Any = None,
+) -> Tensor:
+    """y = (x - mean) / sqrt(var + eps) * weight + bias, mean and var of each channel over a group of samples.
+
+    x is cut along N into groups of virtual_batch_size. In training one call is as many calls of `batch_norm` as there
+    are groups, one after the other: outputs, gradients, and running statistics, which are blended in group by group
+    (the paper's algorithm 1), and num_batches_tracked counts groups. In evaluation it is `batch_norm`. All whole
+    groups are normalized in one pass, without a copy; a smaller last group costs copies of y and of gradients. y has
+    x's shape and type. ValueError for virtual_batch_size < 1, and for a last group of one value per channel; nothing
+    has changed then.
+
+    Example:
+        >>> x = mn.tensor([[1.0], [3.0], [10.0], [30.0]])
+        >>> F.ghost_batch_norm(x, None, None, virtual_batch_size=2, training=True)
+        tensor([[-1.],
+                [ 1.],
+                [-1.],
+                [ 1.]])
+
+    ONNX BatchNormalization 15, one for each group, so their number is fixed in a file; Hoffer, Hubara and Soudry 2017,
+    arXiv:1705.08741.
+    """
+    size = whole("ghost_batch_norm", "virtual_batch_size", virtual_batch_size)
+    if size < 1:
+        raise ValueError(f"ghost_batch_norm: virtual_batch_size={size}; expected at least 1")
+    options = {"compute_dtype": compute_dtype, "backend": backend}
+    statistics = running_mean, running_var, weight, bias, training, momentum, eps
+    options |= {"num_batches_tracked": num_batches_tracked, "unbiased_running_var": unbiased_running_var}
+    options |= {"update_nonfinite": update_nonfinite, "skipped_batches": skipped_batches}
+    computed = check_types(
+        "ghost_batch_norm", x, compute_dtype, weight=weight, bias=bias, running_mean=running_mean,
+        running_var=running_var,
+    )  # fmt: skip
+    if not training or x.ndim < 2 or len(x) <= size:
+        return batch_norm(x, *statistics, **options)
+    axes, param, _ = batch_axes(x, weight, bias, running_mean, running_var)
+    groups, rest = divmod(len(x), size)
+    each = math.prod(x.shape[axis] for axis in axes[1:])
+    if 1 in (size * each, rest * each):
+        raise ValueError(
+            f"ghost_batch_norm: virtual_batch_size={size} leaves one value per channel in a group of {x.shape}, which "
+            "has no variance to normalize with in training; expected more: another size, or a batch that it divides"
+        )
+    if trace.state.calls is not None:
+        return cat([batch_norm(part, *statistics, **options) for part in x.split(size)])
+    running = running_stats(
+        "ghost_batch_norm",
+        running_mean,
+        running_var,
+        momentum,
+        unbiased_running_var,
+        num_batches_tracked,
+        skipped_batches,
+        update_nonfinite,
+    )
+
+    head = x if not rest else x[: groups * size]
+    y = Normalize.apply(
+        head.reshape(groups, size, *x.shape[1:]), weight, bias, axes=tuple(axis + 1 for axis in axes),
+        param=tuple(axis + 1 for axis in param) if weight is not None or bias is not None else (),
+        equation=equation("ghost_batch_norm", eps), running=None if running is None else _Each(running),
+        compute_dtype=computed, backend=backend,
+    ).reshape(head.shape)  # fmt: skip
+    mark_changed(running, running_mean, running_var, num_batches_tracked)
+    return y if not rest else cat([y, batch_norm(x[groups * size :], *statistics, **options)])
+
+
+class _Each:
+    """Running statistics that take the moments of all groups, one after the other."""
+
+    def __init__(self, running: RunningStats) -> None:
+        self.running = running
+
+    def is_kernel_ready(self, rows: int) -> bool:  # noqa: ARG002
+        """Kernels blend in one batch."""
+        return False
+
+    def update(self, mean: Any, var: Any, count: int, rest: Any) -> None:
+        """As RunningStats has it, for each group."""
+        for group in zip(mean, var, rest, strict=True):
+            self.running.update(*group[:2], count, rest=group[2])

@@ -1,0 +1,98 @@
+"""Batch renormalization: training normalizes nearly as evaluation will, however small the batch."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from minorm.functional.arguments import number
+from minorm.functional.norm import batch_norm
+from minorm.functional.norm.checks import batch_axes, check_types, equation, mark_changed, running_stats
+from minorm.functional.norm.texts import ARGUMENTS
+from minorm.graph import trace
+from minorm.normalization.renormalize import Renormalize
+from minorm.support.documented import documented
+from minorm.tensor.tensor import Tensor
+
+
+@documented(
+    ARGUMENTS,
+    x="(N, C) or (N, C, *positions)",
+    running_mean="(C), the mean of each channel over the batches so far",
+    running_var="(C), the variance of each channel over the batches so far",
+    rmax="the bound of r, at least 1",
+    dmax="the bound of d, at least 0",
+)
+@trace.operation
+def batch_renorm(
+    x: Tensor,
+    running_mean: Tensor,
+    running_var: Tensor,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    training: bool = False,
+    momentum: float | None = 0.9,
+    eps: float = 1e-5,
+    rmax: float = 3.0,
+    dmax: float = 5.0,
+    *,
+    num_batches_tracked: Tensor | None = None,
+    unbiased_running_var: bool = False,
+    update_nonfinite: bool = False,
+    skipped_batches: Tensor | None = None,
+    compute_dtype: Any = None,
+    backend: Any = None,
+) -> Tensor:
+    """y = ((x - mean) / std * r + d) * weight + bias, mean and std = sqrt(var + eps) of each channel over the batch.
+
+        r = clip(std / running_std, 1 / rmax, rmax)      d = clip((mean - running_mean) / running_std, -dmax, dmax)
+
+    running_std = sqrt(running_var + eps); both running statistics are those of before this call, which blends the
+    batch's in afterwards, as `batch_norm` does. No gradient flows through r and d. Where neither is clipped, y is what
+    evaluation gives with them; rmax=1, dmax=0 is `batch_norm`. In evaluation it is `batch_norm`, too. y has x's shape
+    and type. ValueError for rmax < 1, dmax < 0, and what `batch_norm` refuses.
+
+    Example:
+        >>> x = mn.tensor([[1.0], [3.0]])
+        >>> F.batch_renorm(x, mn.zeros(1), mn.ones(1), training=True)  # as the running statistics have it
+        tensor([[1.],
+                [3.]])
+
+    ONNX BatchNormalization 15 in evaluation; a file has no form for training. Ioffe 2017, arXiv:1702.03275.
+    """
+    computed = check_types(
+        "batch_renorm", x, compute_dtype, weight=weight, bias=bias, running_mean=running_mean, running_var=running_var
+    )
+    for name, value, least in (("rmax", rmax, 1), ("dmax", dmax, 0)):
+        number("batch_renorm", name, value)
+        if not least <= value < math.inf:
+            raise ValueError(f"batch_renorm: {name}={value}; expected a number of at least {least}")
+    for name, tensor in (("running_mean", running_mean), ("running_var", running_var)):
+        if tensor is None:
+            raise ValueError(f"batch_renorm: {name} is None; expected the running statistics, which r and d are of")
+    if not training:
+        options = {"compute_dtype": compute_dtype, "backend": backend}
+        return batch_norm(x, running_mean, running_var, weight, bias, False, momentum, eps, **options)
+    rule = equation("batch_renorm", eps)
+    axes, param, _ = batch_axes(x, weight, bias, running_mean, running_var)
+    running = running_stats(
+        "batch_renorm",
+        running_mean,
+        running_var,
+        momentum,
+        unbiased_running_var,
+        num_batches_tracked,
+        skipped_batches,
+        update_nonfinite,
+    )
+    if math.prod(x.shape[axis] for axis in axes) == 1 and not (running is not None and running.is_part):
+        raise ValueError(
+            f"batch_renorm: one value per channel has no variance to normalize with in training; x.shape is {x.shape}; "
+            "expected more than one value per channel: a larger batch, or training=False"
+        )
+    y = Renormalize.apply(
+        x, weight, bias, axes=axes, param=param, equation=rule, old=(running_mean.array, running_var.array),
+        rmax=float(rmax), dmax=float(dmax), running=running, compute_dtype=computed, backend=backend,
+    )  # fmt: skip
+    mark_changed(running, running_mean, running_var, num_batches_tracked)
+    return y

@@ -1,0 +1,237 @@
+"""The normalizations that keep running statistics: batch_norm over the batch, instance_norm over the positions alone.
+
+In training they take mean and var from x and blend them into the running ones; in evaluation these are used. A group of
+ranks shares the statistics, a mask leaves elements out.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from minorm.functional.norm.activated_norms import activated
+from minorm.functional.norm.checks import (
+    batch_axes,
+    check_per_channel,
+    check_types,
+    check_unmasked,
+    equation,
+    mark_changed,
+    masked,
+    running_stats,
+)
+from minorm.functional.norm.texts import ARGUMENTS
+from minorm.graph import trace
+from minorm.kernels.variance import backend_of
+from minorm.normalization.normalize import Normalize, NormalizeWith
+from minorm.normalization.sync_normalize import NormalizeAcross, PooledStats
+from minorm.support.documented import documented
+from minorm.tensor.tensor import Tensor
+
+
+@documented(
+    ARGUMENTS,
+    x="(N, C) or (N, C, *positions)",
+    running_mean="(C), or (C, *positions) for statistics over N alone; None keeps none, in training",
+    running_var="as running_mean",
+    weight="of running_mean's shape; None is 1",
+    bias="of running_mean's shape; None is 0",
+)
+@activated
+def batch_norm(
+    x: Tensor,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    training: bool = False,
+    momentum: float | None = 0.9,
+    eps: float = 1e-5,
+    *,
+    num_batches_tracked: Tensor | None = None,
+    unbiased_running_var: bool = False,
+    update_nonfinite: bool = False,
+    skipped_batches: Tensor | None = None,
+    compute_dtype: Any = None,
+    backend: Any = None,
+    process_group: Any = None,
+    variance: str | None = None,
+    mask: Tensor | None = None,
+    activation: str | None = None,
+    residual: Tensor | None = None,
+) -> Tensor:
+    """y = (x - mean) / sqrt(var + eps) * weight + bias, mean and var of each channel over the batch and all positions.
+
+    training=True takes mean and var from x and blends them into the running ones, in place:
+
+        running = running * momentum + batch * (1 - momentum)
+
+    training=False normalizes with the running statistics; gradients flow to them too. Each tensor may be of any float
+    type. y has x's shape and type. ValueError for one value per channel in training (there is no variance), for C = 0,
+    and for shapes that do not fit. Inside `nn.accumulate_stats` x is a part, and one value per channel becomes bias. An
+    empty batch gives an empty y and changes nothing. With a mask, a channel with one element becomes bias there, one
+    with none keeps its running values; NotImplementedError for a mask on several ranks.
+
+    Example:
+        >>> x = mn.tensor([[1.0], [3.0]])
+        >>> mean, var = mn.zeros(1), mn.ones(1)
+        >>> F.batch_norm(x, mean, var, training=True)
+        tensor([[-1.],
+                [ 1.]])
+        >>> mean  # 0 * 0.9 + 2 * 0.1
+        tensor([0.2])
+
+    ONNX BatchNormalization 15; Ioffe and Szegedy 2015, arXiv:1502.03167.
+    """
+    rule, backend = equation("batch_norm", eps), backend_of("batch_norm", variance, backend)
+    computed = check_types(
+        "batch_norm", x, compute_dtype, weight=weight, bias=bias, running_mean=running_mean, running_var=running_var
+    )
+    axes, param, count = batch_axes(x, weight, bias, running_mean, running_var)
+    given = masked("batch_norm", x, mask, residual)
+    if weight is None and bias is None:
+        param = ()
+    if not training:
+        if running_mean is None or running_var is None:
+            raise ValueError(
+                "batch_norm: running_mean or running_var is None and training=False; "
+                "expected both, or training=True to normalize with the statistics of x"
+            )
+        return NormalizeWith.apply(
+            x, running_mean, running_var, weight, bias, *given, axes=axes, param=param, equation=rule,
+            compute_dtype=computed, backend=backend, activation=activation,
+        )  # fmt: skip
+    across = process_group is not None and _is_across(process_group)
+    running = running_stats(
+        "batch_norm",
+        running_mean,
+        running_var,
+        momentum,
+        unbiased_running_var,
+        num_batches_tracked,
+        skipped_batches,
+        update_nonfinite,
+    )
+    if count == 1 and not across and mask is None and not (running is not None and running.is_part):
+        raise ValueError(
+            f"batch_norm: one value per channel has no variance to normalize with in training; x.shape is {x.shape}; "
+            "expected more than one value per channel: a larger batch, or training=False"
+        )
+    if across:
+        check_unmasked("batch_norm", mask, process_group)
+        y = NormalizeAcross.apply(
+            x, weight, bias, axes=axes, param=param, equation=rule, group=process_group, running=running,
+            compute_dtype=computed, backend=backend,
+        )  # fmt: skip
+    else:
+        y = Normalize.apply(
+            x, weight, bias, *given, axes=axes, param=param, equation=rule, running=running, compute_dtype=computed,
+            backend=backend, activation=activation,
+        )  # fmt: skip
+    mark_changed(running, running_mean, running_var, num_batches_tracked)
+    return y
+
+
+@documented(
+    ARGUMENTS,
+    x="(N, C, *positions), with at least one axis of positions",
+    use_input_stats="True normalizes with the statistics of x, False with the running ones",
+    process_group=(
+        "what this rank of a distributed run talks to the others through (minorm.distributed.Group): the running "
+        "statistics take the mean over the samples of all ranks. None is this rank alone. An export leaves it out"
+    ),
+)
+@activated
+def instance_norm(
+    x: Tensor,
+    running_mean: Tensor | None = None,
+    running_var: Tensor | None = None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    use_input_stats: bool = True,
+    momentum: float | None = 0.9,
+    eps: float = 1e-5,
+    *,
+    num_batches_tracked: Tensor | None = None,
+    unbiased_running_var: bool = False,
+    update_nonfinite: bool = False,
+    skipped_batches: Tensor | None = None,
+    compute_dtype: Any = None,
+    backend: Any = None,
+    process_group: Any = None,
+    variance: str | None = None,
+    mask: Tensor | None = None,
+    activation: str | None = None,
+    residual: Tensor | None = None,
+) -> Tensor:
+    """y = (x - mean) / sqrt(var + eps) * weight + bias, mean and var of each channel of each sample over its positions.
+
+    use_input_stats=True takes mean and var from x, and blends their means over the batch into the running ones if
+    these are given: over the samples of all ranks with a process_group, over those that have elements with a mask. y
+    has x's shape and type. ValueError for a single position.
+
+    Example:
+        >>> F.instance_norm(mn.tensor([[[1.0, 3.0], [10.0, 30.0]]]))
+        tensor([[[-1.,  1.],
+                 [-1.,  1.]]])
+
+    ONNX InstanceNormalization 22 (without running statistics); Ulyanov et al. 2016, arXiv:1607.08022.
+    """
+    rule, backend = equation("instance_norm", eps), backend_of("instance_norm", variance, backend)
+    computed = check_types(
+        "instance_norm", x, compute_dtype, weight=weight, bias=bias, running_mean=running_mean, running_var=running_var
+    )
+    if x.ndim < 3:
+        raise ValueError(f"instance_norm: x has shape {x.shape}; expected (N, C, *positions) with at least 3 axes")
+    check_per_channel("instance_norm", x, weight=weight, bias=bias, running_mean=running_mean, running_var=running_var)
+    given = masked("instance_norm", x, mask, residual)
+    param = () if weight is None and bias is None else (1,)
+    if not use_input_stats:
+        if running_mean is None or running_var is None:
+            raise ValueError(
+                "instance_norm: running_mean or running_var is None and use_input_stats=False; "
+                "expected both, or use_input_stats=True"
+            )
+        axes = (0, *range(2, x.ndim))
+        return NormalizeWith.apply(
+            x, running_mean, running_var, weight, bias, *given, axes=axes, param=param, equation=rule,
+            compute_dtype=computed, backend=backend, activation=activation,
+        )  # fmt: skip
+    positions = tuple(range(2, x.ndim))
+    if x.shape[2:].count(1) == x.ndim - 2 and mask is None:
+        raise ValueError(
+            f"instance_norm: one position per channel has no variance to normalize with; x.shape is {x.shape}; "
+            "expected more than one position"
+        )
+    running = running_stats(
+        "instance_norm",
+        running_mean,
+        running_var,
+        momentum,
+        unbiased_running_var,
+        num_batches_tracked,
+        skipped_batches,
+        update_nonfinite,
+    )
+    across = process_group is not None and _is_across(process_group)
+    seen: PooledStats | None = None
+    observe: Any = None
+    if running is not None and across:
+        check_unmasked("instance_norm", mask, process_group)
+        seen = observe = PooledStats(running, x.array)
+    elif running is not None and mask is not None:
+        observe = running.update_counted
+    elif running is not None:
+        observe = lambda mean, var, count: running.update(mean.mean(0), var.mean(0), count, len(mean))  # noqa: E731
+    y = Normalize.apply(
+        x, weight, bias, *given, axes=positions, param=param, equation=rule, observe=observe, compute_dtype=computed,
+        backend=backend, activation=activation,
+    )  # fmt: skip
+    if seen is not None:
+        seen.pool(process_group)
+    mark_changed(running, running_mean, running_var, num_batches_tracked)
+    return y
+
+
+def _is_across(group: Any) -> bool:
+    """Are there other ranks to ask? What a trace records is one rank's alone."""
+    return group.size > 1 and trace.state.calls is None

@@ -1,0 +1,153 @@
+"""The normalizations of each sample alone: group_norm by groups of channels, layer_norm and rms_norm by trailing axes.
+
+Nothing is kept between batches, so training and evaluation are the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from minorm.devices import dtypes
+from minorm.functional.norm.activated_norms import activated
+from minorm.functional.norm.checks import check_groups, check_types, equation, masked, shape_of, trailing_axes
+from minorm.functional.norm.texts import ARGUMENTS, RMS_EPS
+from minorm.normalization.normalize import Normalize
+from minorm.support.documented import documented
+from minorm.tensor.tensor import Tensor
+
+
+@documented(
+    ARGUMENTS,
+    x="(N, C, *positions)",
+    weight="(C), a scale for each channel, or (num_groups), one for each group; None is 1",
+    bias="of weight's shape; None is 0",
+)
+@activated
+def group_norm(
+    x: Tensor,
+    num_groups: int,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-5,
+    *,
+    compute_dtype: Any = None,
+    backend: Any = None,
+    mask: Tensor | None = None,
+    activation: str | None = None,
+    residual: Tensor | None = None,
+) -> Tensor:
+    """y = (x - mean) / sqrt(var + eps) * weight + bias, mean and var of each group of channels of each sample.
+
+    A group is C / num_groups neighbouring channels, with all their positions. y has x's shape and type. ValueError
+    where num_groups does not divide C.
+
+    Example:
+        >>> F.group_norm(mn.tensor([[1.0, 3.0, 10.0, 30.0]]), num_groups=2)
+        tensor([[-1.,  1., -1.,  1.]])
+
+    ONNX GroupNormalization 21 (weight and bias of C) and 18 (of num_groups); Wu and He 2018, arXiv:1803.08494.
+    """
+    computed = check_types("group_norm", x, compute_dtype, weight=weight, bias=bias)
+    num_groups = check_groups("group_norm", x, num_groups)
+    rule = equation("group_norm", eps)
+    channels = x.shape[1]
+    shapes = {p.shape for p in (weight, bias) if p is not None}
+    if shapes and shapes not in ({(channels,)}, {(num_groups,)}):
+        raise ValueError(
+            f"group_norm: weight has shape {shape_of(weight)}, bias {shape_of(bias)}; expected ({channels},), a number "
+            f"for each channel, or ({num_groups},), a number for each group; x.shape is {x.shape}"
+        )
+    per_channel = shapes == {(channels,)}
+    if num_groups == 1:
+        axes = tuple(range(1, x.ndim))
+        param: tuple[int, ...] = (1,) if per_channel else ()
+    else:
+        axes = tuple(range(2, x.ndim))
+        param = (1, 2) if per_channel else (1,) if shapes else ()
+    given = masked("group_norm", x, mask, residual)
+    return Normalize.apply(
+        x, weight, bias, *given, axes=axes, num_groups=num_groups, param=param, equation=rule, compute_dtype=computed,
+        backend=backend, activation=activation,
+    )  # fmt: skip
+
+
+@documented(
+    ARGUMENTS,
+    x="(..., *normalized_shape)",
+    weight="of shape normalized_shape and any float type; None is 1",
+    bias="of shape normalized_shape and any float type; None is 0",
+)
+@activated
+def layer_norm(
+    x: Tensor,
+    normalized_shape: int | Sequence[int],
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-5,
+    *,
+    compute_dtype: Any = None,
+    backend: Any = None,
+    mask: Tensor | None = None,
+    activation: str | None = None,
+    residual: Tensor | None = None,
+) -> Tensor:
+    """y = (x - mean) / sqrt(var + eps) * weight + bias, mean and var over the trailing axes.
+
+    y has x's shape and type. A mask (N, T, 1) for x (N, T, D) leaves out whole tokens, where y is 0. ValueError where
+    x does not end in normalized_shape.
+
+    Example:
+        >>> F.layer_norm(mn.tensor([[1.0, 3.0], [10.0, 30.0]]), normalized_shape=2)
+        tensor([[-1.,  1.],
+                [-1.,  1.]])
+
+    ONNX LayerNormalization 17; Ba, Kiros and Hinton 2016, arXiv:1607.06450.
+    """
+    computed = check_types("layer_norm", x, compute_dtype, weight=weight, bias=bias)
+    axes = trailing_axes("layer_norm", x, normalized_shape, weight=weight, bias=bias)
+    rule = equation("layer_norm", eps)
+    param = () if weight is None and bias is None else axes
+    given = masked("layer_norm", x, mask, residual)
+    return Normalize.apply(
+        x, weight, bias, *given, axes=axes, param=param, equation=rule, compute_dtype=computed, backend=backend,
+        activation=activation,
+    )  # fmt: skip
+
+
+@documented(ARGUMENTS, x="(..., *normalized_shape)", weight="of shape normalized_shape; None is 1", eps=RMS_EPS)
+@activated
+def rms_norm(
+    x: Tensor,
+    normalized_shape: int | Sequence[int],
+    weight: Tensor | None = None,
+    eps: float | None = None,
+    *,
+    compute_dtype: Any = None,
+    backend: Any = None,
+    mask: Tensor | None = None,
+    activation: str | None = None,
+    residual: Tensor | None = None,
+) -> Tensor:
+    """y = x / sqrt(mean(x^2) + eps) * weight, the mean over the trailing axes.
+
+    y has x's shape and type. ValueError where x does not end in normalized_shape.
+
+    Example:
+        >>> F.rms_norm(mn.tensor([3.0, 4.0]), normalized_shape=2)
+        tensor([0.8485, 1.1314])
+
+    ONNX RMSNormalization 23; Zhang and Sennrich 2019, arXiv:1910.07467.
+    """
+    computed = check_types("rms_norm", x, compute_dtype, weight=weight)
+    axes = trailing_axes("rms_norm", x, normalized_shape, weight=weight)
+    eps = float(np.finfo(dtypes.compute_type(x.dtype)).eps) if eps is None else eps
+    rule = equation("rms_norm", eps, False)
+    param = () if weight is None else axes
+    given = masked("rms_norm", x, mask, residual)
+    return Normalize.apply(
+        x, weight, None, *given, axes=axes, param=param, equation=rule, compute_dtype=computed, backend=backend,
+        activation=activation,
+    )  # fmt: skip

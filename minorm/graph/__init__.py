@@ -1,0 +1,1 @@
+"""The graph that operations leave behind, and the walk through it backwards."""

@@ -1,0 +1,20 @@
+"""Crossing: the identity, which tells when a gradient passes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from minorm.graph.graph import Function
+
+
+class Crossing(Function):
+    """The same Tensors; `told`, called with their gradients on the way back, may return others."""
+
+    def forward(self, *arrays: Any, told: Callable[..., Any]) -> Any:
+        self.told = told
+        found = tuple(array.view() for array in arrays)
+        return found if len(found) > 1 else found[0]
+
+    def backward(self, *gradients: Any) -> Any:
+        return tuple(None if g is None else g.copy() for g in self.told(gradients))  # a hook may keep what it saw

@@ -1,0 +1,222 @@
+"""The graph that operations leave behind: its nodes are Functions, its edges lead to what their inputs came from.
+
+Every operation is a `Function` with `forward` and, directly below it, `backward`. Applying one makes an instance; the
+instance is the node: it knows where its inputs came from, and whatever `forward` kept on `self`. autograd.py walks the
+graph backwards.
+
+This module knows no operation and not even the Tensor class: a result is built through an input,
+`tensor.from_array(array, creator)`, so imports point downward.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import weakref
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from minorm import devices
+from minorm.graph import trace
+from minorm.graph.grad_mode import mode
+from minorm.support.argument_errors import named_arguments
+
+_serials = itertools.count()
+_ndarray = np.ndarray
+_tuple: Any = tuple.__new__  # a NamedTuple's own takes longer
+
+
+class Function:
+    """One differentiable operation on arrays.
+
+    A subclass writes two methods, `backward` directly below `forward`:
+
+        forward(self, *arrays, **options) -> array, or a tuple of arrays
+        backward(self, *gradients) -> the gradient of each input: an array, or None; a tuple where there are several
+
+    What backward needs, forward keeps under its own name: `self.x = x`. An array that is an input's or an
+    output's own (the object itself, not a view) is watched: changing that tensor in place before backward is an
+    error. The first input is always a Tensor; another may be absent, which is None. `self.needs[i]` says whether
+    input i wants a gradient, so that backward can skip the others.
+    """
+
+    differentiable = True  # False: the result never requires grad (comparisons, argmax)
+    view = False  # True: the result is a view: it shares the first input's memory, hence its version counter
+    # Where a value is used twice its gradient is a sum, and the walk spares a pass over memory if backward says:
+    accumulates = False  # True: the gradient of the first input comes with `self.total` added, where that is not None
+    fresh: tuple[int, ...] = ()  # inputs whose gradients are new arrays that nobody else holds: they may be added to
+
+    needs: tuple[bool, ...] = ()
+    # Where each input's gradient goes: its creator and which output of that, the shape and the type it must have; or
+    # (the input itself, 0, None, None) if it is a leaf. None for an input without gradient; None for all once freed.
+    # The input's array is not among it: what no backward needs shall not outlive the forward pass.
+    edges: tuple[Any, ...] | None = None
+    serial: int = 0
+    outputs: int = 1
+    watched: Sequence[tuple[Any, int, str]] = ()  # (version counter, its value then, what it was)
+    total: Any = None  # the gradient of the first input that other consumers have sent so far
+    retained: dict[int, Any] | None = None  # output index -> weak reference to a tensor that wants its gradient
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        static = [
+            name for name in ("forward", "backward", "setup_context") if isinstance(vars(cls).get(name), staticmethod)
+        ]
+        if static:
+            cls.apply = functools.partial(_refuse, cls.__name__, static[0])  # type: ignore[method-assign]
+
+    def forward(self, *arrays: Any, **options: Any) -> Any:
+        """Compute the result from the inputs' arrays."""
+        raise NotImplementedError(f"{type(self).__name__} has no forward")
+
+    def backward(self, *gradients: Any) -> Any:
+        """Compute the inputs' gradients from the results'."""
+        raise NotImplementedError(f"{type(self).__name__} has no backward")
+
+    @classmethod
+    def apply(cls, *inputs: Any, **options: Any) -> Any:
+        """Run forward on the inputs' arrays and, where a gradient is wanted, join the graph."""
+        if trace.state.cast is not None:
+            inputs = trace.state.cast(cls, inputs)
+        function = cls()
+        recording = mode.recording and cls.differentiable
+        function.needs = needs = tuple([x is not None and recording and x._requires_grad for x in inputs])
+        arrays = [None if x is None else x.array for x in inputs]
+        first: Any = arrays[0]
+        try:
+            if type(first) is _ndarray or devices.is_host(first):
+                result = function.forward(*arrays, **options)
+            else:  # on a GPU, where a kernel cannot tell a wrong address
+                if devices.are_mixed(arrays):
+                    raise TypeError("the arrays are not on one device")
+                with first.device:
+                    result = function.forward(*arrays, **options)
+        except devices.REFUSALS:
+            devices.check_devices(cls.__name__, cls.forward, (function, *inputs), options)
+            raise
+        creator = function if True in needs else None
+        from_array = inputs[0].from_array
+        if type(result) is tuple:
+            answer = outputs = tuple([from_array(a, creator, i) for i, a in enumerate(result)])
+        else:
+            answer = from_array(result, creator, 0)
+            outputs = (answer,)
+        if function.view:
+            x = inputs[0]
+            for output in outputs:
+                output.version = x.version
+                output.view_of = _tuple(View, (x, cls, options, x._requires_grad and not mode.recording))
+                x.version.enter(output)
+        if creator is not None:
+            function._connect(inputs, outputs)
+        if trace.state.calls is not None:
+            arguments = named_arguments(cls.forward, (function, *inputs), options)
+            del arguments["self"]
+            trace.state.calls.append(trace.Call(cls, arguments, answer))
+        return answer
+
+    def _connect(self, inputs: tuple[Any, ...], outputs: tuple[Any, ...]) -> None:
+        kept = {*map(id, self.__dict__.values())}
+        edges: list[Any] = []
+        watched = []
+        for x in inputs:
+            if x is None:
+                edges.append(None)
+                continue
+            array, creator = x.array, x.creator
+            if id(array) in kept:
+                watched.append((x.version, x.version.count, "input"))
+            if not x._requires_grad:
+                edges.append(None)
+            elif creator is None:
+                edges.append((x, 0, None, None))
+            else:  # not x itself, whose creator changes in place: what is computed here must not follow it
+                edges.append((creator, x.output_index, array.shape, array.dtype))
+        for y in outputs:
+            if id(y.array) in kept:
+                watched.append((y.version, y.version.count, "output"))  # noqa: PERF401  a comprehension is a call
+        self.edges, self.watched, self.outputs = tuple(edges), watched, len(outputs)
+        self.serial = next(_serials)
+
+    def retain(self, tensor: Any) -> None:
+        """Ask the walk to leave the gradient of this output in `tensor.grad`."""
+        if self.retained is None:
+            self.retained = {}
+        self.retained[tensor.output_index] = weakref.ref(tensor)
+
+    def release(self, tensor: Any) -> bool:
+        """Leave that tensor's gradient out again; whether it had asked for it."""
+        asked = (self.retained or {}).get(tensor.output_index)
+        if self.retained is None or asked is None or asked() is not tensor:
+            return False
+        del self.retained[tensor.output_index]
+        return True
+
+    def differentiate(self, gradients: list[Any]) -> tuple[Any, ...]:
+        """The gradient of every input, after checking that nothing backward needs has changed since."""
+        for version, count, role in self.watched:
+            if version.count != count:
+                raise RuntimeError(
+                    f"backward of {type(self).__name__}: an {role} it needs was changed in place after the forward "
+                    f"pass (version {version.count}, expected {count}); work on a copy, or change it after backward()"
+                )
+        first = gradients[0] if len(gradients) == 1 else next(g for g in gradients if g is not None)
+        if type(first) is _ndarray or devices.is_host(first):
+            results = self.backward(*gradients)
+        else:
+            with first.device:
+                results = self.backward(*gradients)
+        return results if type(results) is tuple else (results,)
+
+    def free(self) -> None:
+        """Let go of everything forward kept."""
+        self.__dict__.clear()
+
+
+def _refuse(name: str, method: str, *_: Any, **__: Any) -> Any:
+    """`apply` of a Function that is written for PyTorch."""
+    raise TypeError(
+        f"{name}.apply: {method} is a static method, as PyTorch's Functions have it; expected "
+        "forward(self, *arrays, **options) and backward(self, *gradients), which compute with arrays and keep what "
+        "backward needs on self: self.x = x in place of ctx.save_for_backward(x)"
+    )
+
+
+class View(NamedTuple):
+    """How a view came about: `function.apply(parent, **options)`."""
+
+    parent: Any
+    function: type[Function]
+    options: dict[str, Any]
+    detached: bool  # made inside no_grad of a tensor that requires grad: it stays outside the graph
+
+
+class Version:
+    """How often the memory behind a tensor and its views has been changed in place, and which views there are."""
+
+    count = 0
+    traced = 0  # how many of the changes an open trace has written down
+    views: dict[int, Any] | None = None  # weak references, by a number that no other has
+    enough = 16  # views that are entered before those that are gone are looked for
+
+    def enter(self, view: Any) -> None:
+        """Know a new view. Threads may meet here: each step is one of the dict's own, and no key comes twice."""
+        views = self.views
+        if views is None:
+            views = self.__dict__.setdefault("views", {})
+        views[next(_serials)] = weakref.ref(view)
+        if len(views) > self.enough:
+            for key, reference in list(views.items()):
+                if reference() is None:
+                    views.pop(key, None)
+            self.enough = max(16, 2 * len(views))
+
+    def living(self) -> list[Any]:
+        """The views that are still there, in the order in which they were made."""
+        found = [reference() for reference in list((self.views or {}).values())]
+        return [view for view in found if view is not None and view.version is self]
+
+    def __reduce__(self) -> Any:
+        return Version, ()  # a copy has memory of its own

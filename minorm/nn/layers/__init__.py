@@ -1,0 +1,1 @@
+"""Layers with and without weights that are no normalization, loss or recurrent network."""

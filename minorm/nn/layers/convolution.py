@@ -1,0 +1,332 @@
+"""Convolution layers: they own weight and bias, and call `F.conv1d` ... `F.conv_transpose3d`.
+
+weight is (out, in / groups, *kernel), transposed (in, out / groups, *kernel); both and the bias (out) start uniform on
++-1 / sqrt(weight.shape[1] * kernel elements), as PyTorch's do. padding_mode says what stands around x: zeros, or copies
+of its own elements ("reflect", "replicate", "circular"; see `F.pad`), which transposed layers do not have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+import minorm.functional as F
+from minorm.functional.argument_texts import AXES, CONVOLUTION, PLACE
+from minorm.functional.argument_texts import TRANSPOSED as F_TRANSPOSED
+from minorm.functional.windows import check_most
+from minorm.nn import init
+from minorm.nn.attributes import MadeBy
+from minorm.nn.module import Module
+from minorm.nn.parameter import check_sizes, uninitialized
+from minorm.support.documented import documented
+from minorm.tensor.tensor import Tensor
+
+Size = int | Sequence[int]
+PADDING_MODES = ("zeros", "reflect", "replicate", "circular")
+LAYER = {
+    **CONVOLUTION,
+    **PLACE,
+    "in_channels": "C, the length of axis 1 of x",
+    "out_channels": "how many channels y has, each with weights of its own",
+    "kernel_size": "the lengths of the window over x, an int for all axes or one int an axis",
+    "padding": (
+        'how many elements are put around x on both sides, an int for all axes or one int an axis; or a word: "valid" '
+        'is none, "same" gives y the lengths of x (for stride 1; of an odd sum the larger part goes to the end)'
+    ),
+    "groups": (
+        "into how many convolutions side by side the channels are split; it divides in_channels and out_channels. "
+        "groups=in_channels is the depthwise convolution"
+    ),
+    "bias": "False leaves the bias out, as before a normalization",
+    "padding_mode": (
+        'what the padding is: "zeros", or elements of x: "reflect" mirrors them at the edge, "replicate" repeats the '
+        'outermost, "circular" takes those of the other end'
+    ),
+}
+TRANSPOSED = {
+    **LAYER,
+    **F_TRANSPOSED,
+    "bias": "False leaves the bias out",
+    "padding": "how many elements are cut off at both ends of y, an int for all axes or one int an axis",
+    "groups": LAYER["groups"].partition(". ")[0],
+    "padding_mode": '"zeros", for PyTorch\'s sake: there is no other',
+}
+
+
+def _words(axes: int, kind: str = "") -> dict[str, str]:
+    """For the docstring of a layer of so many axes."""
+    lengths = ("KD", "KH", "KW")[-axes:] if axes > 1 else ("K",)
+    return {**AXES[axes], "kernel_lengths": ", ".join(lengths), "function": f"F.conv{kind}{axes}d"}
+
+
+def sizes_of(layer: str, name: str, value: Any, axes: int, least: int = 1) -> tuple[int, ...]:
+    """An int for every axis, or one int an axis, as a tuple."""
+    sizes = (value,) * axes if isinstance(value, (int, np.integer)) else tuple(value) if value is not None else ()
+    if len(sizes) != axes or not all(isinstance(n, (int, np.integer)) and not isinstance(n, bool) for n in sizes):
+        raise TypeError(f"{layer}: {name} is {value!r}; expected an int, or {axes} ints, one for each axis")
+    if min(sizes) < least:
+        raise ValueError(f"{layer}: {name} is {value!r}; expected at least {least}")
+    check_most(layer, name, value, int(max(sizes)))
+    return tuple(int(n) for n in sizes)
+
+
+class _Conv(Module):
+    """What the six layers share: checking, the parameters, printing."""
+
+    _made_by: ClassVar[MadeBy] = {
+        "in_channels": lambda layer: layer._channels()[0],
+        "out_channels": lambda layer: layer._channels()[1],
+        "kernel_size": lambda layer: layer.weight.shape[2:],
+    }
+    axes: ClassVar[int]
+    transposed: ClassVar[bool] = False
+    function: ClassVar[Callable[..., Tensor]]
+    kernel_size: Any  # these as `_as_setting` keeps them, a tuple of one int an axis
+    stride: Any
+    dilation: Any
+    padding: Any
+    output_padding: Any
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Size,
+        stride: Size,
+        padding: Size | str,
+        dilation: Size,
+        groups: int,
+        bias: bool,
+        padding_mode: str,
+        device: Any,
+        dtype: Any,
+    ) -> None:
+        super().__init__()
+        layer = type(self).__name__
+        check_sizes(layer, in_channels=in_channels, out_channels=out_channels, groups=groups)
+        if in_channels % groups or out_channels % groups:
+            raise ValueError(
+                f"{layer}: groups={groups} must divide in_channels={in_channels} and out_channels={out_channels}"
+            )
+        self.padding_mode = padding_mode
+        self.in_channels, self.out_channels, self.groups = in_channels, out_channels, groups
+        self.kernel_size, self.stride, self.dilation = kernel_size, stride, dilation
+        self.padding, self.output_padding = padding, 0
+        first, second = (in_channels, out_channels) if self.transposed else (out_channels, in_channels)
+        self.weight = uninitialized((first, second // groups, *self.kernel_size), dtype, device)
+        self.register_parameter("bias", uninitialized((out_channels,), dtype, device) if bias else None)
+        self.reset_parameters()
+
+    def _as_setting(self, name: str, value: Any) -> Any:
+        layer = type(self).__name__
+        if name in ("kernel_size", "stride", "dilation", "output_padding"):
+            return sizes_of(layer, name, value, self.axes, least=int(name != "output_padding"))
+        if name == "padding":
+            return self._padding(layer, value)
+        modes = ("zeros",) if self.transposed else PADDING_MODES
+        if name == "padding_mode" and value not in modes:
+            raise ValueError(f"{layer}: padding_mode is {value!r}; expected {' or '.join(map(repr, modes))}")
+        return value
+
+    def _channels(self) -> tuple[int, int]:
+        """(in_channels, out_channels) of the weight."""
+        first, second = self.weight.shape[0], self.weight.shape[1] * self.groups
+        return (first, second) if self.transposed else (second, first)
+
+    def _padding(self, layer: str, padding: Any) -> tuple[int, ...] | str:
+        if not isinstance(padding, str):
+            return sizes_of(layer, "padding", padding, self.axes, least=0)
+        if self.transposed or padding not in ("same", "valid"):
+            words = "" if self.transposed else ", 'same' or 'valid'"
+            raise ValueError(f"{layer}: padding is {padding!r}; expected an int or {self.axes} ints{words}")
+        if padding == "same" and any(n != 1 for n in self.stride):
+            raise ValueError(
+                f"{layer}: padding='same' needs stride 1, the output has the input's size; stride is {self.stride}"
+            )
+        return padding
+
+    def reset_parameters(self) -> None:
+        """Draw weight and bias anew."""
+        init.default_(self.weight, self.bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x (N, in_channels, *size) -> (N, out_channels, *new size); or one sample, without N"""
+        padding: Any = self.padding
+        if self.padding_mode != "zeros":
+            x, padding = F.pad(x, self._around(), self.padding_mode), 0
+        return self.function(x, self.weight, self.bias, self.stride, padding, self.dilation, self.groups)
+
+    def _around(self) -> list[int]:
+        """The padding as `F.pad` takes it: before and after, from the last axis backwards."""
+        if not isinstance(self.padding, str):
+            return [width for width in reversed(self.padding) for _ in range(2)]
+        spans = [d * (k - 1) if self.padding == "same" else 0
+                 for k, d in zip(self.kernel_size, self.dilation, strict=True)]  # fmt: skip
+        return [width for span in reversed(spans) for width in (span // 2, span - span // 2)]
+
+    def extra_repr(self) -> str:
+        """As PyTorch prints it: what differs from the defaults."""
+        parts = [f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}, stride={self.stride}"]
+        if self.padding != (0,) * self.axes:
+            parts.append(f"padding={self.padding}")
+        if self.dilation != (1,) * self.axes:
+            parts.append(f"dilation={self.dilation}")
+        if self.output_padding != (0,) * self.axes:
+            parts.append(f"output_padding={self.output_padding}")
+        if self.groups != 1:
+            parts.append(f"groups={self.groups}")
+        if self.bias is None:
+            parts.append("bias=False")
+        if self.padding_mode != "zeros":
+            parts.append(f"padding_mode={self.padding_mode}")
+        return ", ".join(parts)
+
+
+class _Forward(_Conv):
+    """s, d and p are stride, dilation and padding of the axis, and x is 0 outside. x is (N, {form}), C = in_channels,
+    or one sample ({form}); y is (N, out_channels, {new}), and a length n becomes
+
+        floor((n + 2 * padding - dilation * (kernel_size - 1) - 1) / stride) + 1
+
+    weight (out_channels, in_channels / groups, {kernel_lengths}) and bias (out_channels) are learned; both start
+    uniform on +-1 / sqrt(fan_in), fan_in = in_channels / groups * the elements of the kernel. ValueError for shapes
+    that do not fit, TypeError for another float type. See `{function}`.
+
+    Example:
+        >>> layer = nn.{name}(3, 6, 3, padding=1)
+        >>> layer(mn.randn(2, 3, {full})).shape
+        (2, 6, {full})
+        >>> layer.weight.shape
+        (6, 3, {kernel})
+
+    ONNX Conv 22; LeCun et al. 1989.
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Size,
+        stride: Size = 1,
+        padding: Size | str = 0,
+        dilation: Size = 1,
+        groups: int = 1,
+        bias: bool = True,
+        padding_mode: str = "zeros",
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(
+            in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias, padding_mode, device, dtype
+        )
+
+
+@documented(LAYER, base=_Forward, words=_words(1))
+class Conv1d(_Forward):
+    """y[n, o, i] = bias[o] + sum over c, k of weight[o, c, k] * x[n, c, s i + d k - p]."""
+
+    axes = 1
+    function = staticmethod(F.conv1d)
+
+
+@documented(LAYER, base=_Forward, words=_words(2))
+class Conv2d(_Forward):
+    """y[n, o, i, j] = bias[o] + sum over c, k, l of weight[o, c, k, l] * x[n, c, s i + d k - p, s j + d l - p]."""
+
+    axes = 2
+    function = staticmethod(F.conv2d)
+
+
+@documented(LAYER, base=_Forward, words=_words(3))
+class Conv3d(_Forward):
+    """y[n, o, h, i, j] = bias[o] + sum over c, m, k, l of weight[o, c, m, k, l] * x[n, c, s h + d m - p, ...]."""
+
+    axes = 3
+    function = staticmethod(F.conv3d)
+
+
+class _Transposed(_Conv):
+    """s, d and p are stride, dilation and padding of the axis: this is what a convolution does to the gradient of its
+    output, so it leads from its output's shape back to its input's. x is (N, {form}), C = in_channels, or one sample
+    ({form}); y is (N, out_channels, {new}), and a length n becomes
+
+        (n - 1) * stride - 2 * padding + dilation * (kernel_size - 1) + output_padding + 1
+
+    layer(x, output_size) takes the lengths themselves instead of output_padding. weight (in_channels, out_channels /
+    groups, {kernel_lengths}) and bias (out_channels) are learned; both start uniform on +-1 / sqrt(fan), fan =
+    out_channels / groups * the elements of the kernel. ValueError for shapes that do not fit, TypeError for another
+    float type. See `{function}`.
+
+    Example:
+        >>> layer = nn.{name}(3, 6, 2, stride=2)
+        >>> layer(mn.randn(2, 3, {full})).shape
+        (2, 6, {double})
+
+    ONNX ConvTranspose 22; Zeiler et al. 2010.
+    """
+
+    transposed = True
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Size,
+        stride: Size = 1,
+        padding: Size = 0,
+        output_padding: Size = 0,
+        groups: int = 1,
+        bias: bool = True,
+        dilation: Size = 1,
+        padding_mode: str = "zeros",
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(
+            in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias, padding_mode, device, dtype
+        )
+        self.output_padding = output_padding
+
+    def forward(self, x: Tensor, output_size: Sequence[int] | None = None) -> Tensor:
+        """x (N, in_channels, *size) -> (N, out_channels, *new size); `output_size` chooses among the possible sizes."""
+        extra = self.output_padding if output_size is None else self._extra(x, tuple(output_size))
+        return self.function(x, self.weight, self.bias, self.stride, self.padding, extra, self.groups, self.dilation)
+
+    def _extra(self, x: Tensor, wanted: tuple[int, ...]) -> tuple[int, ...]:
+        """The output_padding that makes the output `wanted`: a strided layer may give any of `stride` sizes."""
+        wanted, padding = wanted[-self.axes :], tuple(map(int, self.padding))
+        rules = zip(x.shape[-self.axes :], self.stride, padding, self.dilation, self.kernel_size, strict=True)
+        least = tuple((n - 1) * s - 2 * p + d * (k - 1) + 1 for n, s, p, d, k in rules)
+        extra = tuple(w - n for w, n in zip(wanted, least, strict=True))
+        if any(not 0 <= e < s for e, s in zip(extra, self.stride, strict=True)):
+            raise ValueError(
+                f"{type(self).__name__}: output_size is {wanted}; for x.shape {x.shape} expected sizes from {least} "
+                f"to {tuple(n + s - 1 for n, s in zip(least, self.stride, strict=True))}"
+            )
+        return extra
+
+
+@documented(TRANSPOSED, base=_Transposed, words=_words(1, "_transpose"))
+class ConvTranspose1d(_Transposed):
+    """y[n, o, s i + d k - p] += weight[c, o, k] * x[n, c, i] for all c, i, k; y starts as bias[o]."""
+
+    axes = 1
+    function = staticmethod(F.conv_transpose1d)
+
+
+@documented(TRANSPOSED, base=_Transposed, words=_words(2, "_transpose"))
+class ConvTranspose2d(_Transposed):
+    """y[n, o, s i + d k - p, s j + d l - p] += weight[c, o, k, l] * x[n, c, i, j] for all; y starts as bias[o]."""
+
+    axes = 2
+    function = staticmethod(F.conv_transpose2d)
+
+
+@documented(TRANSPOSED, base=_Transposed, words=_words(3, "_transpose"))
+class ConvTranspose3d(_Transposed):
+    """y[n, o, s h + d m - p, ...] += weight[c, o, m, k, l] * x[n, c, h, i, j] for all; y starts as bias[o]."""
+
+    axes = 3
+    function = staticmethod(F.conv_transpose3d)

@@ -1,0 +1,46 @@
+"""Distances of vectors as layers; see minorm.functional.distances."""
+
+from __future__ import annotations
+
+from minorm.functional import distances as F
+from minorm.nn.options import Options
+from minorm.support.documented import arguments_of, documented
+
+
+@documented(arguments_of(F.cosine_similarity))
+class CosineSimilarity(Options):
+    """y = x1 . x2 / (|x1| |x2|), the cosine of the angle between the two, along axis `dim`: 1 for one direction, 0
+    across.
+
+    x1 and x2 broadcast to one shape; y has it without axis `dim`.
+
+    Example:
+        >>> nn.CosineSimilarity()(mn.tensor([[1.0, 0.0]]), mn.tensor([[3.0, 4.0]]))
+        tensor([0.6])
+
+    Written to ONNX by its formula.
+    """
+
+    function = staticmethod(F.cosine_similarity)
+
+    def __init__(self, dim: int = 1, eps: float = 1e-8) -> None:
+        super().__init__(dim=dim, eps=eps)
+
+
+@documented(arguments_of(F.pairwise_distance))
+class PairwiseDistance(Options):
+    """y = (sum |x1 - x2 + eps|^p)^(1/p), the distance of two vectors, along the last axis.
+
+    x1 and x2 are (..., M) and broadcast; y is (...), or (..., 1) with keepdim.
+
+    Example:
+        >>> nn.PairwiseDistance()(mn.tensor([[1.0, 0.0]]), mn.tensor([[4.0, 4.0]]))
+        tensor([5.])
+
+    Written to ONNX by its formula.
+    """
+
+    function = staticmethod(F.pairwise_distance)
+
+    def __init__(self, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False) -> None:
+        super().__init__(p=p, eps=eps, keepdim=keepdim)

@@ -1,0 +1,40 @@
+"""Dropout as layers: they act in training mode, and not where the module is frozen."""
+
+from __future__ import annotations
+
+import minorm.functional as F
+from minorm.functional.dropout import check_probability
+from minorm.nn.module import Module
+from minorm.support.documented import arguments_of, documented
+from minorm.tensor.tensor import Tensor
+
+
+@documented(arguments_of(F.dropout))
+class Dropout(Module):
+    """y = x * m / (1 - p) in training, m anew 0 with probability p and else 1 for each element; in evaluation y = x.
+
+    x has any shape, y has x's shape and type. The mean stays, so evaluation needs no factor; where the layer is
+    frozen y = x too. `mn.manual_seed` repeats the draws. ValueError unless 0 <= p <= 1.
+
+    Example:
+        >>> layer = nn.Dropout(p=0.5)
+        >>> sorted(set(layer(mn.ones(1000)).tolist()))
+        [0.0, 2.0]
+        >>> layer.eval()(mn.ones(3))
+        tensor([1., 1., 1.])
+
+    ONNX Identity 25 in evaluation, Dropout 22 in training; Srivastava et al. 2014.
+    """
+
+    def __init__(self, p: float = 0.5, inplace: bool = False) -> None:
+        super().__init__()
+        check_probability("Dropout", p)
+        self.p, self.inplace = p, inplace
+
+    def forward(self, x: Tensor) -> Tensor:
+        """See `F.dropout`."""
+        return F.dropout(x, self.p, self.training and not self.frozen)
+
+    def extra_repr(self) -> str:
+        """The arguments."""
+        return f"p={self.p}, inplace={self.inplace}"

@@ -1,0 +1,188 @@
+"""Lazy layers: the number of input features or channels is what the first input has.
+
+With its first input a LazyLinear becomes a Linear, and so on. Until then it has no parameters: run one batch through a
+model before its optimizer is made.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+
+from minorm.devices import dtypes
+from minorm.functional.argument_texts import AXES
+from minorm.nn.layers.convolution import Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
+from minorm.nn.layers.linear import Linear
+from minorm.nn.module import Module
+from minorm.nn.norm import BatchNorm1d, BatchNorm2d, BatchNorm3d, InstanceNorm1d, InstanceNorm2d, InstanceNorm3d
+from minorm.support.argument_errors import not_a_tensor
+from minorm.support.documented import documented
+from minorm.tensor.tensor import Tensor
+
+
+class _Lazy(Module):
+    becomes: ClassVar[type[Module]]
+    axis: ClassVar[int] = 1  # of the input, whose length is the size
+    like: Tensor
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__()
+        self.given = args, kwargs
+        nothing = Tensor(np.zeros(0, kwargs.get("dtype") or dtypes.float32)).to(device=kwargs.get("device"))
+        self.register_buffer("like", nothing, persistent=False)  # goes where `to` sends the model
+
+    def initialize_parameters(self, input: Tensor) -> None:
+        """Become the layer for this input, without running it."""
+        if not isinstance(input, Tensor):
+            raise not_a_tensor(type(self).__name__, "input", input)
+        (args, kwargs), training, like = self.given, self.training, self.like
+        size = input.shape[self.axis]
+        for name in list(vars(self)):
+            del self.__dict__[name]
+        self.__class__ = self.becomes  # type: ignore[assignment]
+        self.__init__(size, *args, **kwargs)  # type: ignore[misc]
+        self.to(dtype=like.dtype, device=like.device)
+        self.train(training)
+
+    def has_uninitialized_params(self) -> bool:
+        """True until the first input."""
+        return True
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Become the layer, and run it."""
+        self.initialize_parameters(*args, **kwargs)
+        return self(*args, **kwargs)
+
+
+def _given(after: str) -> dict[str, str]:
+    return {"args": f"the arguments of the layer that it becomes, after {after}", "kwargs": "the same by name"}
+
+
+class _LazyNorm(_Lazy):
+    """Until then it has no parameters. Formula, other arguments, ONNX operator and paper are those of the layer that it
+    becomes.
+
+    Example:
+        >>> layer = nn.{name}()
+        >>> layer(mn.randn({shape})).shape
+        ({shape})
+        >>> layer.num_features
+        3
+    """
+
+
+class _LazyConv(_Lazy):
+    """Until then it has no parameters, so run a batch through a model before its optimizer is made. Formula, other
+    arguments and ONNX operator are those of the layer that it becomes.
+
+    Example:
+        >>> layer = nn.{name}(6, 3)
+        >>> layer(mn.randn(2, 3, {full})).shape[:2]
+        (2, 6)
+        >>> layer.in_channels
+        3
+    """
+
+
+@documented(_given("in_features"))
+class LazyLinear(_Lazy):
+    """Linear whose in_features the first input tells: the length of its last axis.
+
+    Until then it has no parameters, so run a batch through a model before its optimizer is made. Formula, other
+    arguments and ONNX operator are Linear's.
+
+    Example:
+        >>> layer = nn.LazyLinear(2)
+        >>> layer(mn.randn(8, 3)).shape
+        (8, 2)
+        >>> layer
+        Linear(in_features=3, out_features=2, bias=True)
+    """
+
+    becomes = Linear
+    axis = -1
+
+
+@documented(_given("in_channels"), base=_LazyConv, words=AXES[1])
+class LazyConv1d(_LazyConv):
+    """Conv1d whose in_channels the first input tells: the length of its axis 1."""
+
+    becomes = Conv1d
+
+
+@documented(_given("in_channels"), base=_LazyConv, words=AXES[2])
+class LazyConv2d(_LazyConv):
+    """Conv2d whose in_channels the first input tells: the length of its axis 1."""
+
+    becomes = Conv2d
+
+
+@documented(_given("in_channels"), base=_LazyConv, words=AXES[3])
+class LazyConv3d(_LazyConv):
+    """Conv3d whose in_channels the first input tells: the length of its axis 1."""
+
+    becomes = Conv3d
+
+
+@documented(_given("in_channels"), base=_LazyConv, words=AXES[1])
+class LazyConvTranspose1d(_LazyConv):
+    """ConvTranspose1d whose in_channels the first input tells: the length of its axis 1."""
+
+    becomes = ConvTranspose1d
+
+
+@documented(_given("in_channels"), base=_LazyConv, words=AXES[2])
+class LazyConvTranspose2d(_LazyConv):
+    """ConvTranspose2d whose in_channels the first input tells: the length of its axis 1."""
+
+    becomes = ConvTranspose2d
+
+
+@documented(_given("in_channels"), base=_LazyConv, words=AXES[3])
+class LazyConvTranspose3d(_LazyConv):
+    """ConvTranspose3d whose in_channels the first input tells: the length of its axis 1."""
+
+    becomes = ConvTranspose3d
+
+
+@documented(_given("num_features"), base=_LazyNorm, shape="8, 3, 5")
+class LazyBatchNorm1d(_LazyNorm):
+    """BatchNorm1d whose num_features the first input tells."""
+
+    becomes = BatchNorm1d
+
+
+@documented(_given("num_features"), base=_LazyNorm, shape="8, 3, 5, 5")
+class LazyBatchNorm2d(_LazyNorm):
+    """BatchNorm2d whose num_features the first input tells."""
+
+    becomes = BatchNorm2d
+
+
+@documented(_given("num_features"), base=_LazyNorm, shape="8, 3, 5, 5, 5")
+class LazyBatchNorm3d(_LazyNorm):
+    """BatchNorm3d whose num_features the first input tells."""
+
+    becomes = BatchNorm3d
+
+
+@documented(_given("num_features"), base=_LazyNorm, shape="8, 3, 5")
+class LazyInstanceNorm1d(_LazyNorm):
+    """InstanceNorm1d whose num_features the first input tells."""
+
+    becomes = InstanceNorm1d
+
+
+@documented(_given("num_features"), base=_LazyNorm, shape="8, 3, 5, 5")
+class LazyInstanceNorm2d(_LazyNorm):
+    """InstanceNorm2d whose num_features the first input tells."""
+
+    becomes = InstanceNorm2d
+
+
+@documented(_given("num_features"), base=_LazyNorm, shape="8, 3, 5, 5, 5")
+class LazyInstanceNorm3d(_LazyNorm):
+    """InstanceNorm3d whose num_features the first input tells."""
+
+    becomes = InstanceNorm3d

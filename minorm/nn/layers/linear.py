@@ -1,0 +1,151 @@
+"""Linear, and the layers that only give x another shape: Identity, Flatten, Unflatten."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import minorm.functional as F
+from minorm.functional.argument_texts import PLACE
+from minorm.nn import init
+from minorm.nn.attributes import MadeBy
+from minorm.nn.module import Module
+from minorm.nn.parameter import check_sizes, uninitialized
+from minorm.support.argument_errors import not_a_tensor
+from minorm.support.documented import documented
+from minorm.tensor.tensor import Tensor
+
+
+@documented(
+    PLACE, in_features="the length of the last axis of x", out_features="that of y", bias="False leaves the bias out"
+)
+class Linear(Module):
+    """y = x @ weight.T + bias, on the last axis: every feature of y is a weighted sum of those of x.
+
+    x is (..., in_features), y (..., out_features) and of x's type. weight (out_features, in_features) and bias
+    (out_features) are learned; both start uniform on +-1 / sqrt(in_features). ValueError for another length of the
+    last axis, TypeError for another float type.
+
+    Example:
+        >>> layer = nn.Linear(3, 2)
+        >>> layer(mn.randn(8, 3)).shape
+        (8, 2)
+        >>> layer.weight.shape, layer.bias.shape
+        ((2, 3), (2,))
+
+    ONNX Gemm 13; for more than two axes MatMul 13 and Add 14.
+    """
+
+    _made_by: ClassVar[MadeBy] = {
+        "in_features": lambda layer: layer.weight.shape[1],
+        "out_features": lambda layer: layer.weight.shape[0],
+    }
+
+    def __init__(
+        self, in_features: int, out_features: int, bias: bool = True, device: Any = None, dtype: Any = None
+    ) -> None:
+        super().__init__()
+        check_sizes("Linear", in_features=in_features, out_features=out_features)
+        self.in_features, self.out_features = in_features, out_features
+        self.weight = uninitialized((out_features, in_features), dtype, device)
+        self.register_parameter("bias", uninitialized((out_features,), dtype, device) if bias else None)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw weight and bias anew."""
+        init.default_(self.weight, self.bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x (..., in_features) -> (..., out_features)"""
+        return F.linear(x, self.weight, self.bias)
+
+    def extra_repr(self) -> str:
+        """The sizes."""
+        return f"in_features={self.in_features}, out_features={self.out_features}, bias={self.bias is not None}"
+
+
+@documented({}, args="taken, without effect", kwargs="taken, without effect")
+class Identity(Module):
+    """y = x, whatever arguments it is built with: a place holder for a layer that is left out.
+
+    x is anything.
+
+    Example:
+        >>> model = nn.Sequential(nn.Linear(3, 3), nn.ReLU())
+        >>> model[1] = nn.Identity()  # instead of the ReLU
+        >>> model(mn.randn(8, 3)).shape
+        (8, 3)
+
+    ONNX Identity 25.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ARG002
+        super().__init__()
+
+    def forward(self, x: Any) -> Any:
+        """x itself"""
+        return x
+
+
+@documented({}, start_dim="the first axis of those", end_dim="the last one, included; negative from the end")
+class Flatten(Module):
+    """y = x with the axes start_dim to end_dim as one: (N, C, H, W) becomes (N, C * H * W) by default.
+
+    The elements keep their order, and nothing is copied where x lies in memory in that order.
+
+    Example:
+        >>> nn.Flatten()(mn.randn(8, 3, 4, 4)).shape
+        (8, 48)
+
+    ONNX Reshape 25.
+    """
+
+    def __init__(self, start_dim: int = 1, end_dim: int = -1) -> None:
+        super().__init__()
+        self.start_dim, self.end_dim = start_dim, end_dim
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The same elements with fewer axes."""
+        if not isinstance(x, Tensor):
+            raise not_a_tensor("Flatten", "x", x)
+        return x.flatten(self.start_dim, self.end_dim)
+
+    def extra_repr(self) -> str:
+        """The axes."""
+        return f"start_dim={self.start_dim}, end_dim={self.end_dim}"
+
+
+@documented(
+    {},
+    dim="the axis that is split, negative from the end",
+    unflattened_size="the lengths of the new axes; -1 is what is left",
+)
+class Unflatten(Module):
+    """y = x with axis `dim` split into several: (N, C * H * W) becomes (N, C, H, W). It undoes Flatten.
+
+    The elements keep their order. IndexError where x has no axis `dim`, ValueError where the sizes do not multiply
+    to its length.
+
+    Example:
+        >>> nn.Unflatten(1, (3, 4, 4))(mn.randn(8, 48)).shape
+        (8, 3, 4, 4)
+
+    ONNX Reshape 25.
+    """
+
+    def __init__(self, dim: int, unflattened_size: Sequence[int]) -> None:
+        super().__init__()
+        self.dim, self.unflattened_size = dim, tuple(unflattened_size)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The same elements with more axes."""
+        if not isinstance(x, Tensor):
+            raise not_a_tensor("Unflatten", "x", x)
+        if not -x.ndim <= self.dim < x.ndim:
+            raise IndexError(f"Unflatten: dim={self.dim} is out of range for shape {x.shape}")
+        dim = self.dim % x.ndim
+        return x.reshape(*x.shape[:dim], *self.unflattened_size, *x.shape[dim + 1 :])
+
+    def extra_repr(self) -> str:
+        """The axis and its sizes."""
+        return f"dim={self.dim}, unflattened_size={self.unflattened_size}"

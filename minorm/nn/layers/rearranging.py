@@ -1,0 +1,218 @@
+"""Layers that give an image other lengths, or arrange its elements anew; they hold no weights."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from minorm.functional import rearranging as F
+from minorm.functional.resizing import interpolate
+from minorm.nn.options import Options
+from minorm.support.documented import arguments_of, documented
+
+Size = int | tuple[int, ...] | None
+Factor = float | tuple[float, ...] | None
+
+
+@documented(arguments_of(interpolate))
+class Upsample(Options):
+    """y[i] = x at (i + 1/2) / scale - 1/2 along each axis, computed from its neighbours there: the same picture,
+    resized.
+
+    x is (N, C, L), (N, C, H, W) or (N, C, D, H, W); y has the lengths `size`, or floor(length * scale_factor).
+    ValueError, when it is called, for a mode that does not fit the number of axes, and unless one of size and
+    scale_factor is given. See `F.interpolate`.
+
+    Example:
+        >>> x = mn.tensor([[[0.0, 4.0]]])
+        >>> nn.Upsample(scale_factor=2)(x)
+        tensor([[[0., 0., 4., 4.]]])
+        >>> nn.Upsample(size=4, mode="linear")(x)
+        tensor([[[0., 1., 3., 4.]]])
+
+    ONNX Resize 19; bicubic: Keys 1981.
+    """
+
+    function = staticmethod(interpolate)
+
+    def __init__(
+        self,
+        size: Size = None,
+        scale_factor: Factor = None,
+        mode: str = "nearest",
+        align_corners: bool | None = None,
+        recompute_scale_factor: bool | None = None,
+    ) -> None:
+        factor: Any = scale_factor
+        if factor is not None:
+            factor = tuple(map(float, factor)) if isinstance(factor, (tuple, list)) else float(factor)
+        super().__init__(
+            size=size,
+            scale_factor=factor,
+            mode=mode,
+            align_corners=align_corners,
+            recompute_scale_factor=recompute_scale_factor,
+        )
+
+    def extra_repr(self) -> str:
+        """The lengths or the factor, and the mode."""
+        given = self.options()
+        name = "size" if given["scale_factor"] is None else "scale_factor"
+        return f"{name}={given[name]}, mode={given['mode']!r}"
+
+
+@documented(arguments_of(interpolate))
+class UpsamplingNearest2d(Upsample):
+    """y[n, c, i, j] = x[n, c, floor(i / scale), floor(j / scale)]: `Upsample(mode="nearest")` of images.
+
+    x is (N, C, H, W); y has the lengths `size`, or floor(length * scale_factor).
+
+    Example:
+        >>> nn.UpsamplingNearest2d(scale_factor=2)(mn.randn(2, 3, 4, 4)).shape
+        (2, 3, 8, 8)
+
+    ONNX Resize 19.
+    """
+
+    def __init__(self, size: Size = None, scale_factor: Factor = None) -> None:
+        super().__init__(size, scale_factor)
+
+
+@documented(arguments_of(interpolate))
+class UpsamplingBilinear2d(Upsample):
+    """y[n, c, i, j] lies between four elements of x: `Upsample(mode="bilinear", align_corners=True)` of images.
+
+    x is (N, C, H, W); y has the lengths `size`, or floor(length * scale_factor). The corners of y are those of x.
+
+    Example:
+        >>> nn.UpsamplingBilinear2d(size=(2, 3))(mn.tensor([[[[0.0, 4.0], [8.0, 12.0]]]]))
+        tensor([[[[ 0.,  2.,  4.],
+                  [ 8., 10., 12.]]]])
+
+    ONNX Resize 19.
+    """
+
+    def __init__(self, size: Size = None, scale_factor: Factor = None) -> None:
+        super().__init__(size, scale_factor, "bilinear", align_corners=True)
+
+
+@documented(arguments_of(F.pixel_shuffle))
+class PixelShuffle(Options):
+    """y[c, h * r + i, w * r + j] = x[c * r^2 + i * r + j, h, w], r = upscale_factor: channels become pixels.
+
+    x is (*, C * r^2, H, W), y (*, C, H * r, W * r). So a convolution can draw an image finer than its input.
+    ValueError for channels that r^2 does not divide.
+
+    Example:
+        >>> nn.PixelShuffle(2)(mn.randn(2, 12, 4, 4)).shape
+        (2, 3, 8, 8)
+
+    ONNX Reshape 25 and Transpose 25; Shi et al. 2016, arXiv:1609.05158.
+    """
+
+    function = staticmethod(F.pixel_shuffle)
+    shown = "upscale_factor"
+
+    def __init__(self, upscale_factor: int) -> None:
+        super().__init__(upscale_factor=upscale_factor)
+
+
+@documented(arguments_of(F.pixel_unshuffle))
+class PixelUnshuffle(Options):
+    """y[c * r^2 + i * r + j, h, w] = x[c, h * r + i, w * r + j], r = downscale_factor: pixels become channels.
+
+    x is (*, C, H * r, W * r), y (*, C * r^2, H, W): what PixelShuffle came from. ValueError for lengths that r does
+    not divide.
+
+    Example:
+        >>> nn.PixelUnshuffle(2)(mn.randn(2, 3, 8, 8)).shape
+        (2, 12, 4, 4)
+
+    ONNX Reshape 25 and Transpose 25; Shi et al. 2016, arXiv:1609.05158.
+    """
+
+    function = staticmethod(F.pixel_unshuffle)
+    shown = "downscale_factor"
+
+    def __init__(self, downscale_factor: int) -> None:
+        super().__init__(downscale_factor=downscale_factor)
+
+
+@documented(arguments_of(F.channel_shuffle))
+class ChannelShuffle(Options):
+    """y[:, i * groups + g] = x[:, g * n + i], n = C / groups: the channels of all groups, dealt in turn.
+
+    x is (N, C, ...), y has x's shape. Between two convolutions with groups, it lets each see the channels of all.
+    ValueError for channels that groups does not divide.
+
+    Example:
+        >>> nn.ChannelShuffle(2)(mn.arange(4).reshape(1, 4, 1)).flatten()
+        tensor([0, 2, 1, 3])
+
+    ONNX Reshape 25 and Transpose 25; Zhang et al. 2018, arXiv:1707.01083.
+    """
+
+    function = staticmethod(F.channel_shuffle)
+    shown = "groups"
+
+    def __init__(self, groups: int) -> None:
+        super().__init__(groups=groups)
+
+
+@documented(arguments_of(F.unfold))
+class Unfold(Options):
+    """y[n, :, l] = window l of x[n], as a column: what a convolution multiplies with its weight.
+
+    x is (N, C, H, W), or one image (C, H, W); y is (N, C * kernel elements, L), L the number of windows. Zeros pad
+    the image. ValueError for windows that do not fit.
+
+    Example:
+        >>> nn.Unfold(3)(mn.randn(2, 3, 8, 8)).shape  # 3 * 9 numbers, 6 * 6 windows
+        (2, 27, 36)
+
+    Written to ONNX as Pad 25 and Gather 13.
+    """
+
+    function = staticmethod(F.unfold)
+    shown = "kernel_size dilation padding stride"
+
+    def __init__(
+        self,
+        kernel_size: int | tuple[int, ...],
+        dilation: int | tuple[int, ...] = 1,
+        padding: int | tuple[int, ...] = 0,
+        stride: int | tuple[int, ...] = 1,
+    ) -> None:
+        super().__init__(kernel_size=kernel_size, dilation=dilation, padding=padding, stride=stride)
+
+
+@documented(arguments_of(F.fold))
+class Fold(Options):
+    """y = the windows x[n, :, l] put back to their places, added up where they overlap: the transpose of Unfold.
+
+    x is (N, C * kernel elements, L), or without N; y is (N, C, *output_size). ValueError where the windows do not
+    fit.
+
+    Example:
+        >>> x = nn.Unfold(2)(mn.ones(1, 1, 3, 3))
+        >>> nn.Fold(3, 2)(x)  # how many windows see each pixel
+        tensor([[[[1., 2., 1.],
+                  [2., 4., 2.],
+                  [1., 2., 1.]]]])
+
+    Written to ONNX as ScatterElements 18.
+    """
+
+    function = staticmethod(F.fold)
+    shown = "output_size kernel_size dilation padding stride"
+
+    def __init__(
+        self,
+        output_size: int | tuple[int, ...],
+        kernel_size: int | tuple[int, ...],
+        dilation: int | tuple[int, ...] = 1,
+        padding: int | tuple[int, ...] = 0,
+        stride: int | tuple[int, ...] = 1,
+    ) -> None:
+        super().__init__(
+            output_size=output_size, kernel_size=kernel_size, dilation=dilation, padding=padding, stride=stride
+        )

@@ -1,0 +1,176 @@
+"""Activation layers made of exponentials and quotients; see minorm.functional.smooth."""
+
+from __future__ import annotations
+
+from minorm.functional import activation
+from minorm.functional import smooth as F
+from minorm.nn.module import Module
+from minorm.nn.options import Options
+from minorm.support.documented import arguments_of, documented
+from minorm.tensor.tensor import Tensor
+
+
+@documented(arguments_of(F.selu))
+class SELU(Options):
+    """y = 1.0507 * elu(x, 1.6733): layers of these keep mean 0 and variance 1.
+
+    x has any shape, y has x's shape and type. It needs weights of variance 1 / fan_in, and `AlphaDropout` where
+    there is dropout.
+
+    Example:
+        >>> nn.SELU()(mn.tensor([-2.0, 0.5]))
+        tensor([-1.5202,  0.5254])
+
+    ONNX Selu 22; Klambauer et al. 2017, arXiv:1706.02515.
+    """
+
+    function = staticmethod(F.selu)
+
+    def __init__(self, inplace: bool = False) -> None:
+        super().__init__(inplace=inplace)
+
+
+@documented(arguments_of(F.celu))
+class CELU(Options):
+    """y = x where x > 0, else alpha * (exp(x / alpha) - 1): an ELU whose slope is 1 at 0 for every alpha.
+
+    x has any shape, y has x's shape and type.
+
+    Example:
+        >>> nn.CELU()(mn.tensor([-2.0, 0.5]))
+        tensor([-0.8647,  0.5   ])
+
+    ONNX Celu 12; Barron 2017, arXiv:1704.07483.
+    """
+
+    function = staticmethod(F.celu)
+    shown = "alpha"
+
+    def __init__(self, alpha: float = 1.0, inplace: bool = False) -> None:
+        super().__init__(alpha=alpha, inplace=inplace)
+
+
+@documented(arguments_of(F.mish))
+class Mish(Options):
+    """y = x * tanh(log(1 + exp(x))).
+
+    x has any shape, y has x's shape and type.
+
+    Example:
+        >>> nn.Mish()(mn.tensor([-2.0, 0.5]))
+        tensor([-0.2525,  0.3752])
+
+    ONNX Mish 22; Misra 2019, arXiv:1908.08681.
+    """
+
+    function = staticmethod(F.mish)
+
+    def __init__(self, inplace: bool = False) -> None:
+        super().__init__(inplace=inplace)
+
+
+@documented(arguments_of(F.glu))
+class GLU(Options):
+    """y = a * sigmoid(b), a and b the halves of axis `dim`: b says how much of a passes.
+
+    x has any shape with an even length n along `dim`; y has n / 2 there. ValueError for an odd one.
+
+    Example:
+        >>> nn.GLU(dim=1)(mn.randn(2, 6, 5)).shape
+        (2, 3, 5)
+
+    ONNX Slice 13, Sigmoid 13 and Mul 14; Dauphin et al. 2017, arXiv:1612.08083.
+    """
+
+    function = staticmethod(F.glu)
+    shown = "dim"
+
+    def __init__(self, dim: int = -1) -> None:
+        super().__init__(dim=dim)
+
+
+@documented({}, options="none but `inplace`, which is taken, without effect")
+class LogSigmoid(Options):
+    """y = log(1 / (1 + exp(-x))), a number below 0.
+
+    x has any shape, y has x's shape and type. Nothing overflows, however large x is.
+
+    Example:
+        >>> nn.LogSigmoid()(mn.tensor([-2.0, 0.5]))
+        tensor([-2.1269, -0.4741])
+
+    ONNX Neg 13 and Softplus 22.
+    """
+
+    function = staticmethod(F.logsigmoid)
+
+
+@documented({}, options="none but `inplace`, which is taken, without effect")
+class Softsign(Options):
+    """y = x / (1 + |x|), a number between -1 and 1 that comes near them slower than tanh.
+
+    x has any shape, y has x's shape and type.
+
+    Example:
+        >>> nn.Softsign()(mn.tensor([-2.0, 0.5]))
+        tensor([-0.6667,  0.3333])
+
+    ONNX Softsign 22.
+    """
+
+    function = staticmethod(F.softsign)
+
+
+@documented({}, options="none but `inplace`, which is taken, without effect")
+class Tanhshrink(Options):
+    """y = x - tanh(x), which is nearly 0 around 0.
+
+    x has any shape, y has x's shape and type.
+
+    Example:
+        >>> nn.Tanhshrink()(mn.tensor([-2.0, 0.5]))
+        tensor([-1.036 ,  0.0379])
+
+    ONNX Tanh 13 and Sub 14.
+    """
+
+    function = staticmethod(F.tanhshrink)
+
+
+@documented(arguments_of(F.softmin))
+class Softmin(Options):
+    """y = exp(-x) / sum exp(-x), the sum along axis `dim`: Softmax of -x, so the smallest x has the largest y.
+
+    x has any shape, y has x's shape and type.
+
+    Example:
+        >>> nn.Softmin(dim=1)(mn.tensor([[1.0, 2.0, 3.0]]))
+        tensor([[0.6652, 0.2447, 0.09  ]])
+
+    ONNX Neg 13 and Softmax 13.
+    """
+
+    function = staticmethod(F.softmin)
+    shown = "dim"
+
+    def __init__(self, dim: int) -> None:
+        super().__init__(dim=dim)
+
+
+class Softmax2d(Module):
+    """y = exp(x) / sum exp(x), the sum over the channels at each position of an image.
+
+    x is (N, C, H, W) or (C, H, W), ValueError for others; y has x's shape and type.
+
+    Example:
+        >>> nn.Softmax2d()(mn.randn(2, 3, 4, 4)).sum(1)[0, 0]
+        tensor([1., 1., 1., 1.])
+
+    ONNX Softmax 13.
+    """
+
+    def forward(self, input: Tensor) -> Tensor:
+        """See `F.softmax`."""
+        if input.ndim not in (3, 4):
+            raise ValueError(f"Softmax2d: input has shape {input.shape}; expected (N, C, H, W) or (C, H, W)")
+        return activation.softmax(input, -3)

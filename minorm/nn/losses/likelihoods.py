@@ -1,0 +1,148 @@
+"""Losses of numbers and probabilities as layers; see minorm.functional.losses.likelihoods."""
+
+from __future__ import annotations
+
+from minorm.functional.losses import likelihoods as F
+from minorm.functional.losses.ctc import ctc_loss
+from minorm.nn.options import Options
+from minorm.support.documented import arguments_of, documented
+from minorm.tensor.tensor import Tensor
+
+
+@documented(arguments_of(F.binary_cross_entropy))
+class BCELoss(Options):
+    """loss = -weight * (target * log p + (1 - target) * log(1 - p)), p = input; logarithms end at -100.
+
+    input and target have one shape, any, and one float type, ValueError and TypeError otherwise: they do not
+    broadcast. The loss is one number, or of that shape without a reduction. ValueError for an input outside 0 to 1.
+    weight is a buffer. `BCEWithLogitsLoss` takes what comes before the sigmoid, and loses no digits.
+
+    Example:
+        >>> nn.BCELoss(reduction="none")(mn.tensor([0.5, 0.9]), mn.tensor([1.0, 1.0]))
+        tensor([0.6931, 0.1054])
+
+    Written to ONNX by its formula.
+    """
+
+    function = staticmethod(F.binary_cross_entropy)
+
+    def __init__(self, weight: Tensor | None = None, *, reduction: str = "mean") -> None:
+        super().__init__(reduction=reduction)
+        self.register_buffer("weight", weight)
+
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
+        """Probabilities against probabilities, equal shapes."""
+        return F.binary_cross_entropy(input, target, self.weight, **self.options())
+
+
+@documented(arguments_of(F.kl_div))
+class KLDivLoss(Options):
+    """loss = target * (log target - input): how far exp(input) is from the distribution target, 0 where target is 0.
+
+    input holds log-probabilities; target probabilities, or their logarithms. They broadcast. The loss is one
+    number, or of their shape without a reduction. reduction="batchmean" gives the divergence.
+
+    Example:
+        >>> input = mn.tensor([[0.5, 0.5]]).log()
+        >>> nn.KLDivLoss(reduction="batchmean")(input, mn.tensor([[0.5, 0.5]]))
+        tensor(0.)
+
+    Written to ONNX by its formula; Kullback and Leibler 1951.
+    """
+
+    function = staticmethod(F.kl_div)
+
+    def __init__(self, *, reduction: str = "mean", log_target: bool = False) -> None:
+        super().__init__(reduction=reduction, log_target=log_target)
+
+
+@documented(arguments_of(F.huber_loss))
+class HuberLoss(Options):
+    """loss = d^2 / 2 where |d| <= delta, else delta * (|d| - delta / 2), d = input - target: a square with straight
+    ends.
+
+    input and target have one shape, any, and one float type, ValueError and TypeError otherwise: they do not
+    broadcast. The loss is one number, or of that shape without a reduction. ValueError, when it is called, unless
+    delta > 0.
+
+    Example:
+        >>> nn.HuberLoss(reduction="none")(mn.tensor([0.5, 3.0]), mn.tensor([0.0, 0.0]))
+        tensor([0.125, 2.5  ])
+
+    Written to ONNX by its formula; Huber 1964.
+    """
+
+    function = staticmethod(F.huber_loss)
+
+    def __init__(self, reduction: str = "mean", delta: float = 1.0) -> None:
+        super().__init__(reduction=reduction, delta=delta)
+
+
+@documented(arguments_of(F.poisson_nll_loss))
+class PoissonNLLLoss(Options):
+    """loss = exp(input) - target * input: -log of the probability of a count that has the mean exp(input).
+
+    input is the logarithm of the mean, or with log_input=False the mean itself: input - target * log(input + eps).
+    target holds the counts. They broadcast. The loss is one number, or of their shape without a reduction. See
+    `F.poisson_nll_loss`.
+
+    Example:
+        >>> nn.PoissonNLLLoss()(mn.tensor([0.0, 1.0]), mn.tensor([1.0, 3.0]))
+        tensor(0.3591)
+
+    Written to ONNX by its formula.
+    """
+
+    function = staticmethod(F.poisson_nll_loss)
+
+    def __init__(
+        self, log_input: bool = True, full: bool = False, *, eps: float = 1e-8, reduction: str = "mean"
+    ) -> None:
+        super().__init__(log_input=log_input, full=full, eps=eps, reduction=reduction)
+
+
+@documented(arguments_of(F.gaussian_nll_loss))
+class GaussianNLLLoss(Options):
+    """loss = (log var + (input - target)^2 / var) / 2: -log of the density of target around input, with variance var.
+
+    loss(input, target, var): input and target have one shape, any; var has it too, or one axis less, or axes of 1,
+    or is a number. The loss is one number, or of that shape without a reduction. ValueError for other shapes and
+    for a var below 0.
+
+    Example:
+        >>> loss = nn.GaussianNLLLoss()
+        >>> loss(mn.tensor([1.0]), mn.tensor([3.0]), mn.tensor([4.0]))  # (log 4 + 4 / 4) / 2
+        tensor(1.1931)
+
+    Written to ONNX by its formula; Nix and Weigend 1994.
+    """
+
+    function = staticmethod(F.gaussian_nll_loss)
+
+    def __init__(self, *, full: bool = False, eps: float = 1e-6, reduction: str = "mean") -> None:
+        super().__init__(full=full, eps=eps, reduction=reduction)
+
+
+@documented(arguments_of(ctc_loss))
+class CTCLoss(Options):
+    """loss = -log of the probability of a text, over all ways in which the steps of a sequence can spell it.
+
+    loss(log_probs, targets, input_lengths, target_lengths): log_probs (T, N, C), or (T, C), are log-probabilities
+    of C symbols at each step; targets (N, S), or all texts one after the other, integers; the lengths say how much
+    of each sequence and text counts, (N). A symbol may stand for several steps, and blanks between symbols vanish:
+    "aab-b" spells "abb" with - for the blank. The loss is one number, or (N) without a reduction; the mean divides
+    each by the length of its text first.
+
+    Example:
+        >>> log_probs = nn.LogSoftmax(dim=-1)(mn.zeros(4, 1, 3))  # 4 steps, 3 symbols, all alike
+        >>> loss = nn.CTCLoss(reduction="sum")
+        >>> loss(log_probs, mn.tensor([[1, 2]]), mn.tensor([4]), mn.tensor([2])).exp()  # 81 ways, 15 of them right
+        tensor(5.4)
+
+    It has no ONNX form; Graves et al. 2006.
+    """
+
+    function = staticmethod(ctc_loss)
+
+    def __init__(self, blank: int = 0, reduction: str = "mean", zero_infinity: bool = False) -> None:
+        super().__init__(blank=blank, reduction=reduction, zero_infinity=zero_infinity)

@@ -1,0 +1,185 @@
+"""Losses as layers: they hold the options, and class weights as buffers; `forward` calls the functional."""
+
+from __future__ import annotations
+
+import minorm.functional as F
+from minorm.nn.module import Module
+from minorm.support.documented import arguments_of, documented
+from minorm.tensor.tensor import Tensor
+
+
+class _Loss(Module):
+    def __init__(self, reduction: str) -> None:
+        super().__init__()
+        if reduction not in ("mean", "sum", "none"):
+            raise ValueError(f"{type(self).__name__}: reduction is {reduction!r}; expected 'mean', 'sum' or 'none'")
+        self.reduction = reduction
+
+
+@documented(arguments_of(F.cross_entropy))
+class CrossEntropyLoss(_Loss):
+    """loss = -log softmax(input)[target]: for classification, from logits.
+
+    input is (N, C, d1, ...) or (C), C the number of classes. target is (N, d1, ...), classes as integers from 0 to
+    C - 1, or probabilities of input's shape and type: then the loss is -sum_c target_c log softmax(input)_c. The
+    loss is one number, or (N, d1, ...) without a reduction. The mean divides by the sum of the targets' weights.
+    weight is a buffer. TypeError for other types, ValueError for other shapes and for classes that do not exist.
+    See `F.cross_entropy`.
+
+    Example:
+        >>> loss = nn.CrossEntropyLoss()
+        >>> logits = mn.tensor([[2.0, 0.0, 0.0], [0.0, 1.0, 0.0]], requires_grad=True)
+        >>> loss(logits, mn.tensor([0, 1])).backward()  # the right class gets a gradient below 0
+        >>> logits.grad.sign()
+        tensor([[-1.,  1.,  1.],
+                [ 1., -1.,  1.]])
+
+    ONNX SoftmaxCrossEntropyLoss 13; with probabilities or label_smoothing by the formula. Label smoothing: Szegedy
+    et al. 2016, arXiv:1512.00567.
+    """
+
+    def __init__(
+        self,
+        weight: Tensor | None = None,
+        *,
+        ignore_index: int = -100,
+        reduction: str = "mean",
+        label_smoothing: float = 0.0,
+    ) -> None:
+        super().__init__(reduction)
+        self.register_buffer("weight", weight)
+        self.ignore_index, self.label_smoothing = ignore_index, label_smoothing
+
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
+        """Logits against classes or probabilities."""
+        return F.cross_entropy(
+            input,
+            target,
+            self.weight,
+            ignore_index=self.ignore_index,
+            reduction=self.reduction,
+            label_smoothing=self.label_smoothing,
+        )
+
+
+@documented(arguments_of(F.nll_loss))
+class NLLLoss(_Loss):
+    """loss = -weight[target] * input[target]: what is left of CrossEntropyLoss behind a LogSoftmax.
+
+    input is (N, C, d1, ...) or (C), log-probabilities; target (N, d1, ...), classes as integers from 0 to C - 1.
+    The loss is one number, or (N, d1, ...) without a reduction. The mean divides by the sum of the targets'
+    weights. weight is a buffer. TypeError for other types, ValueError for other shapes and for classes that do not
+    exist.
+
+    Example:
+        >>> nn.NLLLoss()(mn.tensor([[-0.1, -2.3]]), mn.tensor([1]))
+        tensor(2.3)
+
+    ONNX NegativeLogLikelihoodLoss 22.
+    """
+
+    def __init__(self, weight: Tensor | None = None, *, ignore_index: int = -100, reduction: str = "mean") -> None:
+        super().__init__(reduction)
+        self.register_buffer("weight", weight)
+        self.ignore_index = ignore_index
+
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
+        """Log-probabilities against classes."""
+        return F.nll_loss(input, target, self.weight, ignore_index=self.ignore_index, reduction=self.reduction)
+
+
+@documented(arguments_of(F.mse_loss))
+class MSELoss(_Loss):
+    """loss = (input - target)^2: for regression.
+
+    input and target have one shape, any, and one float type, ValueError and TypeError otherwise: they do not
+    broadcast. The loss is one number, or of that shape without a reduction.
+
+    Example:
+        >>> nn.MSELoss()(mn.tensor([1.0, 2.0]), mn.tensor([1.0, 4.0]))
+        tensor(2.)
+
+    ONNX Sub 14, Mul 14 and ReduceMean 18.
+    """
+
+    def __init__(self, *, reduction: str = "mean") -> None:
+        super().__init__(reduction)
+
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
+        """Equal shapes."""
+        return F.mse_loss(input, target, reduction=self.reduction)
+
+
+@documented(arguments_of(F.l1_loss))
+class L1Loss(_Loss):
+    """loss = |input - target|: for regression with outliers, which weigh less than in a square.
+
+    input and target have one shape, any, and one float type, ValueError and TypeError otherwise: they do not
+    broadcast. The loss is one number, or of that shape without a reduction.
+
+    Example:
+        >>> nn.L1Loss()(mn.tensor([1.0, 2.0]), mn.tensor([1.0, 4.0]))
+        tensor(1.)
+
+    ONNX Sub 14, Abs 13 and ReduceMean 18.
+    """
+
+    def __init__(self, *, reduction: str = "mean") -> None:
+        super().__init__(reduction)
+
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
+        """Equal shapes."""
+        return F.l1_loss(input, target, reduction=self.reduction)
+
+
+@documented(arguments_of(F.smooth_l1_loss))
+class SmoothL1Loss(_Loss):
+    """loss = d^2 / (2 beta) where |d| < beta, else |d| - beta / 2, d = input - target: L1 with a round bottom.
+
+    input and target have one shape, any, and one float type, ValueError and TypeError otherwise: they do not
+    broadcast. The loss is one number, or of that shape without a reduction.
+
+    Example:
+        >>> nn.SmoothL1Loss(reduction="none")(mn.tensor([0.5, 3.0]), mn.tensor([0.0, 0.0]))
+        tensor([0.125, 2.5  ])
+
+    Written to ONNX by its formula; Girshick 2015, arXiv:1504.08083.
+    """
+
+    def __init__(self, *, reduction: str = "mean", beta: float = 1.0) -> None:
+        super().__init__(reduction)
+        self.beta = beta
+
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
+        """Equal shapes."""
+        return F.smooth_l1_loss(input, target, reduction=self.reduction, beta=self.beta)
+
+
+@documented(arguments_of(F.binary_cross_entropy_with_logits))
+class BCEWithLogitsLoss(_Loss):
+    """loss = -weight * (pos_weight * target * log p + (1 - target) * log(1 - p)), p = sigmoid(input).
+
+    For answers that are yes or no, from logits: nothing overflows, however large they are. input and target have
+    one shape, any, and one float type, ValueError and TypeError otherwise: they do not broadcast. The loss is one
+    number, or of that shape without a reduction. weight and pos_weight are buffers.
+
+    Example:
+        >>> loss = nn.BCEWithLogitsLoss(reduction="none")
+        >>> loss(mn.tensor([0.0, 2.0]), mn.tensor([1.0, 1.0]))
+        tensor([0.6931, 0.1269])
+
+    Written to ONNX by its formula, Softplus 22.
+    """
+
+    def __init__(
+        self, weight: Tensor | None = None, *, reduction: str = "mean", pos_weight: Tensor | None = None
+    ) -> None:
+        super().__init__(reduction)
+        self.register_buffer("weight", weight)
+        self.register_buffer("pos_weight", pos_weight)
+
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
+        """Logits against probabilities, equal shapes."""
+        return F.binary_cross_entropy_with_logits(
+            input, target, self.weight, reduction=self.reduction, pos_weight=self.pos_weight
+        )

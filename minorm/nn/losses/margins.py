@@ -1,0 +1,225 @@
+"""Losses with a margin as layers; see minorm.functional.losses.margins."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from minorm.functional.losses import margins as F
+from minorm.nn.options import Options
+from minorm.support.documented import arguments_of, documented
+from minorm.tensor.tensor import Tensor
+
+
+class _Weighted(Options):
+    def __init__(self, weight: Tensor | None, **options: object) -> None:
+        super().__init__(**options)
+        self.register_buffer("weight", weight)
+
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
+        """The function of the two, with the weight."""
+        return type(self).function(input, target, weight=self.weight, **self.options())
+
+
+@documented(arguments_of(F.margin_ranking_loss))
+class MarginRankingLoss(Options):
+    """loss = max(0, margin - target * (input1 - input2)): which of two scores should be the larger one.
+
+    loss(input1, input2, target), all of one shape, any; target is 1 where input1 should be larger, else -1. The
+    loss is one number, or of that shape without a reduction.
+
+    Example:
+        >>> loss = nn.MarginRankingLoss(reduction="none")
+        >>> loss(mn.tensor([1.0, 1.0]), mn.tensor([3.0, 3.0]), mn.tensor([1.0, -1.0]))
+        tensor([2., 0.])
+
+    Written to ONNX by its formula.
+    """
+
+    function = staticmethod(F.margin_ranking_loss)
+
+    def __init__(self, margin: float = 0.0, *, reduction: str = "mean") -> None:
+        super().__init__(margin=margin, reduction=reduction)
+
+
+@documented(arguments_of(F.hinge_embedding_loss))
+class HingeEmbeddingLoss(Options):
+    """loss = input where target is 1, max(0, margin - input) where it is -1: distances of like and unlike pairs.
+
+    input and target have one shape, any. The loss is one number, or of that shape without a reduction.
+
+    Example:
+        >>> loss = nn.HingeEmbeddingLoss(reduction="none")
+        >>> loss(mn.tensor([0.2, 0.2]), mn.tensor([1.0, -1.0]))
+        tensor([0.2, 0.8])
+
+    Written to ONNX by its formula.
+    """
+
+    function = staticmethod(F.hinge_embedding_loss)
+
+    def __init__(self, margin: float = 1.0, *, reduction: str = "mean") -> None:
+        super().__init__(margin=margin, reduction=reduction)
+
+
+@documented(arguments_of(F.cosine_embedding_loss))
+class CosineEmbeddingLoss(Options):
+    """loss = 1 - cos(input1, input2) where target is 1, max(0, cos - margin) where it is -1.
+
+    loss(input1, input2, target): the inputs are vectors (N, M) or (M), target (N) or one number. The loss is one
+    number, or (N) without a reduction. ValueError unless there is one target for each pair.
+
+    Example:
+        >>> loss = nn.CosineEmbeddingLoss(reduction="none")
+        >>> x = mn.tensor([[1.0, 0.0], [1.0, 0.0]])
+        >>> loss(x, x, mn.tensor([1, -1]))
+        tensor([0., 1.])
+
+    Written to ONNX by its formula.
+    """
+
+    function = staticmethod(F.cosine_embedding_loss)
+
+    def __init__(self, margin: float = 0.0, *, reduction: str = "mean") -> None:
+        super().__init__(margin=margin, reduction=reduction)
+
+
+@documented(arguments_of(F.soft_margin_loss))
+class SoftMarginLoss(Options):
+    """loss = log(1 + exp(-target * input)), target 1 or -1: yes or no, from logits.
+
+    input and target have one shape, any. The loss is one number, or of that shape without a reduction.
+
+    Example:
+        >>> nn.SoftMarginLoss(reduction="none")(mn.tensor([0.0, 2.0]), mn.tensor([1.0, 1.0]))
+        tensor([0.6931, 0.1269])
+
+    Written to ONNX by its formula.
+    """
+
+    function = staticmethod(F.soft_margin_loss)
+
+    def __init__(self, *, reduction: str = "mean") -> None:
+        super().__init__(reduction=reduction)
+
+
+@documented(arguments_of(F.multilabel_margin_loss))
+class MultiLabelMarginLoss(Options):
+    """loss = sum over right classes r and wrong ones w of max(0, 1 - input[r] + input[w]) / C.
+
+    input is (N, C) or (C), scores; target, of its shape, lists the right classes, then -1. The loss is one number,
+    or (N) without a reduction. ValueError unless target has input's shape.
+
+    Example:
+        >>> nn.MultiLabelMarginLoss()(mn.tensor([[0.2, 0.5, 0.9]]), mn.tensor([[2, -1, 0]]))  # (0.3 + 0.6) / 3
+        tensor(0.3)
+
+    It has no ONNX form.
+    """
+
+    function = staticmethod(F.multilabel_margin_loss)
+
+    def __init__(self, *, reduction: str = "mean") -> None:
+        super().__init__(reduction=reduction)
+
+
+@documented(arguments_of(F.multilabel_soft_margin_loss))
+class MultiLabelSoftMarginLoss(_Weighted):
+    """loss = mean over classes of -weight * (target * log p + (1 - target) * log(1 - p)), p = sigmoid(input).
+
+    For samples of several classes at once. input is (N, C) or (C), logits; target, of its shape, 1 for each class
+    that is there, else 0. The loss is one number, or (N) without a reduction. weight is a buffer.
+
+    Example:
+        >>> nn.MultiLabelSoftMarginLoss()(mn.tensor([[0.0, 2.0]]), mn.tensor([[1.0, 1.0]]))
+        tensor(0.41)
+
+    Written to ONNX by its formula.
+    """
+
+    function = staticmethod(F.multilabel_soft_margin_loss)
+
+    def __init__(self, weight: Tensor | None = None, *, reduction: str = "mean") -> None:
+        super().__init__(weight=weight, reduction=reduction)
+
+
+@documented(arguments_of(F.multi_margin_loss))
+class MultiMarginLoss(_Weighted):
+    """loss = sum over wrong classes of weight[target] * max(0, margin - input[target] + input[class])^p / C.
+
+    A support vector machine's loss for several classes. input is (N, C) or (C), scores; target (N) or one, the
+    right classes as integers. The loss is one number, or (N) without a reduction. weight is a buffer. ValueError,
+    when it is called, for a p other than 1 and 2.
+
+    Example:
+        >>> nn.MultiMarginLoss()(mn.tensor([[1.0, 0.5, 0.0]]), mn.tensor([0]))  # 0.5 / 3
+        tensor(0.1667)
+
+    Written to ONNX by its formula; Weston and Watkins 1999.
+    """
+
+    function = staticmethod(F.multi_margin_loss)
+
+    def __init__(
+        self, p: int = 1, margin: float = 1.0, weight: Tensor | None = None, *, reduction: str = "mean"
+    ) -> None:
+        super().__init__(weight=weight, p=p, margin=margin, reduction=reduction)
+
+
+@documented(arguments_of(F.triplet_margin_loss))
+class TripletMarginLoss(Options):
+    """loss = max(0, d(anchor, positive) - d(anchor, negative) + margin), d(x, y) = (sum |x - y + eps|^p)^(1/p).
+
+    loss(anchor, positive, negative): vectors (..., M) of one shape. So like things come nearer to each other than
+    to unlike ones. The loss is one number, or (...) without a reduction.
+
+    Example:
+        >>> anchor, near, far = mn.tensor([[0.0, 0.0]]), mn.tensor([[0.0, 1.0]]), mn.tensor([[0.0, 3.0]])
+        >>> loss = nn.TripletMarginLoss()
+        >>> loss(anchor, near, far), loss(anchor, far, near)
+        (tensor(0.), tensor(3.))
+
+    Written to ONNX by its formula; Balntas et al. 2016.
+    """
+
+    function = staticmethod(F.triplet_margin_loss)
+
+    def __init__(
+        self, margin: float = 1.0, p: float = 2.0, eps: float = 1e-6, swap: bool = False, *, reduction: str = "mean"
+    ) -> None:
+        super().__init__(margin=margin, p=p, eps=eps, swap=swap, reduction=reduction)
+
+
+@documented(arguments_of(F.triplet_margin_with_distance_loss))
+class TripletMarginWithDistanceLoss(Options):
+    """loss = max(0, d(anchor, positive) - d(anchor, negative) + margin), d a distance of one's own.
+
+    loss(anchor, positive, negative): what distance_function takes, of one shape. The loss is one number, or of the
+    distance's shape without a reduction.
+
+    Example:
+        >>> loss = nn.TripletMarginWithDistanceLoss(distance_function=lambda x, y: (x - y).abs().sum(-1))
+        >>> anchor, near, far = mn.tensor([[0.0, 0.0]]), mn.tensor([[0.0, 1.0]]), mn.tensor([[2.0, 3.0]])
+        >>> loss(anchor, far, near)
+        tensor(5.)
+
+    Written to ONNX by its formula.
+    """
+
+    function = staticmethod(F.triplet_margin_with_distance_loss)
+
+    def __init__(
+        self,
+        *,
+        distance_function: Callable[[Tensor, Tensor], Tensor] | None = None,
+        margin: float = 1.0,
+        swap: bool = False,
+        reduction: str = "mean",
+    ) -> None:
+        super().__init__(margin=margin, swap=swap, reduction=reduction)
+        self.distance_function = distance_function
+
+    def forward(self, anchor: Tensor, positive: Tensor, negative: Tensor) -> Tensor:
+        """See `F.triplet_margin_with_distance_loss`."""
+        return F.triplet_margin_with_distance_loss(
+            anchor, positive, negative, distance_function=self.distance_function, **self.options()
+        )

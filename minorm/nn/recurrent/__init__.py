@@ -1,0 +1,1 @@
+"""RNN, LSTM and GRU: over a sequence, and cells of one step."""

@@ -1,0 +1,1 @@
+"""The book of normalization: loops, equation, running statistics, forward and backward."""

@@ -1,0 +1,161 @@
+"""How an array and its parameters meet the kernels, which want four loops and no gaps.
+
+Nearly always nothing is to be done: the array is gapless in some order of its axes, `nest.plan` finds four loops, and
+the parameters already lie in memory as the nest expects. What is left is dealt with here:
+
+- An array with gaps, negative steps or unaligned elements is copied.
+- Parameters of two or more axes, for data whose axes lie in memory in another order, are transposed (they are small).
+- A nest that does not fit (rank 5 and more, odd broadcasts) is replaced by one that always does: the data is copied
+  with its kept axes first, as a matrix (kept, reduced), and the parameters are widened to one for each element.
+"""
+
+from __future__ import annotations
+
+import functools
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from minorm.kernels.select import backend
+from minorm.normalization.nest import Nest, is_dense, plan
+
+Array = Any
+ndarray = np.ndarray
+
+
+class Layout:
+    """Data, parameters and statistics in the kernels' order, and back. This one is for nests that fit."""
+
+    def __init__(self, nest: Nest) -> None:
+        self.nest = nest
+        self.origin = nest  # of the data as it is; differs from nest in a copied layout
+        shape = tuple(axis.count for axis in nest.axes if axis.varies)
+        order = nest.param_order  # None, nearly always
+        self.param_shape = shape
+        self.param_order = order
+        self.param_back = None if order is None else tuple(order.index(i) for i in range(len(order)))
+        self.shape_in_order = shape if order is None else tuple(shape[i] for i in order)
+        self.kept_shape = nest.kept_shape
+        self.in_order = nest.kept_order == tuple(range(len(self.kept_shape)))
+
+    def data(self, x: Array) -> Array:
+        """An array as the kernels take it."""
+        return x
+
+    def result(self, y: Array, like: Array) -> Array:  # noqa: ARG002
+        """A kernel's result as an array of the shape and memory order of `like`."""
+        return y
+
+    def parameter(self, s: Array | None) -> Array | None:
+        """Scale or bias in the nest's order."""
+        if s is None:
+            return None
+        if self.param_order is not None:
+            s = s.reshape(self.param_shape).transpose(self.param_order)
+        flags = s.flags
+        return s if flags.c_contiguous and (type(s) is not ndarray or flags.aligned) else s.copy("C")
+
+    def parameter_gradient(self, ds: Array, like: Array) -> Array:
+        """ds or db in the shape and type of the parameter."""
+        if self.param_back is not None:
+            ds = ds.reshape(self.shape_in_order).transpose(self.param_back).copy("C")
+        ds = ds if ds.dtype == like.dtype else ds.astype(like.dtype)
+        return ds if ds.shape == like.shape else ds.reshape(like.shape)
+
+    def statistics(self, flat: Array) -> Array:
+        """Statistics in the shape of the kept axes."""
+        return flat.reshape(self.kept_shape) if self.in_order else self.nest.statistics(flat)
+
+    def flat(self, statistics: Array) -> Array:
+        """The inverse."""
+        return statistics.reshape(-1) if self.in_order else self.nest.flat(statistics)
+
+
+class CopiedLayout(Layout):
+    """Data as a matrix (kept, reduced), with one parameter for each element."""
+
+    def __init__(self, origin: Nest, with_params: bool) -> None:
+        kept = [i for i, axis in enumerate(origin.axes) if not axis.reduced]
+        reduced = [i for i, axis in enumerate(origin.axes) if axis.reduced]
+        super().__init__(plan((origin.rows, origin.columns), (1,), 1, (0, 1) if with_params else ()))
+        self.with_params = with_params  # where scale and bias vary along no axis they have one element, and keep it
+        self.origin = origin
+        self.kept_shape = origin.kept_shape
+        self.order = (*kept, *reduced)
+        self.back = tuple(self.order.index(i) for i in range(len(self.order)))
+        self.ordered_shape = tuple(origin.axes[i].count for i in self.order)
+        self.wide_shape = tuple(axis.count if axis.varies else 1 for axis in origin.axes)
+
+    def data(self, x: Array) -> Array:
+        return x.reshape(self.origin.shape).transpose(self.order).reshape(self.nest.shape).copy("C")
+
+    def result(self, y: Array, like: Array) -> Array:
+        result = np.empty_like(like)
+        result[...] = y.reshape(self.ordered_shape).transpose(self.back).reshape(like.shape)
+        return result
+
+    def parameter(self, s: Array | None) -> Array | None:
+        if s is None:
+            return None
+        if not self.with_params:
+            return super().parameter(s)
+        wide = np.broadcast_to(s.reshape(self.wide_shape), self.origin.shape)
+        return wide.transpose(self.order).copy("C").reshape(-1)  # reshape alone may give a view of step 0
+
+    def parameter_gradient(self, ds: Array, like: Array) -> Array:
+        if not self.with_params:
+            return super().parameter_gradient(ds, like)
+        shared = tuple(i for i, axis in enumerate(self.origin.axes) if not axis.varies)
+        wide = ds.reshape(self.ordered_shape).transpose(self.back)
+        return wide.sum(axis=shared, dtype=np.float64).astype(like.dtype).reshape(like.shape)
+
+    def statistics(self, flat: Array) -> Array:
+        return flat.reshape(self.kept_shape)
+
+    def flat(self, statistics: Array) -> Array:
+        return statistics.reshape(-1)
+
+
+@functools.lru_cache(maxsize=4096)
+def layout_of(
+    shape: tuple[int, ...],
+    strides: tuple[int, ...] | None,
+    axes: tuple[int, ...],
+    num_groups: int,
+    param: tuple[int, ...],
+) -> Layout:
+    """The layout for gapless data: shape, steps in elements (None: row-major), and what `nest.plan` wants to know."""
+    nest = plan(shape, axes, num_groups, param, strides)
+    return Layout(nest) if nest.fits else CopiedLayout(nest, bool(param))
+
+
+def arrange(x: Array, axes: tuple[int, ...], num_groups: int, param: tuple[int, ...]) -> tuple[Layout, Array]:
+    """The layout for this array, and the array itself or a gapless copy."""
+    flags = x.flags
+    aligned = type(x) is not ndarray or flags.aligned  # CuPy's elements always are
+    if aligned and flags.c_contiguous:
+        return layout_of(x.shape, None, axes, num_groups, param), x
+    strides = tuple([step // x.itemsize for step in x.strides])
+    if aligned and prod(x.shape) and is_dense(x.shape, strides):
+        return layout_of(x.shape, strides, axes, num_groups, param), x
+    return layout_of(x.shape, None, axes, num_groups, param), x.copy("C")
+
+
+def mask_like(mask: Array, x: Array) -> Array:
+    """A mask that broadcasts to x as an array of x's shape, with its elements in memory where x has its own."""
+    if mask.shape == x.shape and mask.flags.c_contiguous and x.flags.c_contiguous:
+        return mask
+    wide = np.empty_like(x, dtype=bool)
+    wide[...] = mask
+    return wide
+
+
+def same_order(dy: Array, x: Array) -> Array:
+    """dy with its elements in memory where x has its own: itself, or a copy."""
+    aligned = type(dy) is not ndarray or dy.flags.aligned
+    if aligned and (dy.strides == x.strides or (dy.flags.c_contiguous and x.flags.c_contiguous)):
+        return dy
+    copy = backend(x).memory.empty_like(x)
+    copy[...] = dy
+    return copy

@@ -1,0 +1,92 @@
+"""Batch renormalization: the batch's statistics, corrected towards the running ones by numbers without a gradient.
+
+    y = (xhat * r + d) * s + b = xhat * (r * s) + (d * s + b)
+
+so it is the batch normalization of another scale and bias, in the same passes. With dS and dB, the gradients of those
+two, ds = dS * r + dB * d and db = dB; dx sees the scale r * s alone.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from minorm.devices import dtypes
+from minorm.graph.graph import Function
+from minorm.kernels.checked import resolve_backend
+from minorm.kernels.protocol import Statistics
+from minorm.normalization.equation import Equation
+from minorm.normalization.layout import arrange, same_order
+
+Array = Any
+
+
+class Renormalize(Function):
+    """y = (xhat * r + d) * s + b, xhat and std of the batch over `axes`, and what they were before as `old`.
+
+        r = clip(std / old_std, 1 / rmax, rmax)        d = clip((mean - old_mean) / old_std, -dmax, dmax)
+
+    old      the running mean and variance as arrays, read before `running` is updated
+    The other options are those of `Normalize`; scale and bias vary along the axes that are kept.
+    """
+
+    def forward(
+        self,
+        x: Array,
+        scale: Array | None,
+        bias: Array | None,
+        *,
+        axes: tuple[int, ...],
+        param: tuple[int, ...],
+        equation: Equation,
+        old: tuple[Array, Array],
+        rmax: float,
+        dmax: float,
+        running: Any,
+        compute_dtype: Any = None,
+        backend: Any = None,
+    ) -> Array:
+        self.scale, self.bias, self.equation = scale, bias, equation
+        self.dtype = {} if compute_dtype is None else {"dtype": compute_dtype}
+        dtype = dtypes.compute_type(x.dtype) if compute_dtype is None else compute_dtype
+        self.norm = resolve_backend(x, backend)
+        self.layout, self.x = layout, x = arrange(x, axes, 1, param)
+        if x.size == 0:
+            return np.empty_like(x)
+        nest, data = layout.nest, layout.data(x)
+        k, d, var = self.norm.moments(nest, data, True, **self.dtype)
+        with np.errstate(divide="ignore"):
+            self.stats = Statistics(np.stack([k, d, var, equation.rstd(var)]))
+        mean, var = layout.statistics(self.stats.mean), layout.statistics(var)
+        old_mean, old_rstd = old[0].astype(np.float64), equation.rstd(old[1].astype(np.float64))
+        self.r = np.clip((var + equation.eps) ** 0.5 * old_rstd, 1 / rmax, rmax)
+        self.d = np.clip((mean - old_mean) * old_rstd, -dmax, dmax)
+        s, b = self.r, self.d
+        if scale is not None:
+            s, b = s * scale, b * scale
+        if bias is not None:
+            b = b + bias
+        self.s = layout.parameter(s.astype(dtype))
+        y = self.norm.apply(nest, data, self.stats, self.s, layout.parameter(b.astype(dtype)), **self.dtype)
+        # last: an error before it leaves running statistics as they were
+        running.update(mean, var, nest.columns, rest=layout.statistics(self.stats.rest))
+        return layout.result(y, x)
+
+    def backward(self, dy: Array) -> tuple[Array | None, ...]:
+        x, layout = self.x, self.layout
+        if x.size == 0:
+            return tuple(None if a is None else np.zeros_like(a) for a in (x, self.scale, self.bias))
+        dx, ds, db = self.norm.backward(
+            layout.nest, layout.data(same_order(dy, x)), layout.data(x), self.stats, self.s, self.equation,
+            (self.needs[0], self.needs[1] or self.needs[2]), **self.dtype,
+        )  # fmt: skip
+        if self.needs[0] and self.equation.is_constant(layout.nest.columns):
+            dx[...] = dx * 0 + 0  # NaN stays
+        if self.needs[1] or self.needs[2]:
+            ds, db = (layout.parameter_gradient(p, self.r) for p in (ds, db))
+        return (
+            layout.result(dx, x) if self.needs[0] else None,
+            None if self.scale is None or not self.needs[1] else (ds * self.r + db * self.d).astype(self.scale.dtype),
+            None if self.bias is None or not self.needs[2] else db.astype(self.bias.dtype),
+        )

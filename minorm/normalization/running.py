@@ -1,0 +1,283 @@
+"""Running statistics: what evaluation normalizes with. One owner, one verb.
+
+    running = running * momentum + batch * (1 - momentum)
+
+This is ONNX's formula (Keras, Flax and Paddle mean the same): momentum is the share of the old value that is kept.
+PyTorch's momentum=0.1 is 0.9 here. `momentum=None` weighs all batches alike: momentum = batches / (batches + 1).
+The variance is the population's (divide by N); `unbiased=True` divides by N - 1 instead, as PyTorch does.
+
+A batch whose mean or variance is NaN or infinite for one channel would stay in a running value for ever. It is left out
+for all channels, and counted. So is one with which a running value would no longer fit into its type.
+"""
+
+from __future__ import annotations
+
+import operator
+import threading
+from collections.abc import Callable
+from contextlib import nullcontext
+from typing import Any
+
+import numpy as np
+
+import minorm_ext
+from minorm.support.decorating import Block
+
+
+class _Mode(threading.local):
+    updating = True  # False inside no_stats_update
+    take: Callable[..., bool] | None = None  # inside `redirected`: who is told the moments of a batch first
+    owns: Callable[[Any], bool] | None = None  # inside `redirected`: whose moments those are
+
+
+_mode = _Mode()
+
+
+class no_stats_update(minorm_ext.Switch, Block):  # type: ignore[misc]  # noqa: N801  used as a function is
+    """Inside, training passes leave running statistics as they are: to compute a forward pass a second time, say.
+
+    Works as a decorator too; each thread has its own answer.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(_mode, {"updating": False})
+
+    def _recreate_cm(self) -> no_stats_update:
+        return no_stats_update()  # threads may run the decorated function at once
+
+
+def is_updating() -> bool:
+    """False inside `no_stats_update`."""
+    return _mode.updating
+
+
+def redirected(take: Callable[..., bool], owns: Callable[[Any], bool]) -> Any:
+    """Inside, `take` is called in place of every update, as take(running, mean, var, count, samples, rest).
+
+    Where it returns False the update goes on, to the `take` of the block around this one or to the statistics.
+    owns(array) tells whether it would take the updates of a running mean. Each thread has its own.
+    """
+
+    def inside() -> dict[str, Any]:
+        outer_take, outer_owns = _mode.take, _mode.owns
+        if outer_take is None or outer_owns is None:
+            return {"take": take, "owns": owns}
+        return {
+            "take": lambda *update: take(*update) or outer_take(*update),
+            "owns": lambda array: owns(array) or outer_owns(array),
+        }
+
+    return minorm_ext.Switch(_mode, inside)
+
+
+class RunningStats:
+    """The running mean and variance as arrays, changed in place: by `update`, or by a kernel that does the same.
+
+    batches: the number of batches seen so far, an integer array of one element, counted up with them; may be None
+    unless momentum is. skipped: the number of batches left out, likewise, or None. update_nonfinite: leave none out.
+    `changed` tells whether anything has been written yet. On a GPU the host is not asked which batches are finite.
+    """
+
+    __slots__ = ("batches", "changed", "mean", "momentum", "skipped", "unbiased", "update_nonfinite", "var")
+
+    def __init__(
+        self,
+        mean: Any,
+        var: Any,
+        momentum: float | None = 0.9,
+        unbiased: bool = False,
+        batches: Any = None,
+        skipped: Any = None,
+        update_nonfinite: bool = False,
+    ) -> None:
+        if momentum is None and batches is None:
+            raise ValueError(
+                "RunningStats: momentum=None averages over all batches and needs their number; pass batches"
+            )
+        self.mean = mean
+        self.var = var
+        self.momentum = momentum
+        self.unbiased = unbiased
+        self.batches = batches
+        self.skipped = skipped
+        self.update_nonfinite = update_nonfinite
+        self.changed = False
+
+    @property
+    def is_part(self) -> bool:
+        """Do updates wait for other parts of a batch, inside `redirected`?"""
+        return _mode.owns is not None and _mode.owns(self.mean)
+
+    def update(self, mean: Any, var: Any, count: int, samples: int | None = None, rest: Any = 0.0) -> None:
+        """Blend in the mean and population variance of a batch, each taken over `count` elements.
+
+        samples: given where both are averages over so many samples, of statistics that each sample has of its own.
+        rest: what the mean lacks for being one float64; nothing here, but differences of means far from 0 need it.
+        An empty batch changes nothing, and neither does an error: everything is computed, in float64 and rounded once,
+        before anything is written.
+        """
+        if count == 0 or not _mode.updating:
+            return
+        finite = self._finite(mean, var)
+        if _mode.take is not None and _mode.take(self, *_part(finite, mean, var, count, samples, rest)):
+            self._skip(finite)
+            return
+        if finite is _NO:
+            self._skip(finite)
+            return
+        keep, share, share_var = self.rates(count)
+        self._write(self.mean * keep + mean * share, self.var * keep + var * share_var, mean, True, finite)
+
+    def update_counted(self, mean: Any, var: Any, count: Any, samples: Any = None, rest: Any = 0.0) -> None:
+        """The same where a mask decided how many elements each statistic was taken over: count has their shape.
+
+        samples and rest as in `update`. Those of several samples, on an axis before ours, are averaged over the samples
+        that have elements. What has none keeps its running value; a batch without any is not counted.
+        """
+        if not _mode.updating:
+            return
+        own, seen = mean.ndim > self.mean.ndim, count > 0
+        finite = self._finite(mean, var, seen)
+        if _mode.take is not None:
+            if own and self.unbiased:
+                raise NotImplementedError(
+                    "RunningStats.update_counted: statistics of each sample with unbiased_running_var=True cannot be "
+                    "merged where a mask leaves each sample another number of elements"
+                )
+            parts = self._parts(mean, var, count, samples, rest, own)
+            takes = [_mode.take(self, *_part(finite, *part)) for part in parts]
+            if all(takes):
+                self._skip(finite)
+                return
+        if finite is _NO:
+            self._skip(finite)
+            return
+        if self.unbiased:
+            var = var * (count / np.maximum(count - 1, 1))
+        if own:
+            samples = np.maximum(seen.sum(0), 1)
+            mean, var, seen = (mean * seen).sum(0) / samples, (var * seen).sum(0) / samples, seen.any(0)
+        keep, share, _ = self.rates(1)
+        new_mean = np.where(seen, self.mean * keep + mean * share, self.mean)
+        new_var = np.where(seen, self.var * keep + var * share, self.var)
+        self._write(new_mean, new_var, mean, seen.any(), finite)
+
+    @staticmethod
+    def _parts(mean: Any, var: Any, count: Any, samples: Any, rest: Any, own: bool) -> Any:
+        """What `redirected` is told: sample by sample where each has statistics of its own."""
+        if not own:
+            return [(mean, var, count, samples, rest)]
+        return [(m, v, n, (n > 0).astype(np.int64), 0.0) for m, v, n in zip(mean, var, count, strict=True)]
+
+    def _finite(self, mean: Any, var: Any, seen: Any = None) -> Any:
+        """May a batch with these statistics be blended in? On the CPU _YES or _NO; on a GPU an array that says it.
+
+        seen: where there is a statistic at all.
+        """
+        if self.update_nonfinite:
+            return _YES
+        finite = np.isfinite(mean) & np.isfinite(var)
+        return _answer((finite if seen is None else finite | ~seen).all())
+
+    def _fits(self, new: Any, old: Any) -> Any:
+        """Does the type hold the new values? What was not finite before is not this batch's fault."""
+        new, old = (array.astype(np.float64, copy=False) for array in (new, old))
+        return (np.isfinite(new) | ~np.isfinite(old)).all()
+
+    def _skip(self, finite: Any, batches: Any = True) -> None:
+        """Count a batch that is left out, unless it is finite."""
+        if self.skipped is not None and finite is not _YES:
+            self.skipped += 1 if finite is _NO else ~finite & batches
+
+    def _write(self, new_mean: Any, new_var: Any, mean: Any, batches: Any, finite: Any) -> None:
+        """Store the new values, and count the batches: all is checked before. Where they are not finite, count that."""
+        if type(self.mean) is np.ndarray and not self._writable():
+            raise ValueError(self._read_only())
+        with _rounding(self.update_nonfinite):
+            new_mean = new_mean.astype(self.mean.dtype, copy=False)
+            new_var = new_var.astype(self.var.dtype, copy=False)
+        if new_mean.shape != self.mean.shape or new_var.shape != self.var.shape:
+            raise ValueError(
+                f"RunningStats.update: the batch has statistics of shape {mean.shape}, "
+                f"the running mean is {self.mean.shape} and the running variance {self.var.shape}; expected one shape"
+            )
+        if not self.update_nonfinite:
+            finite = _answer(self._fits(new_mean, self.mean) & self._fits(new_var, self.var) & finite)
+            self._skip(finite, batches)
+            if finite is _NO:
+                return
+            if finite is not _YES:
+                new_mean, new_var = (np.where(finite, *pair) for pair in ((new_mean, self.mean), (new_var, self.var)))
+                batches = finite & batches
+        self.mean[...] = new_mean
+        self.var[...] = new_var
+        if self.batches is not None:
+            self.batches += batches
+        self.changed = True
+
+    def rates(self, count: int) -> tuple[Any, Any, Any]:
+        """How much of the old values is kept, and how much of the batch's mean and of its variance comes in: float64,
+        also of NumPy's kind, so that what they multiply becomes float64.
+        """
+        if self.momentum is None:
+            seen = self.batches.reshape(-1)[0].astype(np.float64)  # not a Python number: a GPU need not be waited for
+            keep = seen / (seen + 1)
+        else:
+            keep = np.float64(self.momentum)
+        share = 1.0 - keep
+        return keep, share, share * (count / max(count - 1, 1)) if self.unbiased else share
+
+    def _writable(self) -> bool:
+        batches = self.batches
+        return self.mean.flags.writeable and self.var.flags.writeable and (batches is None or batches.flags.writeable)
+
+    def _read_only(self) -> str:
+        arrays = {"running_mean": self.mean, "running_var": self.var, "num_batches_tracked": self.batches}
+        name = next(name for name, array in arrays.items() if array is not None and not array.flags.writeable)
+        return (
+            f"RunningStats.update: {name} is read-only, and training changes it in place; "
+            "expected a writable array, such as a copy"
+        )
+
+    def is_kernel_ready(self, rows: int) -> bool:
+        """Can the `forward` of a backend update these arrays? kernels/protocol.py says what it asks of them."""
+        mean, var, batches = self.mean, self.var, self.batches
+        is_plain = _is_plain if type(mean) is np.ndarray else _is_contiguous
+        return (
+            _mode.updating
+            and _mode.take is None
+            and self.momentum is not None
+            and mean.dtype == var.dtype
+            and mean.size == var.size == rows
+            and is_plain(mean)
+            and is_plain(var)
+            and (batches is None or (batches.dtype.char in "lq" and is_plain(batches)))  # int64
+        )
+
+
+_YES, _NO = True, False
+
+
+def _answer(finite: Any) -> Any:
+    """_YES or _NO; an array on a GPU stays one, so that the host need not wait."""
+    return bool(finite) if isinstance(finite, (bool, np.bool, np.ndarray)) else finite
+
+
+def _part(finite: Any, mean: Any, var: Any, count: Any, samples: Any, rest: Any) -> tuple[Any, ...]:
+    """What `redirected` is told of a batch: one that is left out is a part without elements."""
+    if finite is _YES:
+        return mean, var, count, samples, rest
+    if finite is _NO:
+        return np.zeros_like(mean), np.zeros_like(var), count * 0, samples if samples is None else samples * 0, 0.0
+    told = (value if value is None else np.where(finite, value, 0) for value in (mean, var, count, samples, rest))
+    return tuple(told)
+
+
+def _rounding(nonfinite: bool) -> Any:
+    """No warning of overflow where such a batch is left out anyway; a user who asked NumPy for errors gets them."""
+    quiet = not nonfinite and np.geterr()["over"] == "warn"
+    return np.errstate(over="ignore") if quiet else nullcontext()
+
+
+_is_plain = operator.attrgetter("flags.carray")  # NumPy's: contiguous, aligned and writable
+_is_contiguous = operator.attrgetter("flags.c_contiguous")  # CuPy's, which are the other two in any case

@@ -1,0 +1,137 @@
+"""Batch normalization over a batch that is cut among ranks: each knows its part, and all need the moments of the whole.
+
+Letters as in docs/maths.md: s and b are scale and bias, g = dy * s, xhat = (x - mean) * rstd. A rank has m_r numbers of
+a channel with mean_r = k_r + d_r and var_r; together they are m. One message forward merges the moments in pairs (Chan,
+Golub and LeVeque 1979), one backward adds sum(g) and sum(g * xhat). Both come from every rank, also from one whose part
+is empty: the others wait for it.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from minorm.devices import dtypes, namespace
+from minorm.graph.graph import Function
+from minorm.kernels.checked import resolve_backend
+from minorm.kernels.protocol import Statistics
+from minorm.normalization.equation import Equation
+from minorm.normalization.layout import arrange, same_order
+
+Array = Any
+
+
+class NormalizeAcross(Function):
+    """y = (x - mean) * rstd * s + b, with mean and var of the x of all ranks over `axes`.
+
+    group  what this rank talks to the others through: `size`, and `all_reduce(array, combine, label)`
+    The other options are those of `Normalize`; `running` is updated by all ranks alike.
+    """
+
+    def forward(
+        self,
+        x: Array,
+        scale: Array | None,
+        bias: Array | None,
+        *,
+        axes: tuple[int, ...],
+        param: tuple[int, ...] = (),
+        equation: Equation,
+        group: Any,
+        running: Any = None,
+        compute_dtype: Any = None,
+        backend: Any = None,
+    ) -> Array:
+        self.scale, self.bias, self.equation, self.group = scale, bias, equation, group
+        self.dtype = {} if compute_dtype is None else {"dtype": compute_dtype}
+        dtype = dtypes.compute_type(x.dtype) if compute_dtype is None else compute_dtype
+        self.norm = resolve_backend(x, backend)
+        self.layout, self.x = layout, x = arrange(x, axes, 1, param)
+        nest, xp = layout.nest, namespace(x)
+        block = np.zeros_like(x, np.float64, shape=(4, nest.rows))
+        if x.size:
+            block[0] = nest.columns
+            for row, part in enumerate(self.norm.moments(nest, layout.data(x), True, **self.dtype), 1):
+                block[row] = part
+        block = xp.stack([layout.statistics(row) for row in block])  # ranks may have their data in other orders
+        m, k, d, var = group.all_reduce(block, merge, "the statistics of batch_norm")
+        self.count = count = int(m.reshape(-1)[0])
+        if count == 1 and not (running is not None and running.is_part):
+            raise ValueError(
+                f"batch_norm: one value per channel on all {group.size} ranks together has no variance to normalize "
+                f"with in training; x.shape is {x.shape} on this one; expected more than one value per channel: a "
+                "larger batch, or training=False"
+            )
+        total = k + d
+        mean = total.astype(dtype).astype(np.float64)
+        with np.errstate(divide="ignore"):
+            rstd = equation.rstd(var)
+        self.stats = Statistics(xp.stack([layout.flat(row) for row in (mean, (k - mean) + d, var, rstd)]))
+        y = np.empty_like(x)
+        if x.size:
+            s, b = layout.parameter(scale), layout.parameter(bias)
+            y = layout.result(self.norm.apply(nest, layout.data(x), self.stats, s, b, **self.dtype), x)
+        if running is not None:  # last: an error before it leaves running statistics as they were
+            running.update(total, var, count, rest=(k - total) + d)
+        return y
+
+    def backward(self, dy: Array) -> tuple[Array | None, ...]:
+        x, layout, nest = self.x, self.layout, self.layout.nest
+        data, s, empty = layout.data(x), layout.parameter(self.scale), x.size == 0
+        dy = layout.data(same_order(dy, x))
+        dx = ds = db = None
+        if self.needs[0]:
+            sums = np.zeros_like(x, np.float64, shape=(2, nest.rows))
+            if not empty:
+                sums[0], sums[1] = self.norm.grad_sums(nest, dy, data, self.stats, s, **self.dtype)
+            sums = namespace(x).stack([layout.statistics(row) for row in sums])
+            sums = self.group.all_reduce(sums, label="the sums of batch_norm's backward")
+            dx = np.zeros_like(x)
+            if not empty and not self.equation.is_constant(self.count):  # the kernel divides by this rank's m
+                sum_g, sum_gx = (layout.flat(row) * (nest.columns / self.count) for row in sums)
+                sum_gx = sum_gx * self.equation.slope(self.stats.var)
+                dx = layout.result(self.norm.grad_input(nest, dy, data, self.stats, s, sum_g, sum_gx, **self.dtype), x)
+        if empty:
+            ds, db = (None if p is None else np.zeros_like(p) for p in (self.scale, self.bias))
+        elif self.needs[1] or self.needs[2]:  # of this rank's images: gradients of parameters are summed later
+            ds, db = self.norm.grad_params(nest, dy, data, self.stats, **self.dtype)
+            ds = layout.parameter_gradient(ds, self.scale) if self.needs[1] else None
+            db = layout.parameter_gradient(db, self.bias) if self.needs[2] else None
+        return dx, ds, db
+
+
+def merge(a: Array, b: Array) -> Array:
+    """The moments (m, k, d, var) of two parts together; one without numbers counts for nothing.
+
+    About k of the first part that has any: mean_a - k = d_a and mean_b - k = (k_b - k) + d_b are small however far the
+    data lies from 0, so nothing is lost. With h = m_b / m:
+
+        d = ta + (tb - ta) * h        var = va * (1 - h) + vb * h + (tb - ta)^2 * h * (1 - h)
+    """
+    (ma, ka, da, va), (mb, kb, db, vb) = a, b
+    m = ma + mb
+    h = mb / np.maximum(m, 1)
+    k = np.where(ma > 0, ka, kb)
+    ta, tb = da, np.where(mb > 0, (kb - k) + db, da)
+    return np.stack([m, k, ta + (tb - ta) * h, va * (1 - h) + vb * h + (tb - ta) ** 2 * (h * (1 - h))])
+
+
+class PooledStats:
+    """What InstanceNorm's running statistics are told: the mean, over the samples of all ranks, of what each has."""
+
+    def __init__(self, running: Any, x: Array) -> None:
+        self.running, self.positions = running, math.prod(x.shape[2:])
+        self.block = np.zeros_like(x, np.float64, shape=(3, x.shape[1]))  # samples, sums of means, sums of variances
+
+    def __call__(self, mean: Array, var: Array, count: int) -> None:  # noqa: ARG002  as Normalize calls it
+        """Note what this rank's samples have; not called where there are none."""
+        self.block[0], self.block[1], self.block[2] = len(mean), mean.sum(0), var.sum(0)
+
+    def pool(self, group: Any) -> None:
+        """Add up what all ranks have noted, in one message, and blend it in."""
+        samples, mean, var = group.all_reduce(self.block, label="the statistics of instance_norm")
+        total = int(samples[0])
+        if total:
+            self.running.update(mean / total, var / total, self.positions, total)

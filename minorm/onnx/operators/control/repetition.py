@@ -1,0 +1,237 @@
+"""Loop and Scan: a graph that runs again and again, each turn on what the one before handed on.
+
+    Loop    v = body(i, condition, v) while i < M and the condition holds
+    Scan    v = body(v, x[i]) for all i
+
+What else a turn returns is collected, and stacked at the end. The condition that a turn returns counts also where the
+node was given none, as in onnxruntime (ONNX would ignore it). Of Scan, 8 has a batch in front, and its sequences may
+be of different lengths; 9 on has none, but axes and directions. A reader here returns a function that is given `turn`,
+which runs the body, before the node's own inputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Sequence
+from typing import Any
+
+import numpy as np
+
+from minorm.devices import dtypes
+from minorm.onnx.graph.errors import Decline
+from minorm.onnx.graph.graph import Graph
+from minorm.onnx.graph.ledger import TURN
+from minorm.onnx.graph.reading import Node, integers
+from minorm.onnx.graph.registry import lowers, reads
+from minorm.onnx.graph.scope import Loop
+from minorm.ops.operands import axis_of
+from minorm.ops.shape import Unbind
+from minorm.tensor.combining import pad, stack
+from minorm.tensor.tensor import Tensor
+
+Turn = Callable[..., list[Any]]
+State = Sequence[Any]
+
+
+def _counts(node: Node) -> Container[int]:
+    """The trip count and the conditions."""
+    last = None if node.body is None or node.enters else node.body.condition
+    return (0, 1) if last is None else (0, 1, last)
+
+
+def _lengths(node: Node) -> Container[int]:
+    return range(node.body.before if node.body is not None else 0)
+
+
+@reads("Loop", since=(1, 11, 13, 16, 19, 21, 23, 24, 25), fixed=_counts)
+def read_loop(node: Node) -> Callable[..., tuple[Any, ...]]:
+    body = node.body
+    assert body is not None
+    endless = bool(np.all(node.constants.get(body.outputs[0], False)))  # no turn will end it
+
+    def loop(turn: Turn, most: Tensor | None, condition: Tensor | None, *given: Any) -> tuple[Any, ...]:
+        state: State = given
+        limit = None if most is None else _single(most, "the trip count", "iu")
+        goes_on = condition is None or bool(_single(condition, "the condition", "b"))
+        if endless and goes_on and limit is not None:
+            node.works(max(0, limit), TURN)
+        collected: list[list[Tensor]] = [[] for _ in range(body.collected)]
+        i = 0
+        while goes_on and (limit is None or i < limit):
+            going, *results = _turn(turn, i, Tensor(np.array(i, np.int64)), Tensor(np.array(True)), *state)
+            state = _handed_on(state, results[: body.carried], i)
+            _collect(collected, results[body.carried :], i)
+            goes_on = bool(_single(going, f"the condition after turn {i}", "b"))
+            i += 1
+        return (*state, *(_joined(node, k, pieces) for k, pieces in enumerate(collected)))
+
+    return loop
+
+
+@reads("Scan", since=(9, 11, 16, 19, 21, 23, 24, 25))
+def read_scan(node: Node) -> Callable[..., tuple[Any, ...]]:
+    body = node.body
+    assert body is not None
+    scanned = len(body.inputs) - body.carried
+    axes, ends = (_listed(node, f"scan_{kind}_axes", n) for kind, n in (("input", scanned), ("output", body.collected)))
+    backwards = _flags(node, "scan_input_directions", scanned)
+    prepended = _flags(node, "scan_output_directions", body.collected)
+
+    def scan(turn: Turn, *given: Any) -> tuple[Any, ...]:
+        _check_tensors(given)
+        sequences = given[body.carried :]
+        places = [axis_of("Scan", axis, x) for axis, x in zip(axes, sequences, strict=True)]
+        n = _length([x.shape[axis] for x, axis in zip(sequences, places, strict=True)])
+        state, collected = _scanned(node, turn, given[: body.carried], sequences, places, backwards, n)
+        results = [pieces[::-1] if first else pieces for pieces, first in zip(collected, prepended, strict=True)]
+        return (*state, *(_joined(node, k, pieces, ends[k]) for k, pieces in enumerate(results)))
+
+    return scan
+
+
+@reads("Scan", since=(8,), fixed=_lengths)
+def read_scan_8(node: Node) -> Callable[..., tuple[Any, ...]]:
+    """Sequence b of the batch has lengths[b] elements; what lies behind is not read, and is 0 in what is collected."""
+    body = node.body
+    assert body is not None
+    scanned = len(body.inputs) - body.carried
+    backwards = _flags(node, "directions", scanned)
+
+    def scan(turn: Turn, lengths: Tensor | None, *given: Any) -> tuple[Any, ...]:
+        _check_tensors(given)
+        for place, x in enumerate(given):
+            if x.ndim < (1 if place < body.carried else 2):
+                raise ValueError(f"input {place + 1} has shape {x.shape}; expected a batch in front")
+        batch = _length([len(x) for x in given], "batches")
+        longest = _length([x.shape[1] for x in given[body.carried :]])
+        node.works(batch, TURN)
+        each = [longest] * batch if lengths is None else integers(lengths, "sequence_lens", batch)
+        if len(each) != batch or not all(0 <= n <= longest for n in each):
+            raise ValueError(f"sequence_lens is {each}; expected {batch} lengths of at most {longest}")
+        finals: list[list[Tensor]] = [[] for _ in range(body.carried)]
+        collected: list[list[Tensor]] = [[] for _ in range(body.collected)]
+        for b, n in enumerate(each):
+            values = [x[b] for x in given]
+            sequences = values[body.carried :]
+            state, found = _scanned(node, turn, values[: body.carried], sequences, [0] * scanned, backwards, n)
+            rows = [_joined(node, k, pieces) for k, pieces in enumerate(found)]
+            _collect(finals, state, b)
+            _collect(collected, [_longer(row, longest) for row in rows], b)
+        return tuple(_joined(node, k - body.carried, rows) for k, rows in enumerate((*finals, *collected)))
+
+    return scan
+
+
+@lowers(Loop)
+def write_loop(g: Graph) -> None:
+    raise Decline("how often it runs depends on the input; export(loaded, None) writes it as the Loop that it is")
+
+
+def _scanned(
+    node: Node, turn: Turn, state: State, sequences: Sequence[Tensor], axes: list[int], backwards: list[bool], n: int
+) -> tuple[State, list[list[Tensor]]]:
+    """n turns over the elements along these axes, and what they collect."""
+    body = node.body
+    assert body is not None
+    node.works(n, TURN)
+    collected: list[list[Tensor]] = [[] for _ in range(body.collected)]
+    for x in sequences if n else ():
+        node.fits(x.shape, x.dtype)
+    rows = [Unbind.apply(x, axis=axis)[:n] if n else () for x, axis in zip(sequences, axes, strict=True)]
+    rows = [elements[::-1] if back else elements for elements, back in zip(rows, backwards, strict=True)]
+    for i in range(n):
+        results = _turn(turn, i, *state, *(elements[i] for elements in rows))
+        state = _handed_on(state, results[: body.carried], i)
+        _collect(collected, results[body.carried :], i)
+    return state, collected
+
+
+def _turn(turn: Turn, i: int, *inputs: Any) -> list[Any]:
+    try:
+        return turn(*inputs)
+    except MemoryError as error:
+        raise MemoryError(f"turn {i}: {error}") from error
+    except ValueError as error:
+        raise ValueError(f"turn {i}: {error}") from error
+
+
+def _handed_on(before: State, after: State, i: int) -> State:
+    """What turn `i` hands on, which must be of the types that it was given."""
+    for place, (old, new) in enumerate(zip(before, after, strict=True)):
+        if _type(old) != _type(new):
+            raise ValueError(
+                f"turn {i}: carried value {place} was {_type(old)}, and is {_type(new)}; expected the same"
+            )
+    return after
+
+
+def _type(value: Any) -> str:
+    return "absent" if value is None else "a sequence" if isinstance(value, list) else str(value.dtype)
+
+
+def _collect(collected: list[list[Tensor]], results: State, i: int) -> None:
+    for place, (pieces, piece) in enumerate(zip(collected, results, strict=True)):
+        if not isinstance(piece, Tensor):
+            raise ValueError(f"turn {i}: collected value {place} is {_type(piece)}; expected a Tensor")
+        if pieces and (piece.shape, piece.dtype) != (pieces[0].shape, pieces[0].dtype):
+            raise ValueError(
+                f"turn {i}: collected value {place} is {piece.dtype} of shape {piece.shape}, and was {pieces[0].dtype} "
+                f"of shape {pieces[0].shape}; expected the same in every turn"
+            )
+        pieces.append(piece)
+
+
+def _joined(node: Node, place: int, pieces: list[Tensor], axis: int = 0) -> Tensor:
+    """The pieces along a new axis; where there was no turn, none of the shape that the file declares."""
+    body = node.body
+    assert body is not None
+    if not pieces:
+        dtype, shape = body.declared[body.heads[1] + body.carried + place]
+        empty = list(shape)
+        empty.insert(axis if axis >= 0 else len(shape) + 1 + axis, 0)
+        node.fits(empty, dtype or dtypes.float32)
+        return Tensor(np.zeros(empty, dtype or dtypes.float32))
+    if not -pieces[0].ndim - 1 <= axis <= pieces[0].ndim:
+        raise ValueError(f"scan_output_axes holds {axis}; what is collected has {pieces[0].ndim + 1} axes")
+    node.fits((len(pieces), *pieces[0].shape), pieces[0].dtype)
+    return stack(pieces, axis)
+
+
+def _longer(row: Tensor, n: int) -> Tensor:
+    """The elements of a sequence with zeros behind, n in all."""
+    return pad(row, [0, 0] * (row.ndim - 1) + [0, n - len(row)]) if len(row) < n else row
+
+
+def _check_tensors(given: State) -> None:
+    for place, x in enumerate(given):
+        if not isinstance(x, Tensor):
+            raise ValueError(f"input {place} is {_type(x)}; expected a Tensor")
+
+
+def _single(x: Tensor, what: str, kinds: str) -> int:
+    if not isinstance(x, Tensor) or x.numel() != 1 or x.dtype.kind not in kinds:
+        found = f"{x.dtype} of shape {x.shape}" if isinstance(x, Tensor) else _type(x)
+        raise ValueError(f"{what} is {found}; expected one {'bool' if kinds == 'b' else 'whole number'}")
+    return int(x.item())
+
+
+def _length(found: list[int], what: str = "elements") -> int:
+    if len(set(found)) != 1:
+        raise ValueError(f"the sequences have {found} {what}; expected as many in each")
+    return found[0]
+
+
+def _listed(node: Node, name: str, n: int) -> list[int]:
+    """A number for each of n sequences, 0 where the attribute is left out."""
+    given = node[name]
+    if given is None:
+        return [0] * n
+    if len(given) != n:
+        raise ValueError(f"{name} is {given}; expected {n} numbers")
+    return list(given)
+
+
+def _flags(node: Node, name: str, n: int) -> list[bool]:
+    given = _listed(node, name, n)
+    if not set(given) <= {0, 1}:
+        raise ValueError(f"{name} is {given}; expected 0, forwards, or 1, backwards")
+    return [bool(flag) for flag in given]

@@ -1,0 +1,46 @@
+"""Activations that minorm makes of others and ONNX has a name for: Selu, Celu, Mish, PRelu, Softsign.
+
+They are read in activation.py. Where the opset lacks the operator, or its attribute would lose digits that count, what
+they are made of is written.
+"""
+
+from __future__ import annotations
+
+import minorm.functional as F
+from minorm.devices import dtypes
+from minorm.functional.smooth import SELU_ALPHA, SELU_SCALE
+from minorm.onnx.graph.decimals import shortest
+from minorm.onnx.graph.errors import Decline
+from minorm.onnx.graph.graph import Graph, Value
+from minorm.onnx.graph.registry import writes
+from minorm.onnx.operators.shape.shape import reshape
+
+
+@writes(F.selu, "Selu", since=(6, 22))
+def write_selu(g: Graph, input: Value) -> Value:
+    if input.dtype == dtypes.float64:
+        raise Decline("its numbers are float32")
+    return g.add("Selu", input, alpha=shortest(SELU_ALPHA), gamma=shortest(SELU_SCALE))
+
+
+@writes(F.celu, "Celu", since=(12, 28))
+def write_celu(g: Graph, input: Value, alpha: float) -> Value:
+    if input.dtype != dtypes.float32:
+        raise Decline("Celu takes float32 alone, before opset 28")
+    return g.add("Celu", input, alpha=float(alpha))
+
+
+@writes(F.mish, "Mish", since=(18, 22))
+def write_mish(g: Graph, input: Value) -> Value:
+    return g.add("Mish", input)
+
+
+@writes(F.softsign, "Softsign", since=(1, 22))
+def write_softsign(g: Graph, input: Value) -> Value:
+    return g.add("Softsign", input)
+
+
+@writes(F.prelu, "PRelu", since=(7, 9, 16))
+def write_prelu(g: Graph, input: Value, weight: Value) -> Value:
+    slope = reshape(g, weight, (weight.known_shape[0], *(1,) * (input.ndim - 2))) if input.ndim > 2 else weight
+    return g.add("PRelu", input, slope, shape=input.shape)

@@ -1,0 +1,28 @@
+"""Einsum: one node where the opset has it, else the products and sums it is made of. 28: bfloat16."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from minorm.functional.einsum import einsum
+from minorm.onnx.graph.graph import Graph, Value
+from minorm.onnx.graph.reading import Node
+from minorm.onnx.graph.registry import reads, writes
+from minorm.tensor.tensor import Tensor
+
+
+@reads("Einsum", since=(12, 28))
+def read_einsum(node: Node) -> Callable[..., Tensor]:
+    equation = node["equation"]
+
+    def weigh(shape: tuple[int, ...], summed: int, dtype: Any) -> None:
+        node.fits(shape, dtype)
+        node.works(*shape, summed)
+
+    return lambda *tensors: einsum(equation, *tensors, weigh=weigh)
+
+
+@writes(einsum, "Einsum", since=(12, 28))
+def write_einsum(g: Graph, equation: str, tensors: tuple[Value, ...], weigh: Any) -> Value:
+    return g.add("Einsum", *tensors, shape=g.result.shape, equation=equation)

@@ -1,0 +1,117 @@
+"""Functions of one number: Neg, Abs, Exp, Log, Sqrt, Sin, Cos, Tan, Reciprocal, Erf, and those made of steps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from minorm.onnx.graph.errors import Decline
+from minorm.onnx.graph.graph import Graph, Value
+from minorm.onnx.graph.reading import Node
+from minorm.onnx.graph.registry import EVERY, Rule, lowers, reads, writes
+from minorm.onnx.graph.versions import PUBLISHED
+from minorm.ops import elementwise as ops
+from minorm.ops.elementary import Atan, Expm1, Log1p
+from minorm.ops.special import Erf
+from minorm.ops.stepwise import Rounded, Stepwise
+from minorm.tensor.tensor import Tensor
+
+Unary = Callable[[Tensor], Tensor]
+
+
+def _write(operator: str) -> Rule:
+    def write(g: Graph, x: Value) -> Value:
+        return g.add(operator, x)
+
+    return write
+
+
+def _read(function: Unary) -> Rule:
+    def read(node: Node) -> Unary:
+        return function
+
+    return read
+
+
+# A Function and its operator
+
+for _target, _operator in (
+    (ops.Neg, "Neg"),
+    (ops.Abs, "Abs"),
+    (ops.Exp, "Exp"),
+    (ops.Log, "Log"),
+    (ops.Sqrt, "Sqrt"),
+    (ops.Sin, "Sin"),
+    (ops.Cos, "Cos"),
+    (Erf, "Erf"),
+    (Atan, "Atan"),
+):
+    writes(_target, _operator, since=PUBLISHED[_operator])(_write(_operator))
+    reads(_operator, since=PUBLISHED[_operator])(_read(_target.apply))
+
+
+writes(ops.Root, "Sqrt", since=PUBLISHED["Sqrt"])(_write("Sqrt"))
+
+
+@reads("Reciprocal", since=(1, 6, 13))
+def read_reciprocal(node: Node) -> Unary:
+    return lambda x: 1 / x
+
+
+@reads("Tan", since=(7, 22))
+def read_tan(node: Node) -> Unary:
+    return lambda x: x.sin() / x.cos()
+
+
+@lowers(Log1p)
+def write_log1p(g: Graph, x: Value) -> Value:
+    return g.add("Log", g.add("Add", x, g.constant(1, x.dtype, "one")))
+
+
+@lowers(Expm1)
+def write_expm1(g: Graph, x: Value) -> Value:
+    return g.add("Sub", g.add("Exp", x), g.constant(1, x.dtype, "one"))
+
+
+# Steps
+
+STEPS = {
+    "floor": "Floor",
+    "ceil": "Ceil",
+    "rint": "Round",
+    "sign": "Sign",
+    "isnan": "IsNaN",
+    "isinf": "IsInf",
+    "logical_not": "Not",
+}
+
+
+@lowers(Rounded)
+@lowers(Stepwise)
+def write_step(g: Graph, x: Value, step: str) -> Value:
+    if step == "trunc":  # towards 0: down above it, up below
+        return g.add("Mul", g.add("Sign", x), g.add("Floor", g.add("Abs", x)))
+    if step == "invert":
+        raise Decline("minorm writes ~ of bools alone")
+    operator = STEPS[step]
+    if not g.has(operator):
+        raise Decline(f"{operator} exists from opset {PUBLISHED[operator][0]} on")
+    return g.add(operator, x, dtype=g.result.dtype)
+
+
+def _stepwise(step: str) -> Unary:
+    return lambda x: Stepwise.apply(x, step=step)
+
+
+for _step, _operator in STEPS.items():
+    if _operator != "IsInf":
+        reads(_operator, since=PUBLISHED[_operator], fixed=EVERY)(_read(_stepwise(_step)))
+
+
+@reads("IsInf", since=(10, 20), fixed=EVERY)
+def read_isinf(node: Node) -> Unary:
+    low, high = node["detect_negative"], node["detect_positive"]
+    if low and high:
+        return _stepwise("isinf")
+    bound: Any = float("inf") if high else float("-inf") if low else float("nan")
+    return lambda x: x == bound

@@ -1,0 +1,76 @@
+"""MatMul and Gemm. Linear keeps its weight as it is stored, (out, in): Gemm transposes it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+import minorm.functional as F
+from minorm.devices import dtypes
+from minorm.onnx.graph.graph import Graph, Value
+from minorm.onnx.graph.reading import Node
+from minorm.onnx.graph.registry import lowers, reads, writes
+from minorm.onnx.operators.precision import stretches
+from minorm.onnx.operators.shape.shape import transpose
+from minorm.ops.matmul import MatMul
+from minorm.tensor.tensor import Tensor
+
+
+@writes(MatMul, "MatMul", since=(1, 9, 13))  # 9: integers. 13: bfloat16
+def write_matmul(g: Graph, a: Value, b: Value) -> Value:
+    return g.add("MatMul", a, b, shape=g.result.shape)
+
+
+@writes(F.linear, "Gemm", since=(7, 9, 11, 13))  # 11: no bias is needed
+def write_linear_gemm(g: Graph, x: Value, weight: Value, bias: Value | None) -> Value:
+    if x.ndim != 2 or (bias is None and not g.has("Gemm", 11)):
+        return lower_linear(g, x, weight, bias)
+    return g.add("Gemm", x, weight, bias, shape=g.result.shape, transB=1)
+
+
+def lower_linear(g: Graph, x: Value, weight: Value, bias: Value | None) -> Value:
+    """x @ weight.T + bias for any rank of x."""
+    y = g.add("MatMul", x, transpose(g, weight, (1, 0)), shape=g.result.shape)
+    return y if bias is None else g.add("Add", y, bias)
+
+
+lowers(F.linear)(lower_linear)
+
+
+@reads("MatMul", since=(1, 9, 13))
+def read_matmul(node: Node) -> Callable[[Tensor, Tensor], Tensor]:
+    def matmul(a: Tensor, b: Tensor) -> Tensor:
+        stack = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+        result = (*stack, *a.shape[-2:-1], *(b.shape[-1:] if b.ndim > 1 else ()))
+        node.fits(result, a.dtype)
+        node.works(*result, *a.shape[-1:])
+        return a @ b
+
+    return matmul
+
+
+@reads("Gemm", since=(1, 6, 7, 9, 11, 13))  # before 7 `broadcast` says whether C stretches; 11: C may be absent
+def read_gemm(node: Node) -> Callable[..., Tensor]:
+    alpha, beta, left, right = (node[name] for name in ("alpha", "beta", "transA", "transB"))
+
+    def gemm(a: Tensor, b: Tensor, c: Tensor | None = None) -> Tensor:
+        if a.ndim != 2 or b.ndim != 2:
+            raise ValueError(f"A has shape {a.shape}, B has shape {b.shape}; expected two matrices")
+        a = a.mT if left else a
+        rows, columns = a.shape[0], b.shape[0 if right else 1]
+        node.fits((rows, columns), a.dtype)
+        node.works(rows, columns, a.shape[1])
+        if c is not None and not stretches(c.shape, (rows, columns)):
+            raise ValueError(f"C has shape {c.shape}; expected one that stretches to {(rows, columns)}")
+        bias = c is None or c.shape == (columns,)
+        if right and bias and alpha == 1 and beta == 1 and dtypes.is_float(a.dtype):
+            return F.linear(a, b, c)
+        y = a @ (b.mT if right else b)
+        if alpha != 1:
+            y = (y * alpha).to(a.dtype)
+        if c is None or beta == 0:
+            return y
+        return y + (c if beta == 1 else (c * beta).to(a.dtype))
+
+    return gemm

@@ -1,0 +1,150 @@
+"""Dropout: nothing in the inference form; in the training form the operator, whose mode each version says its own way.
+
+1 and 6: training unless `is_test`. 7 and 10 have no mode: a runtime that does inference ignores them. 12: `ratio` and
+`training_mode` are inputs. `seed` is not obeyed: all draws come from minorm's generator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from onnx import TensorProto
+
+import minorm.functional as F
+from minorm.devices import dtypes
+from minorm.onnx.graph.draft import Draft, Kind
+from minorm.onnx.graph.errors import Decline
+from minorm.onnx.graph.graph import Graph, Value
+from minorm.onnx.graph.layer import Layer
+from minorm.onnx.graph.reading import Node
+from minorm.onnx.graph.registry import converts, reads, sets_mode, writes
+from minorm.tensor.tensor import Tensor
+
+BETWEEN = "before opset 12 a Dropout node does not say whether it trains; most runtimes treat it as the identity"
+
+
+@writes(F.dropout, "Dropout", since=(7, 10))
+def write_7(g: Graph, x: Value, p: float, training: bool) -> Value:
+    g.warn(BETWEEN)
+    return g.add("Dropout", x, ratio=float(p))
+
+
+@writes(F.dropout, "Dropout", since=(12, 13, 22))
+def write_12(g: Graph, x: Value, p: float, training: bool) -> Value:
+    ratio = g.constant(p, dtypes.float32, "ratio")
+    return g.add("Dropout", x, ratio, g.constant(training, np.bool_, "training_mode"), shape=x.shape)
+
+
+class Dropout(Layer):
+    """Its mode is the node's after loading, then what train() and eval() say; where the graph computes it, the graph's.
+
+    The second output, where it is read, is true where an element was kept; before version 10 it is 1 there.
+    """
+
+    def __init__(self, node: Node, trains: bool) -> None:
+        super().__init__()
+        self.training = trains
+        self.ratio: Any = node["ratio"] if node.since < 12 else _known_ratio(node)
+        self.computed = node.has(2) and node.constant(2) is None
+        self.masks, self.mask_is_bool = node.wants(1), node.since >= 10
+
+    def forward(self, x: Tensor, ratio: Tensor | None = None, training_mode: Tensor | None = None) -> Any:
+        """x with some elements 0 and the others larger, or x itself."""
+        p = self.ratio if ratio is None else float(ratio.item())
+        trains = bool(training_mode) if self.computed and training_mode is not None else self.training
+        trains = trains and not self.frozen
+        if not self.masks:
+            return F.dropout(x, p, trains)
+        factor = F.dropout(Tensor(np.ones(x.shape, x.dtype)).to(x.device), p, trains)
+        kept = factor != 0
+        return (x * factor if trains and p else x), (kept if self.mask_is_bool else kept.to(x.dtype))
+
+    def extra_repr(self) -> str:
+        """The probability, where the file says it."""
+        return "" if self.ratio is None else f"p={self.ratio:g}"
+
+
+def _known_ratio(node: Node) -> float | None:
+    """The ratio from version 12 on: 0.5 where it is left out, None where the graph computes it."""
+    ratio = node.constant(1)
+    if ratio is not None and ratio.size == 1:
+        return float(ratio.item())
+    return None if node.has(1) else 0.5
+
+
+@reads("Dropout", since=(1, 6))
+def read_1(node: Node) -> Dropout:
+    return Dropout(node, not node["is_test"])
+
+
+@reads("Dropout", since=(7, 10))
+def read_7(node: Node) -> Dropout:
+    return Dropout(node, False)
+
+
+@reads("Dropout", since=(12, 13, 22), fixed=(1, 2))
+def read_12(node: Node) -> Dropout:
+    mode = node.constant(2)
+    return Dropout(node, mode is not None and bool(mode))
+
+
+@converts("Dropout")
+def dropout(d: Draft) -> None:
+    """The mode stays where the version can say one: before 7 and from 12 on."""
+    ratio: Any = d.take("ratio", 0.5) if d.since < 12 else 0.5
+    trains = not d.take("is_test", 0) if d.since < 7 else False
+    d.drop("consumed_inputs")
+    if d.since >= 12:
+        if d.goal >= 12:
+            return
+        mode = d.array(2)
+        if d.input(2) and mode is None:
+            raise Decline("whether it trains is computed")
+        trains = mode is not None and bool(mode.reshape(-1)[0])
+        ratio = d.array(1)
+        if d.input(1) and ratio is None and trains:
+            raise Decline("its ratio is computed")
+        ratio = 0.5 if ratio is None else float(ratio.reshape(-1)[0])
+        for place in (2, 1):
+            if d.input(place):
+                d.values.absorbed.add(d.input(place))
+                d.feed(place, "")
+        d.drop("seed")
+    if d.goal >= 12:
+        if ratio != 0.5:
+            d.feed(1, d.constant(ratio, TensorProto.FLOAT, "ratio"))
+        if trains:
+            d.feed(2, d.constant(True, TensorProto.BOOL, "training_mode"))
+    else:
+        d.set("ratio", float(ratio))
+    mask = d.output(1)
+    if mask and mask not in d.values.read:
+        d.node.output.pop()
+    elif mask and not trains and d.since >= 12 and d.goal < 12:  # all is kept; older ones do not say so
+        d.node.output.pop()
+        positive = d.emit("Greater", d.input(0), d.scalar(0, d.input(0), "zero"))
+        d.emit("Or", positive, d.emit("Not", positive), to=mask)
+    elif mask and (d.since < 10) != (d.goal < 10):  # from 10 on it is of type bool
+        elem, old = (TensorProto.BOOL if since >= 10 else d.elem(d.input(0)) for since in (d.goal, d.since))
+        d.after("Cast", d.divert(1, Kind(elem)), to=mask, elem=old)
+
+
+@sets_mode("Dropout")
+def mode(d: Draft, trains: bool, updates: bool, statistics: Sequence[str]) -> tuple[str, ...]:
+    """is_test before 7, the third input from 12 on, unless the graph computes that; between, no version says it."""
+    if d.since < 7:
+        d.drop("is_test")
+        if not trains:
+            d.set("is_test", 1)
+    elif d.since >= 12 and not (d.input(2) and d.array(2) is None):
+        says = bool(d.input(2)) and bool(d.array(2).reshape(-1)[0])
+        if says and not trains:
+            d.values.absorbed.add(d.input(2))
+            d.feed(2, "")
+        elif trains and not says:
+            d.feed(2, d.constant(True, TensorProto.BOOL, "training_mode"))
+    elif trains:
+        d.notes["warning"] = BETWEEN
+    return ()

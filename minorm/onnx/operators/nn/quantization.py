@@ -1,0 +1,127 @@
+"""QuantizeLinear, DequantizeLinear and DynamicQuantizeLinear.
+
+13: one scale for each place along an axis. 19: scales of 16 bits. 21: blocks, and integers of 16 bits. 23: the
+division's precision, the result's type. Types of 4 and 2 bits, and floats of 8 and 4, minorm does not have. Scales and
+zero points stay what the file says: they are not trained, what is quantized is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from onnx import TensorProto
+
+from minorm.devices import dtypes
+from minorm.functional import quantization as F
+from minorm.onnx.graph.errors import Decline, Unsupported
+from minorm.onnx.graph.graph import ELEMENT_TYPES, Graph, Value
+from minorm.onnx.graph.reading import Node
+from minorm.onnx.graph.registry import reads, writes
+from minorm.onnx.graph.tensors import DTYPES
+from minorm.tensor.tensor import Tensor
+
+VERSIONS = (10, 13, 19, 21, 23, 24, 25, 28)
+
+
+@reads("QuantizeLinear", since=VERSIONS, fixed=(1, 2))
+def read_quantize(node: Node) -> Callable[..., Tensor]:
+    axis, block = node.get("axis", 1), _block(node)
+    default = _type(node, "output_dtype") or dtypes.uint8
+    precision = _type(node, "precision")
+    if default not in F.INTEGERS:
+        raise Unsupported(f"output_dtype is {default}; minorm quantizes to int8, uint8, int16 and uint16")
+
+    def quantize(x: Tensor, scale: Tensor, zero: Tensor | None = None) -> Tensor:
+        if precision is not None and scale.dtype != precision:
+            scale = scale.to(precision)
+        return F.quantize(x, scale, zero, default, axis, block)
+
+    return quantize
+
+
+@reads("DequantizeLinear", since=VERSIONS, fixed=(1, 2))
+def read_dequantize(node: Node) -> Callable[..., Tensor]:
+    axis, block, dtype = node.get("axis", 1), _block(node), _type(node, "output_dtype")
+    return lambda x, scale, zero=None: F.dequantize(x, scale, zero, axis, block, dtype)
+
+
+@reads("DynamicQuantizeLinear", since=(11,))
+def read_dynamic_quantize(node: Node) -> Callable[[Tensor], tuple[Tensor, ...]]:
+    return F.dynamic_quantize
+
+
+def _block(node: Node) -> int:
+    block = node.get("block_size", 0)
+    if block < 0:
+        raise ValueError(f"block_size is {block}; expected at least 0")
+    return int(block)
+
+
+def _type(node: Node, attribute: str) -> Any:
+    """The type that an attribute names by its number; None for 0, "not said"."""
+    code = node.get(attribute, 0)
+    if code == 0:
+        return None
+    if code not in DTYPES:
+        known = code in TensorProto.DataType.values()
+        raise Unsupported(f"{attribute} is {TensorProto.DataType.Name(code) if known else code}, which minorm has not")
+    return DTYPES[code]
+
+
+@writes(F.quantize, "QuantizeLinear", since=VERSIONS)
+def write_quantize(
+    g: Graph, x: Value, scale: Value, zero_point: Value | None, dtype: Any, axis: int, block_size: int
+) -> Value:
+    dtype = g.result.dtype
+    if zero_point is None and dtype != dtypes.uint8 and not g.has("QuantizeLinear", 21):
+        zero_point = g.constant(np.zeros([int(n) for n in scale.known_shape]), dtype, "zero_point")
+    says: dict[str, Any] = (
+        {} if zero_point is not None or dtype == dtypes.uint8 else {"output_dtype": ELEMENT_TYPES[dtype][0]}
+    )
+    return g.add(
+        "QuantizeLinear",
+        x,
+        scale,
+        zero_point,
+        shape=x.shape,
+        dtype=dtype,
+        **_places(g, scale, axis, block_size),
+        **says,
+    )
+
+
+@writes(F.dequantize, "DequantizeLinear", since=VERSIONS)
+def write_dequantize(
+    g: Graph, x: Value, scale: Value, zero_point: Value | None, axis: int, block_size: int, dtype: Any
+) -> Value:
+    wanted = g.result.dtype
+    says: dict[str, Any] = {}
+    if wanted != scale.dtype:
+        if not g.has("DequantizeLinear", 23):
+            raise Decline("DequantizeLinear names its result's type from opset 23 on")
+        says = {"output_dtype": ELEMENT_TYPES[wanted][0]}
+    return g.add(
+        "DequantizeLinear", x, scale, zero_point, shape=x.shape, dtype=wanted, **_places(g, scale, axis, block_size),
+        **says,
+    )  # fmt: skip
+
+
+@writes(F.dynamic_quantize, "DynamicQuantizeLinear", since=(11,))
+def write_dynamic_quantize(g: Graph, x: Value) -> tuple[Value, ...]:
+    results: tuple[Value, ...] = g.add(
+        "DynamicQuantizeLinear", x, outputs=3, shape=(x.shape, (), ()), dtype=(dtypes.uint8, x.dtype, dtypes.uint8)
+    )
+    return results
+
+
+def _places(g: Graph, scale: Value, axis: int, block_size: int) -> dict[str, Any]:
+    """The attributes axis and block_size, where there are several scales."""
+    if scale.ndim <= 1 and all(n == 1 for n in scale.known_shape):
+        return {}
+    if not g.has("QuantizeLinear", 13):
+        raise Decline("QuantizeLinear and DequantizeLinear have scales along an axis from opset 13 on")
+    if block_size and not g.has("QuantizeLinear", 21):
+        raise Decline("QuantizeLinear and DequantizeLinear have blocks from opset 21 on")
+    return {"axis": axis, **({"block_size": block_size} if block_size else {})}

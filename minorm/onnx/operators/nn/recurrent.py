@@ -1,0 +1,221 @@
+"""RNN, LSTM and GRU.
+
+3: GRU may reset after the product. 7: `activations` may be named without numbers, `output_sequence` is gone (before, it
+said whether Y is computed: here it always is). 14: `layout`, which onnxruntime refuses on the CPU. 22: bfloat16. ONNX
+has the rows of the gates in the order i o f c (ours: "iofg") and z r h ("zrn"); weights in PyTorch's order are written
+behind a Gather that moves rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from minorm.devices import dtypes
+from minorm.functional import recurrent as F
+from minorm.onnx.graph.graph import Graph, Value
+from minorm.onnx.graph.ledger import TURN
+from minorm.onnx.graph.reading import Node
+from minorm.onnx.graph.registry import reads, writes
+from minorm.onnx.operators.shape.shape import transpose
+from minorm.ops.gates import DEFAULTS, Gate
+from minorm.tensor.tensor import Tensor
+
+ORDERS = {"LSTM": "iofg", "GRU": "zrn", "RNN": "h"}
+KINDS = {"LSTM": 3, "GRU": 2, "RNN": 1}  # of activations, for each direction
+HELD = 11  # numbers a hidden unit that a step of an LSTM keeps for backward
+
+Activations = Sequence[Sequence[Gate]] | None
+
+
+# Readers
+
+
+@reads("LSTM", since=(1, 7, 14, 22), fixed=(4,))
+def read_lstm(node: Node) -> Callable[..., tuple[Tensor, ...]]:
+    options, weigh = _options(node), _limits(node)
+    input_forget = bool(node["input_forget"])
+
+    def lstm(
+        x: Tensor,
+        w: Tensor,
+        r: Tensor,
+        b: Tensor | None = None,
+        lengths: Tensor | None = None,
+        h: Tensor | None = None,
+        c: Tensor | None = None,
+        p: Tensor | None = None,
+    ) -> tuple[Tensor, ...]:
+        weigh(x, w, r)
+        return F.lstm(x, (h, c), w, r, b, lengths=lengths, peephole=p, input_forget=input_forget, **options)
+
+    return lstm
+
+
+@reads("GRU", since=(1, 3, 7, 14, 22), fixed=(4,))
+def read_gru(node: Node) -> Callable[..., tuple[Tensor, ...]]:
+    options, weigh = _options(node), _limits(node)
+    reset_after = bool(node.get("linear_before_reset"))
+
+    def gru(
+        x: Tensor,
+        w: Tensor,
+        r: Tensor,
+        b: Tensor | None = None,
+        lengths: Tensor | None = None,
+        h: Tensor | None = None,
+    ) -> tuple[Tensor, ...]:
+        weigh(x, w, r)
+        return F.gru(x, h, w, r, b, lengths=lengths, reset_after=reset_after, **options)
+
+    return gru
+
+
+@reads("RNN", since=(1, 7, 14, 22), fixed=(4,))
+def read_rnn(node: Node) -> Callable[..., tuple[Tensor, ...]]:
+    options, weigh = _options(node), _limits(node)
+    options.pop("gates")
+
+    def rnn(
+        x: Tensor,
+        w: Tensor,
+        r: Tensor,
+        b: Tensor | None = None,
+        lengths: Tensor | None = None,
+        h: Tensor | None = None,
+    ) -> tuple[Tensor, ...]:
+        weigh(x, w, r)
+        return F.rnn(x, h, w, r, b, lengths=lengths, **options)
+
+    return rnn
+
+
+def _options(node: Node) -> dict[str, Any]:
+    directions = 2 if node["direction"] == "bidirectional" else 1
+    return {
+        "direction": node["direction"],
+        "batch_first": bool(node.get("layout")),
+        "activations": _activations(node, directions),
+        "clip": node["clip"],
+        "gates": ORDERS[node.operator],
+    }
+
+
+def _activations(node: Node, directions: int) -> Activations:
+    """Those the node names, each with the numbers that are its own; None for the usual ones."""
+    names = node.attributes.get("activations")
+    if not names:
+        return None
+    kinds = KINDS[node.operator]
+    if len(names) != kinds * directions:
+        raise ValueError(f"activations is {names}; expected {kinds} for each of {directions} direction(s)")
+    known = {name.lower(): name for name in DEFAULTS}
+    numbers = [list(node[name] or ()) for name in ("activation_alpha", "activation_beta")]
+    gates = []
+    for name in names:
+        if name.lower() not in known:
+            raise ValueError(f"activations holds {name!r}; expected {', '.join(DEFAULTS)}")
+        defaults = DEFAULTS[known[name.lower()]]
+        # The lists hold numbers for the activations that have one, in their order; what is missing is usual.
+        own = [given.pop(0) if given else usual for given, usual in zip(numbers, defaults, strict=False)]
+        gates.append(Gate(known[name.lower()], *own))
+    return [tuple(gates[d * kinds : (d + 1) * kinds]) for d in range(directions)]
+
+
+def _limits(node: Node) -> Callable[[Tensor, Tensor, Tensor], None]:
+    """Raises where a run would take more than a file of strangers may: a step costs time even if it computes little."""
+    batch_first, hidden = bool(node.get("layout")), node["hidden_size"]
+
+    def weigh(x: Tensor, w: Tensor, r: Tensor) -> None:
+        if x.ndim != 3 or w.ndim != 3 or r.ndim != 3:
+            return  # the function says what is wrong
+        if hidden is not None and hidden != r.shape[2]:
+            raise ValueError(f"hidden_size is {hidden}, but R has shape {r.shape}; expected them to agree")
+        steps, batch = (x.shape[1], x.shape[0]) if batch_first else x.shape[:2]
+        node.fits((steps, r.shape[0], batch, HELD * r.shape[2]), x.dtype)
+        work = batch * r.shape[1] * (x.shape[2] + r.shape[2])
+        node.works(steps, w.shape[0], max(work, TURN))
+
+    return weigh
+
+
+# Writers
+
+
+@writes(F.lstm, "LSTM", since=(7, 14, 22))
+def write_lstm(
+    g: Graph, x: Value, hx: Any, weight_ih: Value, weight_hh: Value, bias: Value | None,
+    peephole: Value | None, input_forget: bool, **options: Any,
+) -> tuple[Value, ...]:  # fmt: skip
+    h, c = (None, None) if hx is None else hx
+    extra = {"input_forget": 1 if input_forget else None}
+    return _write(g, "LSTM", x, weight_ih, weight_hh, bias, (h, c), peephole, extra, **options)
+
+
+@writes(F.gru, "GRU", since=(7, 14, 22))
+def write_gru(
+    g: Graph, x: Value, hx: Value | None, weight_ih: Value, weight_hh: Value, bias: Value | None,
+    reset_after: bool, **options: Any,
+) -> tuple[Value, ...]:  # fmt: skip
+    extra = {"linear_before_reset": 1 if reset_after else None}
+    return _write(g, "GRU", x, weight_ih, weight_hh, bias, (hx,), None, extra, **options)
+
+
+@writes(F.rnn, "RNN", since=(7, 14, 22))
+def write_rnn(
+    g: Graph, x: Value, hx: Value | None, weight_ih: Value, weight_hh: Value, bias: Value | None, **options: Any
+) -> tuple[Value, ...]:
+    return _write(g, "RNN", x, weight_ih, weight_hh, bias, (hx,), None, {}, gates="h", **options)
+
+
+def _write(
+    g: Graph, operator: str, x: Value, w: Value, r: Value, b: Value | None, states: Sequence[Value | None],
+    peephole: Value | None, extra: dict[str, Any], *, direction: str, lengths: Value | None, batch_first: bool,
+    activations: Activations, clip: float | None, gates: str,
+) -> tuple[Value, ...]:  # fmt: skip
+    layout = batch_first and g.has(operator, 14)
+    turned = batch_first and not layout
+    if turned:
+        x = transpose(g, x, (1, 0, 2))
+        states = [None if s is None else transpose(g, s, (1, 0, 2)) for s in states]
+    hidden = int(r.known_shape[2])
+    if gates != ORDERS[operator]:
+        wanted = ORDERS[operator]
+        w, r = (_ordered(g, a, gates, wanted, hidden) for a in (w, r))
+        b = None if b is None else _ordered(g, b, gates, wanted, hidden)
+    steps, batch = x.known_shape[1 if layout else 0], x.known_shape[0 if layout else 1]
+    directions = w.known_shape[0]
+    state = (batch, directions, hidden) if layout else (directions, batch, hidden)
+    all_states = (batch, steps, directions, hidden) if layout else (steps, directions, batch, hidden)
+    names, alpha, beta = _named(activations)
+    results = g.add(
+        operator, x, w, r, b, None if lengths is None else g.cast(lengths, dtypes.int32), *states, peephole,
+        outputs=1 + len(states), shape=(all_states, *[state] * len(states)), hidden_size=hidden, direction=direction,
+        clip=clip, layout=1 if layout else None, activations=names, activation_alpha=alpha, activation_beta=beta,
+        **extra,
+    )  # fmt: skip
+    if not turned:
+        return tuple(results)
+    y, *last = results
+    return (transpose(g, y, (2, 0, 1, 3)), *(transpose(g, s, (1, 0, 2)) for s in last))
+
+
+def _named(activations: Activations) -> tuple[list[str] | None, list[float] | None, list[float] | None]:
+    """The attributes activations, activation_alpha, activation_beta."""
+    if activations is None:
+        return None, None, None
+    gates = [Gate(*gate) for own in activations for gate in own]  # a trace hands over plain tuples
+    alpha = [gate.alpha for gate in gates if DEFAULTS[gate.name]]
+    beta = [gate.beta for gate in gates if len(DEFAULTS[gate.name]) == 2]
+    return [gate.name for gate in gates], alpha or None, beta or None
+
+
+def _ordered(g: Graph, a: Value, order: str, wanted: str, hidden: int) -> Value:
+    """Weights or biases with the rows of their gates in another order."""
+    blocks = np.arange(len(order) * hidden).reshape(len(order), hidden)
+    places = blocks[[order.index(gate) for gate in wanted]].reshape(-1)
+    if a.ndim == 2:  # both biases
+        places = np.concatenate([places, places + len(places)])
+    return g.add("Gather", a, g.constant(places, np.int64, "rows"), shape=a.known_shape, axis=1)

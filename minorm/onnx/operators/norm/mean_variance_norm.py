@@ -1,0 +1,58 @@
+"""MeanVarianceNormalization 9 and 13: 1e-9 is added to the standard deviation, always. Other eps take the formula.
+
+So do float16 and float64, for which the published function body is ill-typed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import minorm.functional as F
+from minorm.devices import dtypes
+from minorm.onnx.graph.draft import Draft
+from minorm.onnx.graph.errors import Decline
+from minorm.onnx.graph.graph import Graph, Value
+from minorm.onnx.graph.reading import Node
+from minorm.onnx.graph.registry import converts, lowers, reads, writes
+from minorm.onnx.graph.sizes import product
+from minorm.onnx.operators.composing import centre, compose, mean_of
+from minorm.onnx.operators.norm.masks import unmasked
+from minorm.onnx.operators.norm.statistics import computed, is_usual, standardize
+from minorm.tensor.tensor import Tensor
+
+
+@writes(F.mean_variance_norm, "MeanVarianceNormalization", since=(9, 13))
+@unmasked
+def write_9(g: Graph, x: Value, axes: Sequence[int], eps: float, compute_dtype: Any) -> Value:
+    if eps != 1e-9 or x.dtype != dtypes.float32 or not is_usual(x, compute_dtype):
+        raise Decline("MeanVarianceNormalization of float32 with eps=1e-9 only")
+    if product(x.known_shape[axis] for axis in axes) == 1:
+        raise Decline("MeanVarianceNormalization of single elements, which is NaN in onnxruntime and 0 here")
+    return g.add("MeanVarianceNormalization", x, shape=x.shape, axes=[axis % x.ndim for axis in axes])
+
+
+@lowers(F.mean_variance_norm)
+@unmasked
+def lower(g: Graph, x: Value, axes: Sequence[int], eps: float, compute_dtype: Any) -> Value:
+    y = standardize(g, g.cast(x, computed(x, compute_dtype)), [axis % x.ndim for axis in axes], eps, guard=True)
+    return g.cast(y, x.dtype)
+
+
+@reads("MeanVarianceNormalization", since=(9, 13))
+def read_9(node: Node) -> Callable[[Tensor], Tensor]:
+    axes = tuple(node["axes"])
+    return lambda x: F.mean_variance_norm(x, axes)
+
+
+@converts("MeanVarianceNormalization", 9, 0)
+def formula(d: Draft) -> None:
+    """(x - mean) / (std + 1e-9), the variance of what is centred."""
+    axes = d.get("axes", [0, 2, 3])
+
+    def normalized(x: str) -> tuple[str, ...]:
+        _, centred = centre(d, x, axes)
+        root = d.emit("Sqrt", mean_of(d, d.emit("Mul", centred, centred), axes))
+        return "Div", centred, d.emit("Add", root, d.scalar(1e-9, x, "epsilon"))
+
+    compose(d, normalized)

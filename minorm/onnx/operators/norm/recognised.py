@@ -1,0 +1,115 @@
+"""GroupNorm, LayerNorm and RMSNorm of files that write them in other operators: one layer each, minorm's own kernels.
+
+What the nodes compute for data of another form (a batch of another length than the file's, say) is computed as they
+are written.
+"""
+
+from __future__ import annotations
+
+import math
+
+import minorm.functional as F
+from minorm.onnx.graph.layer import NormLayer, Written
+from minorm.onnx.operators.shape.shape import reshaped
+from minorm.ops.operands import axis_of
+from minorm.tensor.tensor import Tensor
+
+
+class GroupNorm(NormLayer):
+    """y = (x - mean) / sqrt(var + eps) * weight + bias over x (N, C, *), mean and var of each group of each sample."""
+
+    def __init__(self, eps: float, how: Written) -> None:
+        super().__init__(eps, how)
+        self.num_groups = how.groups[1]
+
+    def forward(self, x: Tensor, weight: Tensor | None = None, bias: Tensor | None = None) -> Tensor:
+        """x (N, C, *) -> y of the same shape"""
+        if self._is_usual(x):
+            scale, shift = (None if p is None else p.reshape(-1) for p in (weight, bias))
+            return F.group_norm(x, self.num_groups, scale, shift, self.eps)
+        groups, back = reshaped(x, self.how.groups), x.shape if self.how.shape is None else self.how.shape
+        if self.how.per_group:
+            return reshaped(F.group_norm(groups, self.num_groups, weight, bias, self.eps), back)
+        return _affine(reshaped(F.group_norm(groups, self.num_groups, eps=self.eps), back), weight, bias, self.how)
+
+    def _is_usual(self, x: Tensor) -> bool:
+        """Whether the nodes take x's own channels in groups, and its own axes back."""
+        batch, groups, *rest = self.how.groups
+        if x.ndim < 2 or 0 in x.shape or x.shape[1] % groups or batch not in (0, x.shape[0]):
+            return False
+        size = math.prod(x.shape[1:]) // groups
+        if size % math.prod(abs(n) for n in rest) or (-1 not in rest and math.prod(rest) != size):
+            return False
+        shape = x.shape if self.how.shape is None else self.how.shape
+        if len(shape) != x.ndim or any(n not in (0, -1, m) for n, m in zip(shape, x.shape, strict=True)):
+            return False
+        channels = (x.shape[1], *(1,) * (x.ndim - 2))
+        given = [p for p in (self.how.weight, self.how.bias) if p is not None]
+        return self.how.per_group or all(p in (channels, (1, *channels)) for p in given)
+
+    def extra_repr(self) -> str:
+        """The options."""
+        return f"num_groups={self.num_groups}, eps={self.eps}"
+
+
+class _OverLastAxes(NormLayer):
+    """A norm whose axes are the last ones, as far as its file says how many there are."""
+
+    @property
+    def normalized_shape(self) -> tuple[int, ...] | None:
+        """The lengths of the axes that are normalized, as far as a weight says them."""
+        return self.how.weight
+
+    def axes(self, x: Tensor) -> tuple[list[int], bool]:
+        """The axes, and whether they are the last ones of x."""
+        found = sorted(axis_of(type(self).__name__, axis, x) for axis in self.how.axes)
+        return found, found == list(range(x.ndim - len(found), x.ndim))
+
+    def extra_repr(self) -> str:
+        """The options."""
+        over = f"axes={self.how.axes}" if self.normalized_shape is None else f"{self.normalized_shape}"
+        return f"{over}, eps={self.eps}"
+
+
+class LayerNorm(_OverLastAxes):
+    """y = (x - mean) / sqrt(var + eps) * weight + bias, mean and var over the last axes."""
+
+    def forward(self, x: Tensor, weight: Tensor | None = None, bias: Tensor | None = None) -> Tensor:
+        """x (..., *normalized_shape) -> y of the same shape"""
+        axes, last = self.axes(x)
+        tail = x.shape[-len(axes) :]
+        if not last:
+            return _affine(F.normalization(x, axes=axes, eps=self.eps), weight, bias, self.how)
+        if all(p in (None, tail) for p in (self.how.weight, self.how.bias)):
+            return F.layer_norm(x, tail, *_shaped(weight, bias, self.how), self.eps)
+        return _affine(F.layer_norm(x, tail, eps=self.eps), weight, bias, self.how)
+
+
+class RMSNorm(_OverLastAxes):
+    """y = x / sqrt(mean(x^2) + eps) * weight, the mean over the last axes."""
+
+    def forward(self, x: Tensor, weight: Tensor | None = None) -> Tensor:
+        """x (..., *normalized_shape) -> y of the same shape"""
+        axes, last = self.axes(x)
+        tail = x.shape[-len(axes) :]
+        if not last:
+            root = ((x * x).mean(tuple(axes), keepdim=True) + self.eps).sqrt()
+            return _affine(x / root, weight, None, self.how)
+        if self.how.weight in (None, tail):
+            return F.rms_norm(x, tail, _shaped(weight, None, self.how)[0], self.eps)
+        return _affine(F.rms_norm(x, tail, eps=self.eps), weight, None, self.how)
+
+
+def _shaped(weight: Tensor | None, bias: Tensor | None, how: Written) -> tuple[Tensor | None, Tensor | None]:
+    """Both as the nodes read them."""
+    return (
+        None if weight is None or how.weight is None else weight.reshape(how.weight),
+        None if bias is None or how.bias is None else bias.reshape(how.bias),
+    )
+
+
+def _affine(y: Tensor, weight: Tensor | None, bias: Tensor | None, how: Written) -> Tensor:
+    weight, bias = _shaped(weight, bias, how)
+    if weight is not None:
+        y = y * weight
+    return y if bias is None else y + bias

@@ -1,0 +1,1 @@
+"""Elements in another arrangement, chosen or made."""

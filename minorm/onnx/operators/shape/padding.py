@@ -1,0 +1,225 @@
+"""Pad. 1: `paddings`; 2: `pads`; 11: pads and value are inputs; 18: axes are one; 19: mode wrap.
+
+Zeros and other constants are a Pad; reflect, edge and wrap pick elements of x again, axis by axis. Around free axes
+they are written as a Pad too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from onnx import TensorProto
+
+import minorm.functional as F
+from minorm.devices import dtypes
+from minorm.functional.padding import COPIES, along
+from minorm.onnx.graph.draft import Draft, Kind
+from minorm.onnx.graph.errors import Decline
+from minorm.onnx.graph.graph import Graph, Value
+from minorm.onnx.graph.measuring import around
+from minorm.onnx.graph.reading import Node, integers
+from minorm.onnx.graph.registry import converts, reads, writes
+from minorm.onnx.graph.sizes import Length, Size
+from minorm.onnx.operators.composing import numbers, one_number, part, to_attribute, to_input
+from minorm.onnx.operators.shape.shape import INT_MAX, slice_
+from minorm.ops import shape as ops
+from minorm.ops.operands import axes_of
+from minorm.tensor.tensor import Tensor
+
+Pairs = Sequence[tuple[int, int]]
+MODES = ("constant", "reflect", "edge", "wrap")
+
+
+@writes(ops.Pad, "Pad", since=(2,))  # amounts and value are attributes
+def write_pad_2(g: Graph, x: Value, widths: tuple[tuple[int, int], ...], value: float) -> Value:
+    return pad(g, x, widths, value)
+
+
+@writes(ops.Pad, "Pad", since=(11, 13, 18, 19, 21, 23, 24, 25))  # they are inputs; 11: integers
+def write_pad_11(g: Graph, x: Value, widths: tuple[tuple[int, int], ...], value: float) -> Value:
+    return pad(g, x, widths, value)
+
+
+@writes(F.pad, "Pad", since=(2, 11, 13, 18, 19, 21, 23, 24, 25))
+def write_copies(g: Graph, input: Value, pad: Sequence[Length], mode: str, value: float | None) -> Value:
+    """Copies of the tensor's own elements around free axes; around axes of fixed length a Gather picks them.
+
+    Negative numbers cut, for wrap before the copies are made, else after.
+    """
+    if mode not in COPIES:
+        raise Decline(f"mode {mode} puts a value around")
+    if any(isinstance(n, Size) for n in pad):
+        raise Decline("how much is put around follows a free axis")
+    if not dtypes.is_float(input.dtype):
+        raise Decline("runtimes put copies around floats")
+    pairs = [(int(low), int(high)) for low, high in zip(pad[::2], pad[1::2], strict=True)]
+    widths = [(0, 0)] * (input.ndim - len(pairs)) + pairs[::-1]
+    if not any(isinstance(n, Size) and any(pair) for n, pair in zip(input.known_shape, widths, strict=True)):
+        raise Decline("around axes of fixed length it picks places that are known")
+    more = [(max(low, 0), max(high, 0)) for low, high in widths]
+    x = g.cast(input, dtypes.float32) if input.dtype in dtypes.HALVES else input
+    if mode == "circular":
+        y = _wrapped(g, _cut(g, x, widths), more)
+    else:
+        y = _cut(g, copies(g, x, more, COPIES[mode]), widths)
+    return g.cast(y, input.dtype)
+
+
+def copies(g: Graph, x: Value, widths: Pairs, mode: str) -> Value:
+    """A Pad of elements of x."""
+    shape = tuple(low + n + high for n, (low, high) in zip(x.known_shape, widths, strict=True))
+    amounts = [low for low, _ in widths] + [high for _, high in widths]
+    if not any(amounts):
+        return x
+    if not g.has("Pad", 11):
+        return g.add("Pad", x, shape=shape, mode=mode, pads=amounts)
+    return g.add("Pad", x, g.vector(amounts), shape=shape, mode=mode)
+
+
+def _wrapped(g: Graph, x: Value, widths: Pairs) -> Value:
+    """Mode wrap; before 19, which does not have it, the end in front of x and the beginning behind it."""
+    if g.has("Pad", 19):
+        return copies(g, x, widths, "wrap")
+    for axis, (low, high) in enumerate(widths):
+        shape = x.known_shape
+        end = [_part(g, x, axis, -low, INT_MAX, low)] if low else []
+        beginning = [_part(g, x, axis, 0, high, high)] if high else []
+        if end or beginning:
+            longer = (*shape[:axis], low + shape[axis] + high, *shape[axis + 1 :])
+            x = g.add("Concat", *end, x, *beginning, axis=axis, shape=longer)
+    return x
+
+
+def _cut(g: Graph, x: Value, widths: Pairs) -> Value:
+    """x without what negative widths take away."""
+    for axis, (low, high) in enumerate(widths):
+        if min(low, high) < 0:
+            low, high = min(low, 0), min(high, 0)
+            x = _part(g, x, axis, -low, high or INT_MAX, x.known_shape[axis] + low + high)
+    return x
+
+
+def _part(g: Graph, x: Value, axis: int, start: int, end: int, length: Length) -> Value:
+    shape = (*x.known_shape[:axis], length, *x.known_shape[axis + 1 :])
+    return slice_(g, x, [axis], [start], [end], [1], shape)
+
+
+def pad(g: Graph, x: Value, widths: Sequence[tuple[Length, Length]], value: float) -> Value:
+    """widths[i] = (before, after) elements of `value` around axis i, in the form of the opset."""
+    shape = tuple(low + n + high for n, (low, high) in zip(x.known_shape, widths, strict=True))
+    if not g.has("Pad", 11):
+        numbers = [int(low) for low, _ in widths] + [int(high) for _, high in widths]
+        return g.add("Pad", x, shape=shape, mode="constant", pads=numbers, value=float(value))
+    found = [around(g, low, high, n, m) for (low, high), n, m in zip(widths, x.known_shape, shape, strict=True)]
+    amounts = g.vector([low for low, _ in found] + [high for _, high in found])
+    return g.add("Pad", x, amounts, g.scalar(value, x), shape=shape, mode="constant")
+
+
+def ahead(g: Graph, x: Value, padding: Sequence[tuple[Length, Length]], value: float) -> tuple[Value, Pairs]:
+    """x, and the padding that its windows are to have; where that follows a free axis, x has it already, as a Pad."""
+    if not any(isinstance(n, Size) for pair in padding for n in pair):
+        return x, [(int(low), int(high)) for low, high in padding]
+    return pad(g, x, [(0, 0), (0, 0), *padding], value), [(0, 0)] * len(padding)
+
+
+@reads("Pad", since=(1, 2))
+def read_pad_1(node: Node) -> Callable[[Tensor], Tensor]:
+    mode, amounts = _mode(node), node["paddings" if node.since == 1 else "pads"]
+    return lambda x: padded(node, x, amounts, range(x.ndim), mode, node["value"])
+
+
+@reads("Pad", since=(11, 13, 18, 19, 21, 23, 24, 25), fixed=(1, 2, 3))
+def read_pad_11(node: Node) -> Callable[..., Tensor]:
+    mode = _mode(node)
+
+    def pad(x: Tensor, pads: Tensor, value: Tensor | None = None, axes: Tensor | None = None) -> Tensor:
+        places = range(x.ndim) if axes is None else axes_of("pad", tuple(integers(axes, "axes")), x)
+        return padded(node, x, integers(pads, "pads"), places, mode, 0 if value is None else value.item())
+
+    return pad
+
+
+def _mode(node: Node) -> str:
+    mode = str(node["mode"])
+    if mode not in MODES:
+        raise ValueError(f"mode is {mode!r}; expected one of {', '.join(MODES)}")
+    return mode
+
+
+def padded(node: Node, x: Tensor, amounts: Sequence[int], axes: Sequence[int], mode: str, value: float) -> Tensor:
+    """x with so many elements before (the first half of `amounts`) and after each of `axes`; negative ones cut."""
+    if len(amounts) != 2 * len(axes):
+        raise ValueError(f"pads is {list(amounts)}; expected a number before and one after each of {len(axes)} axes")
+    widths = [(0, 0)] * x.ndim
+    for i, axis in enumerate(axes):
+        widths[axis] = amounts[i], amounts[i + len(axes)]
+    for n, (low, high) in zip(x.shape, widths, strict=True):
+        if n + min(low, 0) + min(high, 0) < 0:
+            raise ValueError(f"pads is {list(amounts)}: it cuts more than x has, which has shape {x.shape}")
+    node.fits([n + max(low, 0) + max(high, 0) for n, (low, high) in zip(x.shape, widths, strict=True)], x.dtype)
+    if mode == "constant":
+        return ops.Pad.apply(x, widths=tuple(widths), value=value)
+    for axis, (low, high) in enumerate(widths):
+        if (low, high) == (0, 0):
+            continue
+        if mode == "wrap":  # negative numbers cut first: what is left is what repeats
+            x = along(x, axis, min(low, 0), min(high, 0), mode)
+            low, high = max(low, 0), max(high, 0)
+        if x.shape[axis] == 0:
+            raise ValueError(f"mode {mode} repeats elements of axis {axis}, which has none")
+        node.fits((x.shape[axis] + max(low, 0) + max(high, 0),), np.int64)
+        x = along(x, axis, low, high, mode)
+    return x
+
+
+# To other versions
+
+
+@converts("Pad", 1, 2)
+def pad_2(d: Draft) -> None:
+    d.set("pads", d.take("paddings"))
+
+
+@converts("Pad", 2, 11)
+def pad_11(d: Draft) -> None:
+    value = d.take("value", 0.0)
+    to_input(d, "pads", 1)
+    if value:
+        d.feed(2, d.constant(value, d.elem(d.input(0)), "value"))
+
+
+@converts("Pad", 11, 2)
+def pad_attributes(d: Draft) -> None:
+    if d.input(2):
+        d.set("value", float(one_number(d.absorb(2, "the value"), "the value")))
+    to_attribute(d, 1, "pads")
+
+
+@converts("Pad", 18, 13)
+def pad_every_axis(d: Draft) -> None:
+    """Nothing around the axes that are not named."""
+    if not d.input(3):
+        return
+    rank = d.rank(d.input(0))
+    axes = [axis + rank if axis < 0 else axis for axis in numbers(d.absorb(3, "axes"))]
+    amounts = d.array(1)
+    if amounts is not None:
+        widths = np.zeros((2, rank), np.int64)
+        widths[:, axes] = amounts.reshape(2, len(axes))
+        d.values.absorbed.add(d.input(1))
+        d.feed(1, d.integers(widths.reshape(-1), "pads"))
+        return
+    nothing, given = d.integers([0], "nothing"), d.input(1)
+    parts = [nothing] * (2 * rank)
+    for place, axis in enumerate(axes):
+        for side in range(2):
+            at = place + side * len(axes)
+            parts[axis + side * rank] = part(d, given, at, at + 1)
+    d.feed(1, d.emit("Concat", *parts, axis=0, kind=Kind(TensorProto.INT64, (2 * rank,))))
+
+
+@converts("Pad", 19, 18)
+def pad_18(d: Draft) -> None:
+    if d.get("mode", "constant") == "wrap":
+        raise Decline("before opset 19 there is no mode wrap")

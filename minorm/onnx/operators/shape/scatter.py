@@ -1,0 +1,63 @@
+"""ScatterElements, ScatterND, and Scatter, the older name of ScatterElements.
+
+11: indices may count from the end. 16: add and mul. 18: min and max.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from minorm.devices import dtypes
+from minorm.functional import scatter as F
+from minorm.onnx.graph.errors import Decline
+from minorm.onnx.graph.graph import Graph, Value
+from minorm.onnx.graph.reading import Node
+from minorm.onnx.graph.registry import reads, writes
+from minorm.ops.scatter import ScatterElements
+from minorm.tensor.tensor import Tensor
+
+Rule = Callable[[Tensor, Tensor, Tensor], Tensor]
+
+
+@reads("ScatterElements", since=(11, 13, 16, 18), fixed=(1,))
+@reads("Scatter", since=(9, 11), fixed=(1,))
+def read_scatter(node: Node) -> Rule:
+    axis, reduction = node["axis"], node.get("reduction", "none")
+    return lambda x, index, updates: F.scatter(x, axis, index, updates, reduction)
+
+
+@reads("ScatterND", since=(11, 13, 16, 18), fixed=(1,))
+def read_scatter_nd(node: Node) -> Rule:
+    reduction = node.get("reduction", "none")
+    return lambda x, index, updates: F.scatter_nd(x, index, updates, reduction)
+
+
+@writes(ScatterElements, "ScatterElements", since=(11, 13, 16, 18))
+def write_scatter(g: Graph, x: Value, index: Value, updates: Value, reduction: str, axis: int) -> Value:
+    return _write(g, "ScatterElements", x, index, updates, reduction, axis=axis)
+
+
+@writes(ScatterElements, "Scatter", since=(9,))
+def write_scatter_9(g: Graph, x: Value, index: Value, updates: Value, reduction: str, axis: int) -> Value:
+    g.warn("before opset 11 Scatter does not count negative indices from the end; indices must not be negative")
+    return _write(g, "Scatter", x, index, updates, reduction, axis=axis)
+
+
+@writes(F.scatter_nd, "ScatterND", since=(11, 13, 16, 18))
+def write_scatter_nd(g: Graph, x: Value, index: Value, src: Value, reduction: str) -> Value:
+    if index.dtype != dtypes.int64:
+        index = g.cast(index, dtypes.int64)
+    return _write(g, "ScatterND", x, index, src, reduction)
+
+
+def _write(
+    g: Graph, operator: str, x: Value, index: Value, src: Value, reduction: str, axis: int | None = None
+) -> Value:
+    needed = {"none": 9, "add": 16, "mul": 16, "min": 18, "max": 18}[reduction]
+    if not g.has(operator, needed) and reduction != "none":
+        raise Decline(f"{operator} has the reduction {reduction!r} from opset {needed} on")
+    if index.dtype not in (dtypes.int32, dtypes.int64):
+        index = g.cast(index, dtypes.int64)
+    return g.add(
+        operator, x, index, src, shape=x.shape, axis=axis, reduction=None if reduction == "none" else reduction
+    )

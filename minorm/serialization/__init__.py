@@ -1,0 +1,1 @@
+"""Reading and writing files: states, checkpoints, PyTorch's .pt files."""

@@ -1,0 +1,271 @@
+"""A file is either the old one or the new one, never half of each: whatever happens while it is written.
+
+The bytes go to a file that has no name yet; once they are on the disk (fsync), it gets a temporary one,
+`.NAME.<random>.tmp`, which `os.replace` makes the real one in one step, and an fsync of the folder makes that step last
+through a power cut. What has no name is gone when a process is killed. Where the system has no such files (O_TMPFILE),
+the bytes go to the temporary name from the start.
+
+So a process that is killed can leave a file with a temporary name, in the instant between the two steps or wherever
+names come first. Its writer holds a lock on it (flock), which ends with the process: whoever next writes NAME removes
+what nobody holds.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import shutil
+import stat
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import BinaryIO
+
+from minorm.serialization.opening import FilePath, in_words, kind
+from minorm.support.masking import quoted
+
+LOCKS = sys.platform not in ("win32", "emscripten")  # elsewhere nothing that a killed process left is removed
+if LOCKS:
+    import fcntl
+
+_WRITE = os.O_WRONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+_BY_DESCRIPTOR = "/proc/self/fd"  # where a file without a name can be found all the same
+
+
+@contextmanager
+def replacing(path: FilePath, operation: str = "save") -> Iterator[BinaryIO]:
+    """Yields a binary file to write; it takes the place of `path` when the block ends without an error.
+
+    On an error (a full disk, Ctrl-C) the old file stays as it was and nothing is left of the new one. The new file has
+    the mode that the umask asks for. A symbolic link stays a link: the file it points at is replaced. Two who write
+    the same name at once do not harm each other: one of the two files is whole, and is there.
+
+    Every OSError names the file. One from the block that names another file passes through.
+    """
+    target = destination(path, operation)
+    folder, name = os.path.split(target)
+    with _errors_in_words(os.fsdecode(path), operation, folder, name):
+        _sweep(folder, name)
+        descriptor, temporary = _unnamed(folder) or _named(folder, name)
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+                if not temporary:
+                    temporary = _give_name(file.fileno(), folder, name)
+                if sys.platform == "win32":
+                    file.close()  # no open file can be renamed there
+                os.replace(temporary, target)  # before the file is closed, and with it the lock gone
+        except BaseException:
+            if temporary:
+                with suppress(OSError):
+                    os.unlink(temporary)
+            raise
+        _sync_folder(folder)
+
+
+@contextmanager
+def passing(path: FilePath, operation: str) -> Iterator[tuple[str, BinaryIO]]:
+    """A temporary path beside `path`, and the file at it to write; it is gone when the block ends."""
+    folder, name = os.path.split(destination(path, operation))
+    with _errors_in_words(os.fsdecode(path), operation, folder, name):
+        descriptor, temporary = _named(folder, name)
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                yield temporary, file
+        finally:
+            with suppress(OSError):
+                os.unlink(temporary)
+
+
+def destination(path: FilePath, operation: str = "save") -> str:
+    """Where `replacing` puts the file: `path` without links. OSError where no file can be, before anything is written.
+
+    A name that ends in "/" means a folder, even where a file of that name lies.
+    """
+    given = os.fsdecode(path)
+    folder, name = os.path.split(given)
+    if name in ("", os.curdir, os.pardir):
+        raise IsADirectoryError(f"{operation}: {quoted(given)} names a folder; expected a file name")
+    try:
+        mode = os.stat(given).st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        mode = stat.S_IFREG  # a new file, or the missing target of a link
+    except OSError as error:
+        raise in_words(error, f"{operation}: cannot write {quoted(given)}: {error.strerror}") from error
+    target = os.path.realpath(given)
+    for place in (folder or os.curdir, os.path.dirname(target)):
+        if not os.path.isdir(place):
+            raise FileNotFoundError(f"{operation}: the folder {quoted(place)} does not exist; create it first")
+    if not stat.S_ISREG(mode):
+        raise OSError(f"{operation}: {quoted(given)} is {kind(mode)}; expected a file name")
+    return target
+
+
+@contextmanager
+def making_folder(path: FilePath, operation: str) -> Iterator[None]:
+    """`make_folder`; what was made and is empty when the block ends, with or without an error, goes again."""
+    made = make_folder(path, operation)
+    try:
+        yield
+    finally:
+        remove_empty(made)
+
+
+def make_folder(path: FilePath, operation: str) -> list[str]:
+    """Make the folder, and those it lies in, unless it is there; returns those that were made, the outermost first.
+
+    OSError in words where that cannot be; then none is left.
+    """
+    given = os.fsdecode(path)
+    made: list[str] = []
+    try:
+        for place in _missing(given):
+            with suppress(FileExistsError):  # another process has made it meanwhile
+                os.mkdir(place)
+                made.append(place)
+        if not os.path.isdir(given):
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
+    except OSError as error:
+        remove_empty(made)
+        said = f"cannot make the folder {quoted(given)}: {error.strerror}"
+        if isinstance(error, FileExistsError):
+            said = f"{quoted(given)} is a file; expected a folder, or a new name for one"
+        raise in_words(error, f"{operation}: {said}") from error
+    return made
+
+
+def remove_empty(folders: Sequence[str]) -> None:
+    """Remove those of the folders that hold nothing, the last one first."""
+    for folder in reversed(folders):
+        with suppress(OSError):
+            os.rmdir(folder)
+
+
+def _missing(path: str) -> list[str]:
+    """The folder and those on the way to it, as far as they are not there; the outermost first."""
+    found: list[str] = []
+    while path and not os.path.lexists(path):
+        found.insert(0, path)
+        path = os.path.dirname(path.rstrip(os.sep))
+    return found
+
+
+# Files without a name, and with a temporary one
+
+
+def _unnamed(folder: str) -> tuple[int, str] | None:
+    """A descriptor of a new, locked file in the folder, and no name; None where the system has no such files."""
+    if not hasattr(os, "O_TMPFILE") or not os.path.isdir(_BY_DESCRIPTOR):
+        return None
+    try:
+        descriptor = os.open(folder, _WRITE | os.O_TMPFILE, 0o666)  # less the umask, as for any new file
+    except OSError:  # whatever hinders a file with a name too is said by that
+        return None
+    _lock(descriptor)
+    return descriptor, ""
+
+
+def _named(folder: str, name: str) -> tuple[int, str]:
+    """A descriptor of a new, locked file with a temporary name, and its path."""
+    while True:
+        path = _temporary(folder, name)
+        descriptor = os.open(path, _WRITE | os.O_CREAT | os.O_EXCL, 0o666)
+        with suppress(BlockingIOError):  # it is being swept away
+            _lock(descriptor)
+            if os.fstat(descriptor).st_nlink:
+                return descriptor, path
+        os.close(descriptor)
+
+
+def _give_name(descriptor: int, folder: str, name: str) -> str:
+    """Give the file without a name a temporary one, which is returned."""
+    temporary = _temporary(folder, name)
+    source = f"{_BY_DESCRIPTOR}/{descriptor}"
+    directory = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:  # Python follows the link in /proc to the file only where it is given a directory as well
+        os.link(source, os.path.basename(temporary), dst_dir_fd=directory)
+    except OSError:  # a file system that has such files and cannot name them
+        return _copied(descriptor, source, folder, name)
+    finally:
+        os.close(directory)
+    return temporary
+
+
+def _copied(descriptor: int, source: str, folder: str, name: str) -> str:
+    """A copy of the file with a temporary name, which is returned; `descriptor` becomes the copy's."""
+    copy, temporary = _named(folder, name)
+    try:
+        with open(source, "rb") as old, open(copy, "wb", closefd=False) as new:
+            shutil.copyfileobj(old, new)
+        os.fsync(copy)
+        os.dup2(copy, descriptor, inheritable=False)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(temporary)
+        raise
+    finally:
+        os.close(copy)
+    return temporary
+
+
+def _temporary(folder: str, name: str) -> str:
+    return os.path.join(folder, f".{name[:40]}.{os.urandom(6).hex()}.tmp")
+
+
+def _lock(descriptor: int) -> bool:
+    """Lock an open file for as long as it is open; False where there are no locks, BlockingIOError where it is held."""
+    if not LOCKS:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise
+    except OSError:
+        return False
+    return True
+
+
+def _sweep(folder: str, name: str) -> None:
+    """Remove the temporary files for `name` that no living process holds. Nothing here is an error."""
+    pattern = re.compile(re.escape(f".{name[:40]}.") + "[0-9a-f]{12}\\.tmp")
+    with suppress(OSError):
+        for found in filter(pattern.fullmatch, os.listdir(folder)):
+            path = os.path.join(folder, found)
+            with suppress(OSError):
+                descriptor = os.open(path, _WRITE | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
+                try:
+                    if stat.S_ISREG(os.fstat(descriptor).st_mode) and _lock(descriptor):
+                        os.unlink(path)
+                finally:
+                    os.close(descriptor)
+
+
+@contextmanager
+def _errors_in_words(given: str, operation: str, folder: str, name: str) -> Iterator[None]:
+    """Name the file in an OSError of the system, unless that names another file, which the block has opened."""
+    try:
+        yield
+    except OSError as error:
+        place = os.fsdecode(error.filename) if isinstance(error.filename, (str, bytes)) else folder
+        ours = place == folder or place.startswith(os.path.join(folder, f".{name[:40]}."))
+        if error.strerror is None or not (ours or place == os.path.join(folder, name)):
+            raise
+        raise in_words(error, f"{operation}: cannot write {quoted(given)}: {error.strerror}") from error
+
+
+def _sync_folder(folder: str) -> None:
+    """fsync of a folder, where the system can do that: the new name is then on the disk too."""
+    try:
+        descriptor = os.open(folder, os.O_RDONLY | getattr(os, "O_DIRECTORY", 0))
+    except PermissionError:  # a folder one may write but not list (and Windows, where folders cannot be opened)
+        return
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP, errno.EBADF):
+            raise
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,327 @@
+"""Checkpoints are safetensors files: arrays by name, plus one JSON text for whatever is not an array. No pickle.
+
+`save` and `load` keep a `state_dict`. `save_training` and `load_training` keep everything that a training run needs
+to go on with the same bits: any nest of dicts, lists, tuples, numbers, texts, arrays and Tensors. Its arrays become
+entries with dotted names (`model.conv1.weight`, `optimizer.state.0.exp_avg`), the rest becomes one JSON text in the
+file's metadata, in which `{"$array": name}` stands where an array was. Python's integers have no limit in it, so
+the 128-bit state of a random generator comes back exactly; a float is written with the digits that read back to
+the same bits.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from minorm import devices
+from minorm.kernels import select
+from minorm.serialization import opening, safetensors_file, torch_file
+from minorm.serialization.atomic import FilePath
+from minorm.serialization.safetensors_file import Array
+from minorm.support.argument_errors import checked
+from minorm.support.documented import documented
+from minorm.support.states import shown
+from minorm.tensor.tensor import Tensor
+
+TREE = "minorm.tree"  # the metadata key of the JSON text
+MAX_DEPTH = 50
+ITEMS = "$items"  # marks a dict with keys that are not texts
+
+
+@documented(
+    {},
+    state_dict="names to Tensors, NumPy arrays or NumPy scalars, of any memory order; or also to dicts, lists, tuples, "
+    "None, bools, numbers and texts, which `load` gives back (then without metadata)",
+    path="where the file is written",
+    metadata="texts by name, for the file's header; None writes none",
+)
+@checked
+def save(state_dict: Mapping[str, Any], path: FilePath, metadata: Mapping[str, str] | None = None) -> None:
+    """Write Tensors or arrays by name to a safetensors file; or a nest of them: {"net": state, "epoch": 3}.
+
+    The file at `path` is replaced in one step when the new one is complete and on the disk; until then, and on any
+    error, it stays as it was. A symbolic link stays one: the file it points at is replaced. What is on a GPU is written
+    like what is on the CPU; nothing in the file tells where it was.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     mn.save({"weight": mn.ones(2)}, f"{folder}/state.safetensors")
+        ...     mn.load(f"{folder}/state.safetensors")
+        {'weight': tensor([1., 1.])}
+    """
+    given: Any = state_dict
+    if not isinstance(given, Mapping):
+        kind, fix = type(given).__name__, "; pass its state_dict()" if hasattr(given, "state_dict") else ""
+        raise TypeError(f"save: state_dict is a {kind}; expected a mapping of names to Tensors{fix}")
+    arrays = {}
+    for name, value in state_dict.items():
+        array = _array_of(value)
+        nested = array is None and isinstance(value, (dict, list, tuple, str, int, float, type(None)))
+        if metadata is None and (nested or not isinstance(name, str)):
+            _write_tree("save", path, state_dict)
+            return
+        if not isinstance(name, str):
+            raise TypeError(
+                f"save: the key {name!r} is a {type(name).__name__}; expected texts where metadata is given"
+            )
+        if array is None:
+            raise TypeError(f"save: {name!r} is a {type(value).__name__}; expected a Tensor or an array. "
+                            "Numbers and texts go into metadata, nested state into save_training")  # fmt: skip
+        arrays[name] = array
+    safetensors_file.write(arrays, path, metadata)
+
+
+@documented(
+    {},
+    path="the file: safetensors, or PyTorch's .pt",
+    map_location='the device where the Tensors shall be, "cpu" or "cuda"; None is the CPU. Functions and dicts are '
+    "taken, without effect: they say where Tensors go that were on a GPU, and no file here knows of one",
+    weights_only="taken, without effect: code in a file never runs",
+    max_bytes="what the tensors of a .pt file may take together; None allows 2 GiB, or the file's length where that is "
+    "more. A safetensors file never takes more than its length",
+)
+@checked
+def load(
+    path: FilePath,
+    map_location: Any = None,
+    *,
+    weights_only: bool = True,  # noqa: ARG001
+    max_bytes: int | None = None,
+) -> Any:
+    """The Tensors of a safetensors file by name, on the CPU and detached; `module.load_state_dict` takes them.
+
+    What `save` was given nested comes back nested. A .pt file of PyTorch's is read too, without running what is in it,
+    if it holds tensors, numbers, texts and plain containers alone, as a state_dict does. ValueError for a file that is
+    damaged or something else.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     mn.save({"net": {"weight": mn.ones(2)}, "epoch": 3}, f"{folder}/state.safetensors")
+        ...     mn.load(f"{folder}/state.safetensors")
+        {'net': {'weight': tensor([1., 1.])}, 'epoch': 3}
+    """
+    if callable(map_location) or isinstance(map_location, dict):
+        map_location = None
+    if map_location is not None and not devices.is_device(map_location):
+        raise ValueError(f"load: map_location is {map_location!r}; expected 'cpu', 'cuda' or 'cuda:0'")
+    with opening.regular(path, "load") as file:
+        if torch_file.is_one(file):
+            return torch_file.read(file, path, max_bytes, lambda array: _placed(array, map_location))
+    arrays, metadata = safetensors_file.read(path)
+    if TREE not in metadata:
+        return _placed(arrays, map_location)
+    try:
+        tree = _tree(metadata.pop(TREE), arrays)
+    except ValueError as error:
+        raise ValueError(f"load: {path}: {error}") from None
+    return tree if map_location is None else _placed(tree, map_location)
+
+
+def _placed(value: Any, device: Any) -> Any:
+    """The nest with a Tensor for every array, on this device; None is where it is."""
+    if isinstance(value, (np.ndarray, Tensor)):
+        tensor = Tensor(value) if isinstance(value, np.ndarray) else value
+        return tensor if device is None else tensor.to(device)
+    if isinstance(value, dict):
+        return {key: _placed(item, device) for key, item in value.items()}
+    return type(value)([_placed(item, device) for item in value]) if isinstance(value, (list, tuple)) else value
+
+
+@checked
+def load_arrays(path: FilePath) -> dict[str, Array]:
+    """As `load`, but NumPy arrays."""
+    return safetensors_file.read(path)[0]
+
+
+@checked
+def load_metadata(path: FilePath) -> dict[str, str]:
+    """The texts that `save` was given as metadata."""
+    return safetensors_file.read(path)[1]
+
+
+def save_training(path: FilePath, /, **parts: Any) -> None:
+    """Write the state of a training run to one file, as safely as `save`.
+
+        save_training("run.safetensors", model=model, optimizer=optimizer, scheduler=scheduler, loader=loader,
+                      random=mn.random.get_state(), epoch=3)
+
+    A part is an object with `state_dict()`, or itself a nest of dicts, lists, tuples, None, bool, numbers, texts,
+    arrays and Tensors.
+    """
+    _write_tree("save_training", path, parts)
+
+
+def load_training(path: FilePath, /, **parts: Any) -> dict[str, Any]:
+    """Read what `save_training` wrote: each object given gets its part through `load_state_dict`; returns the rest.
+
+        rest = load_training("run.safetensors", model=model, optimizer=optimizer, scheduler=scheduler, loader=loader)
+        mn.random.set_state(rest["random"])
+
+    The whole file is read and checked before the first object is changed. Where an object refuses its part, or Ctrl-C
+    is pressed, all objects get the state again that they had. Parts of the file that are not asked for come back as
+    they were given, those of objects as their state dicts.
+    """
+    for name, part in parts.items():
+        if not hasattr(part, "load_state_dict"):
+            raise TypeError(f"load_training: {name} is {shown(part)}; expected an object with load_state_dict()")
+    arrays, metadata = safetensors_file.read(path)
+    try:
+        if TREE not in metadata:
+            raise ValueError("the file holds arrays only; it was not written by save_training, use load")
+        tree = _tree(metadata.pop(TREE), arrays)
+        if missing := parts.keys() - tree.keys():
+            raise ValueError(f"there is no part {', '.join(sorted(missing))}; the file has {', '.join(tree)}")
+    except ValueError as error:
+        raise ValueError(f"load_training: {path}: {error}") from None
+    _load_all(parts, tree)
+    return {name: value for name, value in tree.items() if name not in parts}
+
+
+def _load_all(parts: dict[str, Any], states: dict[str, Any]) -> None:
+    """Load every part's state; if one fails, all get back the state that they had."""
+    before = {name: copy.deepcopy(part.state_dict()) for name, part in parts.items() if hasattr(part, "state_dict")}
+    begun = []
+    try:
+        for name, part in parts.items():
+            begun.append(name)
+            part.load_state_dict(states[name])
+    except BaseException:
+        for name in begun:
+            if name in before:
+                parts[name].load_state_dict(before[name])
+        raise
+
+
+def _state_of(part: Any) -> Any:
+    return part.state_dict() if hasattr(part, "state_dict") else part
+
+
+def _array_of(value: Any) -> Array | None:
+    """The NumPy array in `value`, None where there is none."""
+    if isinstance(value, Tensor):
+        value = value.array
+    if isinstance(value, np.generic):
+        return np.asarray(value)
+    return devices.to_device(value, "cpu") if select.is_array(value) else None
+
+
+def _write_tree(operation: str, path: FilePath, parts: Mapping[Any, Any]) -> None:
+    """The parts as one file: arrays by dotted names, the rest as JSON."""
+    arrays: dict[str, Array] = {}
+    try:
+        tree: Any = {name: _pack(_state_of(part), str(name), arrays, MAX_DEPTH) for name, part in parts.items()}
+        if not all(isinstance(name, str) for name in tree) or tree.keys() == {ITEMS}:
+            _check_keys("the state", tree)
+            tree = {ITEMS: [[_pack(name, "a key", arrays, MAX_DEPTH), part] for name, part in tree.items()]}
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"{operation}: {error}") from None
+    safetensors_file.write(arrays, path, {TREE: json.dumps(tree, separators=(",", ":"))})
+
+
+# The JSON text: objects, lists, texts, numbers, true, false and null mean themselves. What JSON lacks is an object
+# with one of these keys:
+#     $tensor, $array, $scalar: name     the entry of that name, as a Tensor, an array or a NumPy scalar
+#     $tuple: [...]                      a tuple
+#     $items: [[key, value], ...]        a dict with keys that are not texts, or are texts that start with $
+#     $float: "nan", "inf" or "-inf"
+
+
+def _pack(value: Any, name: str, arrays: dict[str, Array], depth: int) -> Any:
+    """`value` as JSON can hold it; its arrays go into `arrays` under dotted names."""
+    if depth == 0:
+        raise ValueError(f"{name} is nested more than {MAX_DEPTH} deep, or holds itself")
+    if value is None or isinstance(value, bool) or type(value) in (int, str):
+        return value
+    if type(value) is float:
+        return value if math.isfinite(value) else {"$float": repr(value)}
+    array = _array_of(value)
+    if array is not None:
+        entry = name
+        while entry in arrays:  # {"a.b": x, "a": {"b": y}}
+            entry += "'"
+        arrays[entry] = array
+        tag = "$tensor" if isinstance(value, Tensor) else "$array" if select.is_array(value) else "$scalar"
+        return {tag: entry}
+    if isinstance(value, (list, tuple)):
+        items = [_pack(item, f"{name}.{i}", arrays, depth - 1) for i, item in enumerate(value)]
+        return items if isinstance(value, list) else {"$tuple": items}
+    if isinstance(value, Mapping):
+        _check_keys(name, value)
+        packed = {key: _pack(item, f"{name}.{key}", arrays, depth - 1) for key, item in value.items()}
+        if all(isinstance(key, str) and not key.startswith("$") for key in packed):
+            return packed
+        return {ITEMS: [[_pack(key, name, arrays, depth), item] for key, item in packed.items()]}
+    raise TypeError(f"{name} is a {type(value).__name__}; expected an object with state_dict(), "
+                    "or dicts, lists, tuples, numbers, texts, arrays and Tensors")  # fmt: skip
+
+
+def _tree(text: str, arrays: dict[str, Array]) -> dict[Any, Any]:
+    """The parts that `_write_tree` was given, by name; every array of `arrays` goes to one place in it at most."""
+    try:
+        packed = json.loads(text)
+    except RecursionError:
+        raise ValueError(f"the training state is nested more than {MAX_DEPTH} deep") from None
+    if not isinstance(packed, dict):
+        raise ValueError("the training state is not an object of parts")
+    left = dict(arrays)
+    if packed.keys() == {ITEMS}:
+        found: dict[Any, Any] = _unpack(packed, left, MAX_DEPTH + 2)
+        return found
+    for name, value in packed.items():
+        packed[name] = _unpack(value, left, MAX_DEPTH + 1)
+    return packed
+
+
+def _check_keys(name: str, nest: Mapping[Any, Any]) -> None:
+    for key in nest:
+        if key is not None and type(key) not in (str, int, float, bool):
+            raise TypeError(f"{name} has the key {key!r}; expected str, int, float or bool")
+
+
+def _unpack(value: Any, arrays: dict[str, Array], depth: int) -> Any:
+    """What `_pack` was given. Lists and dicts are changed in place: a second tree would take their memory again."""
+    if depth == 0:
+        raise ValueError(f"the training state is nested more than {MAX_DEPTH} deep")
+    if isinstance(value, list):
+        for i, item in enumerate(value):
+            value[i] = _unpack(item, arrays, depth - 1)
+        return value
+    if not isinstance(value, dict):
+        return value
+    tag = next(iter(value), "")
+    if len(value) != 1 or not tag.startswith("$"):
+        for key, item in value.items():
+            value[key] = _unpack(item, arrays, depth - 1)
+        return value
+    content = value[tag]
+    if tag in ("$tensor", "$array", "$scalar") and isinstance(content, str) and content in arrays:
+        array = arrays.pop(content)
+        if tag == "$scalar" and array.ndim:
+            raise ValueError(f"the training state calls entry {content[:60]!r} of shape {array.shape} a number")
+        return Tensor(array) if tag == "$tensor" else array if tag == "$array" else array[()]
+    if tag == "$tuple" and isinstance(content, list):
+        return tuple(_unpack(content, arrays, depth - 1))
+    if tag == "$float" and content in ("nan", "inf", "-inf"):
+        return float(content)
+    if tag == ITEMS and isinstance(content, list) and all(map(_is_pair, content)):
+        keys = [_unpack(key, arrays, 2) for key, _ in content]
+        if all(map(_is_key, keys)):
+            return {key: _unpack(item, arrays, depth - 1) for key, (_, item) in zip(keys, content, strict=True)}
+    raise ValueError(f"the training state holds {safetensors_file.short({tag: content})}, which means nothing, "
+                     "or names an entry that is not in the file, or that stands elsewhere in it")  # fmt: skip
+
+
+def _is_pair(value: Any) -> bool:
+    return isinstance(value, list) and len(value) == 2
+
+
+def _is_key(value: Any) -> bool:
+    """Whether a dict may have this key. Integers beyond 61 bits have the hash of a smaller one: many take hours."""
+    return value is None or isinstance(value, (str, float)) or (isinstance(value, int) and abs(value) < (1 << 61) - 1)

@@ -1,0 +1,207 @@
+"""PyTorch's .pt files, read without running what is in them.
+
+Such a file is a zip: `data.pkl`, a pickle that says what there is, and `data/0`, `data/1` ..., the tensors' bytes.
+The pickle is run first (unpickling.py), with descriptions in place of tensors. When all of them fit into the file and
+together below the limit, they are made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import prod
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from minorm.serialization import limits, unpickling
+from minorm.serialization.archive import Archive
+from minorm.serialization.unpickling import STORAGES, Storage, Tensor
+
+Array = np.ndarray[Any, np.dtype[Any]]
+PICKLE = "data.pkl"
+MAX_DEPTH = 100
+MAX_PARTS = 1_000_000  # or as many as the pickle has bytes
+
+
+def is_one(file: BinaryIO) -> bool:
+    """Whether this is a zip with a data.pkl in it; the file is read from its beginning afterwards."""
+    zipped = file.read(4) == b"PK\x03\x04"
+    file.seek(0)
+    if not zipped:
+        return False
+    try:
+        return any(name.endswith(f"/{PICKLE}") for name in Archive(file).entries)
+    except ValueError:  # a broken archive, which tensorfile names
+        return False
+    finally:
+        file.seek(0)
+
+
+def read(file: BinaryIO, path: Any, max_bytes: int | None, made: Callable[[Array], Any]) -> Any:
+    """What was saved: `made` of each array, and dicts, lists, tuples, texts and numbers themselves.
+
+    max_bytes  what the tensors may take together; None is limits.PT, or the file's length where that is more
+
+    ValueError for a file that is damaged, big-endian, or holds anything else: a whole model, an object of a class.
+    """
+    try:
+        archive = Archive(file)
+        place = next((name for name in archive.entries if name.endswith(f"/{PICKLE}")), None)
+        if place is None:
+            raise ValueError(f"there is no {PICKLE} in it")
+        folder = place.removesuffix(PICKLE)
+        order = f"{folder}byteorder"
+        if order in archive.entries and (archive.entries[order].size > 6 or archive.read(order) != b"little"):
+            raise ValueError("its tensors are big-endian; expected little-endian ones")
+        value, length = _run(archive, place)
+        tensors = _tensors(value, max(MAX_PARTS, length))
+        by_storage = _by_storage(tensors)
+        _check(archive, folder, by_storage, max(limits.PT, archive.length) if max_bytes is None else max_bytes)
+        arrays: dict[int, Any] = {}
+        for storage, views in by_storage.items():
+            numbers = _numbers(archive, folder, storage)
+            arrays |= {id(tensor): _view(numbers, tensor) for tensor in views}
+    except ValueError as error:
+        raise ValueError(f"load: {path}: {error}") from None
+    return _replaced(value, {key: made(array) for key, array in arrays.items()})
+
+
+def _run(archive: Archive, place: str) -> tuple[Any, int]:
+    """What the pickle makes, and how many bytes it has."""
+    size = archive.entries[place].size
+    room = limits.spare(archive.length) - size
+    if room < 0:
+        raise ValueError(f"its {PICKLE} unpacks to {size:,} bytes, far more than a state_dict of this file has")
+    return unpickling.run(archive.read(place), room), size
+
+
+def _tensors(value: Any, most: int) -> list[Tensor]:
+    """The tensors in it, each once; ValueError for what no state_dict holds.
+
+    The pickle's memory lets a list hold another twice, and that one another: a few bytes, and a program that visits
+    every part never ends. So parts are counted as often as they are reached, but looked at once.
+    """
+    found: list[Tensor] = []
+    seen: dict[int, tuple[int, int]] = {}  # parts below it, and how deep they are nested; (0, 0) while it is visited
+
+    def visit(value: Any, depth: int) -> tuple[int, int]:
+        kind = type(value)
+        if kind is Tensor:
+            if id(value) not in seen:
+                seen[id(value)] = (1, 1)
+                found.append(value)
+            return 1, 1
+        if kind not in (dict, list, tuple):
+            if kind in (unpickling.Name, Storage):
+                raise ValueError(f"it holds {value if kind is unpickling.Name else 'a storage without a tensor'}; "
+                                 "expected a state_dict")  # fmt: skip
+            return 1, 1
+        if not value:
+            return 1, 1
+        if id(value) not in seen:
+            if depth > MAX_DEPTH:
+                raise ValueError(f"it is nested more than {MAX_DEPTH} deep")
+            seen[id(value)] = (0, 0)
+            parts, height = 1, 0
+            for item in value.values() if kind is dict else value:
+                more, below = visit(item, depth + 1)
+                parts, height = parts + more, max(height, below)
+            seen[id(value)] = (parts, height + 1)
+        parts, height = seen[id(value)]
+        if not parts:
+            raise ValueError("a list or dict in it holds itself")
+        if depth + height > MAX_DEPTH + 1:
+            raise ValueError(f"it is nested more than {MAX_DEPTH} deep")
+        if parts > most:
+            raise ValueError(f"its lists hold one another so often that they have {parts:,} parts; "
+                             f"expected at most {most:,}")  # fmt: skip
+        return parts, height
+
+    visit(value, 1)
+    return found
+
+
+def _by_storage(tensors: list[Tensor]) -> dict[Storage, list[Tensor]]:
+    """The tensors of each storage.
+
+    ValueError where two storages have one key: each would be unpacked by itself. PyTorch writes that only of storages
+    without numbers.
+    """
+    found: dict[Storage, list[Tensor]] = {}
+    by_key: dict[str, Storage] = {}
+    for tensor in tensors:
+        storage = tensor.storage
+        first = by_key.setdefault(storage.key, storage)
+        if first != storage and (first.numbers or storage.numbers):
+            raise ValueError(f"storage {storage.key[:60]!r} is {first.numbers} numbers of a {first.kind}, and "
+                             f"elsewhere {storage.numbers} of a {storage.kind}; "
+                             "expected one kind and count")  # fmt: skip
+        found.setdefault(storage, []).append(tensor)
+    return found
+
+
+def _check(archive: Archive, folder: str, by_storage: dict[Storage, list[Tensor]], max_bytes: int) -> None:
+    """ValueError unless every storage is in the file, whole, and the tensors stay below the limit."""
+    sizes, stored = {}, 0
+    for storage, views in by_storage.items():
+        width, name = np.dtype(STORAGES[storage.kind]).itemsize, f"{folder}data/{storage.key}"
+        entry = archive.entries.get(name)
+        if entry is None:
+            raise ValueError(f"storage {storage.key[:60]!r} is missing: the file is damaged")
+        if entry.size < storage.numbers * width:
+            raise ValueError(f"storage {storage.key[:60]!r} has {entry.size // width} numbers; "
+                             f"expected {storage.numbers}")  # fmt: skip
+        stored += entry.size
+        sizes[storage] = sum(max(1, prod(view.shape)) * width for view in views)
+    if (decoded := max(stored, sum(sizes.values()))) > max_bytes:
+        raise ValueError(limits.too_large("its tensors together take", decoded, max_bytes))
+    if decoded > limits.spare(archive.length):  # a damaged file is found before memory is taken
+        for storage in by_storage:
+            _numbers(archive, folder, storage, keep=False)
+
+
+def _numbers(archive: Archive, folder: str, storage: Storage, keep: bool = True) -> Array:
+    """The numbers of a storage, in one axis; not to `keep` them tries whether they can be read."""
+    dtype, name = np.dtype(STORAGES[storage.kind]), f"{folder}data/{storage.key}"
+    room = storage.numbers * dtype.itemsize
+    numbers = np.empty(room if keep else 0, np.uint8)
+    at = 0
+    for piece in archive.pieces(name):
+        part = np.frombuffer(piece, np.uint8)[: max(0, room - at)]
+        if storage.kind == "BoolStorage" and part.max(initial=0) > 1:
+            raise ValueError(f"storage {storage.key[:60]!r} holds bools with bytes other than 0 and 1")
+        if keep:
+            numbers[at : at + len(part)] = part
+        at += len(piece)
+    return numbers.view(dtype)
+
+
+def _view(numbers: Array, tensor: Tensor) -> Array:
+    """The tensor's own copy of its numbers."""
+    steps = [  # that of an axis of length 1 may be anything
+        step * numbers.itemsize if length > 1 else 0 for length, step in zip(tensor.shape, tensor.strides, strict=True)
+    ]
+    found = np.lib.stride_tricks.as_strided(numbers[tensor.offset :], tensor.shape, steps)
+    return -found if tensor.negative else found.copy()
+
+
+def _replaced(value: Any, arrays: dict[int, Any]) -> Any:
+    """The value with arrays for descriptions; lists and dicts are changed in place, and what was shared stays so."""
+    done: dict[int, Any] = {}
+
+    def replace(value: Any) -> Any:
+        kind = type(value)
+        if kind is Tensor:
+            return arrays[id(value)]
+        if kind not in (dict, list, tuple) or not value:
+            return value
+        if id(value) not in done:
+            if kind is tuple:
+                done[id(value)] = tuple(map(replace, value))
+            else:
+                done[id(value)] = value
+                for key, item in value.items() if kind is dict else enumerate(value):
+                    value[key] = replace(item)
+        return done[id(value)]
+
+    return replace(value)

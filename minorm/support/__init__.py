@@ -1,0 +1,1 @@
+"""What every part may use: errors in words, docstrings, late imports, names that are safe to show."""

@@ -1,0 +1,1 @@
+"""Tensor, and what it can do."""

@@ -1,0 +1,142 @@
+"""The history of a Tensor that is changed in place: it goes on with the creator of its new value.
+
+The graph's edges lead to creators and not to Tensors, so a Tensor may take over another creator, while what was
+computed from its old value keeps the old one. A change of a whole tensor x is an ordinary operation, whose result is
+written into x. A change of a part is a `SetItem` of the tensor that the part is a view of; then every other view of it
+is viewed anew, by the function that made it. An open trace is told of both.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from minorm import devices
+from minorm.devices import dtypes
+from minorm.graph import backward, trace
+from minorm.kernels import select
+from minorm.ops import indexing
+
+
+def is_recorded(x: Any, operation: str, others: tuple[Any, ...]) -> bool:
+    """Whether a graph is to know of this change; RuntimeError where it cannot, or the memory cannot change."""
+    array = x.array
+    if 0 in array.strides or not (type(array) is not np.ndarray or array.flags.writeable):
+        _check_memory(x, operation)
+    if not backward.is_grad_enabled():
+        return False
+    if not x.requires_grad and not (
+        any(getattr(v, "requires_grad", False) for v in others) and dtypes.is_float(x.dtype)
+    ):
+        return False
+    root, links = _origin(x)
+    if any(link.detached for link in links):
+        raise RuntimeError(
+            f"{operation}: x is a view made inside no_grad() of a tensor that requires grad; expected one made "
+            "outside, or x.detach()"
+        )
+    if root.requires_grad and root.creator is None:
+        what = "a leaf" if root is x else "a view of a leaf"
+        raise RuntimeError(
+            f"{operation}: the tensor is {what} that requires grad, and no recorded operation may change it; "
+            "change it inside minorm.no_grad(), or compute a new tensor"
+        )
+    return True
+
+
+def _check_memory(x: Any, operation: str) -> None:
+    steps = zip(x.array.strides, x.shape, strict=True)
+    if x.array.size and any(step == 0 and length > 1 for step, length in steps):
+        raise RuntimeError(
+            f"{operation}: several elements of x share one place in memory (expand); expected one each; "
+            "work on x.clone()"
+        )
+    if type(x.array) is np.ndarray and not x.array.flags.writeable:
+        raise RuntimeError(f"{operation}: x is around a read-only array; expected one to write to; use x.clone()")
+
+
+def _origin(x: Any) -> tuple[Any, list[backward.View]]:
+    """The tensor that x is a view of, by way of others perhaps, and the way from it to x."""
+    tensor, links = x, []
+    while _is_view(tensor):
+        links.append(tensor.view_of)
+        tensor = tensor.view_of.parent
+    return tensor, links[::-1]
+
+
+def as_before(x: Any) -> Any:
+    """Another Tensor for what x has been until now: the same array and creator."""
+    before = x.from_array(x.array)
+    before._requires_grad, before.creator, before.output_index = x.requires_grad, x.creator, x.output_index
+    return before
+
+
+def go_on_as(x: Any, result: Any) -> None:
+    """Take the value of `result`, and its history."""
+    if _is_view(x):
+        set_part(x, ..., result)
+        return
+    _remember(x)
+    with devices.on_device_of(x.array):
+        x.array[...] = result.array
+    _graft(x, result)
+    _changed(x)
+
+
+def set_part(x: Any, index: Any, part: Any) -> None:
+    """x[index] = part, as a change of the tensor that x is a view of."""
+    root, links = _origin(x)
+    _remember(root)
+    steps = tuple((link.function, link.options) for link in links)
+    _graft(root, indexing.SetItem.apply(as_before(root), part, steps=steps, index=index))
+    _changed(root)
+
+
+def _is_view(tensor: Any) -> bool:
+    """Whether it still shares the memory of what it was made from: copy.deepcopy and x.data = y part them."""
+    link = tensor.view_of
+    return (
+        link is not None
+        and link.parent.version is tensor.version
+        and (tensor.array.size == 0 or select.overlap(tensor.array, link.parent.array))
+    )
+
+
+def keep_copies(creator: Any, array: Any) -> None:
+    """Before `array` is overwritten: what forward kept of it becomes a copy."""
+    names = [name for name, kept in vars(creator).items() if kept is array]
+    if names:
+        with devices.on_device_of(array):
+            copy = array.copy()
+        for name in names:
+            setattr(creator, name, copy)
+
+
+def _graft(tensor: Any, result: Any) -> None:
+    """Let `tensor` go on with the history of `result`, in the graph and in an open trace."""
+    if backward.is_grad_enabled():
+        asked = tensor.creator is not None and tensor.creator.release(tensor)
+        tensor._requires_grad, tensor.creator = result.requires_grad, result.creator
+        tensor.output_index = result.output_index
+        if asked and tensor.creator is not None:
+            tensor.creator.retain(tensor)
+    trace.changed(tensor)
+
+
+def _remember(root: Any) -> None:
+    """An open trace wants to know what its constants were before they changed."""
+    if trace.state.calls is not None:
+        for tensor in (root, *root.version.living()):
+            trace.remember(tensor.array)
+
+
+def _changed(root: Any) -> None:
+    """Count the change, and view anew what is a view of `root`."""
+    root.version.count += 1
+    if trace.state.calls is not None:
+        root.version.traced += 1
+    for view in root.version.living():
+        link = view.view_of
+        if _is_view(view) and not (link.detached and backward.is_grad_enabled()):
+            _graft(view, link.function.apply(link.parent, **link.options))

@@ -1,0 +1,44 @@
+"""PyTorch's further names of a Tensor, one file a family; most are one line over what the Tensor can do already.
+
+pointwise.py   functions of each element, arithmetic by name
+comparing.py   comparisons and logic by name
+choosing.py    some of the elements, by place or by a mask; other axes
+putting.py     elements put at places
+ordering.py    sort, topk, unique, median, quantile, counts
+folding.py     products, norms, running sums along an axis
+products.py    products of vectors and matrices
+kinds.py       what a Tensor is, and others of its kind
+assigning.py   the forms in place, x.exp_() beside x.exp()
+"""
+
+from __future__ import annotations
+
+from typing import Generic
+
+from minorm.support.argument_errors import numpys_methods
+from minorm.tensor.methods.assigning import Assigning
+from minorm.tensor.methods.chance import Chance
+from minorm.tensor.methods.choosing import Choosing
+from minorm.tensor.methods.folding import Folding
+from minorm.tensor.methods.ordering import Ordering
+from minorm.tensor.methods.pointwise import Pointwise
+from minorm.tensor.methods.products import Products
+from minorm.tensor.methods.putting import Putting
+from minorm.tensor.shapes import TensorT
+
+
+@numpys_methods
+class Methods(
+    Pointwise[TensorT],
+    Choosing[TensorT],
+    Putting[TensorT],
+    Ordering[TensorT],
+    Folding[TensorT],
+    Products[TensorT],
+    Chance[TensorT],
+    Assigning[TensorT],
+    Generic[TensorT],
+):
+    """All families; `dim` and `keepdim` may be called `axis` and `keepdims`, as in NumPy and in PyTorch."""
+
+    __slots__ = ()

@@ -1,0 +1,357 @@
+"""Some of the elements, by place or by a mask, and other axes."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Generic
+
+import numpy as np
+
+from minorm import devices
+from minorm.devices import dtypes
+from minorm.ops import elementwise
+from minorm.ops.diagonal import MatrixDiagonal
+from minorm.ops.indexing import own, rolled
+from minorm.ops.operands import axis_of, check_room, operands, sizes_of
+from minorm.support.argument_texts import AXIS
+from minorm.support.documented import documented_methods
+from minorm.tensor.operators import Operators
+from minorm.tensor.shapes import TensorT
+
+ARGUMENTS = {
+    "dim": AXIS,
+    "axis0": AXIS,
+    "axis1": AXIS,
+    "source": "the axes to move, one or several",
+    "destination": "where they come, one place for each",
+    "sizes": "the lengths, one of which may be -1 for what is left over",
+    "other": "the Tensor whose shape is taken",
+    "size": "the shape wanted",
+    "dims": "how many times along each axis, counted from the last; axes that are left out count once",
+    "roll.dims": "the axes, one or several; None is the flattened tensor",
+    "split_sizes": "the lengths of the pieces",
+    "start": "the first place, negative ones count from the end",
+    "length": "how many places",
+    "index": "integers, the places along `dim`",
+    "select.index": "the place, negative ones count from the end",
+    "index_select.index": "a vector of integers, the places along `dim`",
+    "indices": "integers, the places along `dim`",
+    "take_along_dim.dim": "an axis; None is the flattened tensor",
+    "shifts": "by how many places, one number for each of `dims`",
+    "repeats": "how many times, a number or a vector with one for each place; None takes x for the counts",
+    "repeat_interleave.dim": "an axis; None is the flattened tensor",
+    "output_size": "taken, without effect: the length is counted",
+    "mask": "a bool Tensor; the two broadcast",
+    "as_tuple": "True gives one vector of places for each axis, False one matrix with a row for each element",
+    "count_nonzero.dim": "an axis or several; None is all",
+    "diagonal": "which one: 0 is the main one, above it are positive numbers",
+    "offset": "which diagonal: 0 is the main one, above it are positive numbers",
+    "dim1": "the axis of the rows",
+    "dim2": "the axis of the columns",
+}
+
+
+@documented_methods(ARGUMENTS)
+class Choosing(Operators[TensorT], Generic[TensorT]):
+    """What chooses elements, or moves them."""
+
+    __slots__ = ()
+
+    # Axes
+
+    def t(self) -> TensorT:
+        """The transposed matrix; a vector, or one number, as it is."""
+        if self.ndim > 2:
+            raise ValueError(f"t: x has shape {self.shape}; expected at most 2 axes; use x.mT or x.transpose(i, j)")
+        return self.permute(*reversed(range(self.ndim)))
+
+    def swapaxes(self, axis0: int, axis1: int) -> TensorT:
+        """Axes axis0 and axis1 exchanged: a view.
+
+        Example:
+            >>> mn.zeros(2, 3).swapaxes(0, 1).shape
+            (3, 2)
+        """
+        return self.transpose(axis0, axis1)
+
+    swapdims = Operators.transpose
+
+    def movedim(self, source: Any, destination: Any) -> TensorT:
+        """Axis source[i] becomes axis destination[i]; the others keep their order.
+
+        ValueError unless there are as many axes in both, and none twice.
+
+        Example:
+            >>> mn.zeros(2, 3, 4).movedim(0, 2).shape
+            (3, 4, 2)
+        """
+        start, end = (sizes_of("movedim", (dims,) if isinstance(dims, int) else tuple(dims)) for dims in
+                      (source, destination))  # fmt: skip
+        if self.ndim == 0:
+            return self.permute()
+        start, end = (tuple(axis_of("movedim", d, self) for d in dims) for dims in (start, end))
+        if len(start) != len(end) or len(set(start)) < len(start) or len(set(end)) < len(end):
+            raise ValueError(
+                f"movedim: source={source}, destination={destination}; expected as many axes in both, none twice"
+            )
+        rest = iter([i for i in range(self.ndim) if i not in start])
+        where = dict(zip(end, start, strict=True))
+        return self.permute(*[where[i] if i in where else next(rest) for i in range(self.ndim)])
+
+    moveaxis = movedim
+
+    def unflatten(self, dim: int, sizes: Any) -> TensorT:
+        """Axis `dim` as several of these sizes, of which one may be -1.
+
+        ValueError for sizes that do not make up the axis.
+
+        Example:
+            >>> mn.zeros(2, 6).unflatten(1, (3, -1)).shape
+            (2, 3, 2)
+        """
+        axis = axis_of("unflatten", dim, self)
+        wanted = sizes_of("unflatten", (sizes,))
+        known = math.prod(n for n in wanted if n != -1)
+        length = self.shape[axis]
+        if -1 in wanted and known and length % known == 0:
+            wanted = tuple(length // known if n == -1 else n for n in wanted)
+        if math.prod(wanted) != length or -1 in wanted:
+            raise ValueError(f"unflatten: sizes {wanted} do not make up the {length} of axis {axis} of {self.shape}")
+        return self.reshape(*self.shape[:axis], *wanted, *self.shape[axis + 1 :])
+
+    def expand_as(self, other: Any) -> TensorT:
+        """x expanded to the shape of `other`."""
+        return self.expand(other.shape)
+
+    def view_as(self, other: Any) -> TensorT:
+        """The elements of x in the shape of `other`."""
+        return self.reshape(other.shape)
+
+    reshape_as = view_as
+
+    def broadcast_to(self, size: Any) -> TensorT:
+        """x expanded to `size`."""
+        return self.expand(size)
+
+    def ravel(self) -> TensorT:
+        """The elements as one vector."""
+        return self.reshape(-1)
+
+    def tile(self, *dims: Any) -> TensorT:
+        """x laid out dims[i] times along axis i, counted from the last; axes that are left out count once."""
+        counts = sizes_of("tile", dims)
+        return self.repeat((1,) * (self.ndim - len(counts)) + counts)
+
+    def fliplr(self) -> TensorT:
+        """Axis 1 in reverse order."""
+        return self.flip(1)
+
+    def flipud(self) -> TensorT:
+        """Axis 0 in reverse order."""
+        return self.flip(0)
+
+    def split_with_sizes(self, split_sizes: Any, dim: int = 0) -> tuple[TensorT, ...]:
+        """Pieces of these sizes along `dim`: views.
+
+        ValueError for sizes that do not add up to the axis.
+
+        Example:
+            >>> mn.arange(5).split_with_sizes((2, 3))
+            (tensor([0, 1]), tensor([2, 3, 4]))
+        """
+        return self.split(split_sizes, dim)
+
+    # By place
+
+    def narrow(self, dim: int, start: int, length: int) -> TensorT:
+        """x[start : start + length] along `dim`: a view.
+
+        ValueError for places that are not there.
+
+        Example:
+            >>> mn.arange(5).narrow(0, 1, 3)
+            tensor([1, 2, 3])
+        """
+        axis = axis_of("narrow", dim, self)
+        n = self.shape[axis]
+        first = int(start) + (n if int(start) < 0 else 0)
+        if length < 0 or not 0 <= first <= n - length:
+            raise ValueError(f"narrow: start={start}, length={length}; expected places of axis {axis} of {self.shape}")
+        return self[(*(slice(None),) * axis, slice(first, first + length))]
+
+    def select(self, dim: int, index: int) -> TensorT:
+        """x[index] along `dim`, without that axis: a view.
+
+        Example:
+            >>> mn.tensor([[1, 2], [3, 4]]).select(1, 0)
+            tensor([1, 3])
+        """
+        return self[(*(slice(None),) * axis_of("select", dim, self), int(index))]
+
+    def index_select(self, dim: int, index: Any) -> TensorT:
+        """The slices at the places `index` along `dim`: a copy.
+
+        Example:
+            >>> mn.tensor([[1, 2], [3, 4]]).index_select(1, mn.tensor([1, 1, 0]))
+            tensor([[2, 2, 1],
+                    [4, 4, 3]])
+        """
+        if index.ndim > 1 or index.dtype.kind not in "iu":
+            raise ValueError(
+                f"index_select: index is {index.dtype} of shape {index.shape}; expected a vector of integers"
+            )
+        if self.ndim == 0:
+            one: Any = self.reshape(1)
+            return one.index_select(0, index).reshape(())
+        return self[(*(slice(None),) * axis_of("index_select", dim, self), index.reshape(-1).array)]
+
+    def take_along_dim(self, indices: Any, dim: int | None = None) -> TensorT:
+        """gather() whose index broadcasts against x on the other axes; with no `dim` in the flattened tensor.
+
+        Example:
+            >>> x = mn.tensor([[3, 1], [2, 4]])
+            >>> x.take_along_dim(x.argmax(1, keepdim=True), dim=1)
+            tensor([[3],
+                    [4]])
+        """
+        if dim is None:
+            return self.reshape(-1).gather(0, indices.reshape(-1))
+        axis = axis_of("take_along_dim", dim, self)
+        shape = list(np.broadcast_shapes(
+            (*self.shape[:axis], 1, *self.shape[axis + 1 :]), (*indices.shape[:axis], 1, *indices.shape[axis + 1 :])
+        ))  # fmt: skip
+        ours, theirs = ([*shape[:axis], n.shape[axis], *shape[axis + 1 :]] for n in (self, indices))
+        return self.expand(ours).gather(axis, indices.expand(theirs))
+
+    def roll(self, shifts: Any, dims: Any = None) -> TensorT:
+        """y[(i + shifts) mod n] = x[i] along `dims`: what leaves at the end comes in at the start.
+
+        Example:
+            >>> mn.arange(5).roll(2)
+            tensor([3, 4, 0, 1, 2])
+            >>> mn.tensor([[1, 2], [3, 4]]).roll(1, dims=1)
+            tensor([[2, 1],
+                    [4, 3]])
+        """
+        if dims is None:
+            flat: Any = self.reshape(-1)
+            return flat.roll(shifts, 0).reshape(self.shape)
+        steps, axes = (sizes_of("roll", (v,) if isinstance(v, int) else tuple(v)) for v in (shifts, dims))
+        if len(steps) != len(axes):
+            raise ValueError(f"roll: shifts={shifts}, dims={dims}; expected one shift for each axis")
+        x: Any = self
+        for step, dim in zip(steps, axes, strict=True):
+            x = rolled(x, step, axis_of("roll", dim, x))
+        return x if x is not self else self.clone()
+
+    def repeat_interleave(
+        self, repeats: Any = None, dim: int | None = None, *, output_size: int | None = None  # noqa: ARG002
+    ) -> TensorT:  # fmt: skip
+        """Each element `repeats` times in a row along `dim`; with no `dim` of the flattened tensor.
+
+        Without `repeats` x has the counts: place i comes x[i] times.
+
+        Example:
+            >>> mn.tensor([7, 8]).repeat_interleave(2)
+            tensor([7, 7, 8, 8])
+            >>> mn.tensor([7, 8]).repeat_interleave(mn.tensor([1, 3]), dim=0)
+            tensor([7, 8, 8, 8])
+        """
+        if repeats is None:
+            return self.from_array(devices.namespace(self.array).arange(self.numel())).repeat_interleave(self)
+        x: Any = self.reshape(-1) if dim is None or self.ndim == 0 else self
+        axis = axis_of("repeat_interleave", 0 if dim is None else dim, x)
+        counts = repeats.cpu().array if hasattr(repeats, "from_array") else repeats
+        counts = np.broadcast_to(own(np.asarray(counts)), (x.shape[axis],))
+        check_room("repeat_interleave", (int(counts.sum(dtype=np.float64)),))
+        places = np.repeat(np.arange(x.shape[axis]), counts)
+        return x[(*(slice(None),) * axis, places)]
+
+    # By a mask
+
+    def masked_select(self, mask: Any) -> TensorT:
+        """A vector of the elements where the mask is True; both broadcast."""
+        if mask.dtype != dtypes.bool:
+            raise TypeError(f"masked_select: mask is {mask.dtype}; expected bool; compare first, as in x > 0")
+        shape = np.broadcast_shapes(self.shape, mask.shape)
+        return self.expand(shape)[mask.expand(shape)]
+
+    def nonzero(self, *, as_tuple: bool = False) -> Any:
+        """The places of the elements that are not 0: one row each; with as_tuple one vector an axis."""
+        with devices.on_device_of(self.array):
+            places = self.array.nonzero() if self.ndim else (np.zeros(int(bool(self.array)), np.int64),)
+            if as_tuple:
+                return tuple(self.from_array(place) for place in places)
+            if not self.ndim:
+                return self.from_array(np.zeros((len(places[0]), 0), np.int64))
+            return self.from_array(devices.namespace(self.array).stack(places, 1))
+
+    def argwhere(self) -> TensorT:
+        """The places of the elements that are not 0, one row each."""
+        return self.nonzero()
+
+    def count_nonzero(self, dim: Any = None) -> TensorT:
+        """How many elements are not 0, along `dim` or in all."""
+        counted: Any = self != 0
+        return counted.sum(dim)
+
+    # Matrices
+
+    def tril(self, diagonal: int = 0) -> TensorT:
+        """The lower triangle, 0 above the diagonal, of each matrix; `diagonal` counts upwards from the main one."""
+        return _triangle("tril", self, diagonal, upper=False)
+
+    def triu(self, diagonal: int = 0) -> TensorT:
+        """The upper triangle, 0 below the diagonal, of each matrix; `diagonal` counts upwards from the main one."""
+        return _triangle("triu", self, diagonal, upper=True)
+
+    def diagonal(self, offset: int = 0, dim1: int = 0, dim2: int = 1) -> TensorT:
+        """x[i, i + offset] of the axes dim1 and dim2, as the last axis: a view, so what is written into it reaches x.
+
+        Example:
+            >>> x = mn.tensor([[1, 2], [3, 4]])
+            >>> x.diagonal(), x.diagonal(offset=1)
+            (tensor([1, 4]), tensor([2]))
+        """
+        first, second = axis_of("diagonal", dim1, self), axis_of("diagonal", dim2, self)
+        if first == second:
+            raise ValueError(f"diagonal: dim1={dim1} and dim2={dim2} are one axis of {self.shape}; expected two")
+        order = [i for i in range(self.ndim) if i not in (first, second)]
+        offset = min(max(offset, -self.shape[first]), self.shape[second])  # beyond the edge it is empty
+        return MatrixDiagonal.apply(self.permute(*order, first, second), offset=offset)
+
+    def trace(self) -> TensorT:
+        """The sum of the diagonal of a matrix."""
+        if self.ndim != 2:
+            raise ValueError(f"trace: x has shape {self.shape}; expected a matrix")
+        diagonal: Any = self.diagonal()
+        return diagonal.sum()
+
+    def diag(self, diagonal: int = 0) -> TensorT:
+        """The diagonal of a matrix; of a vector, the matrix that has it there and 0 elsewhere."""
+        if self.ndim == 2:
+            taken: Any = self.diagonal(diagonal)
+            return taken.clone()
+        if self.ndim != 1:
+            raise ValueError(f"diag: x has shape {self.shape}; expected a vector or a matrix")
+        n = self.shape[0] + abs(diagonal)
+        there: Any = devices.to_device_of(np.eye(n, k=diagonal, dtype=np.bool_), self.array)
+        places = np.arange(n) - max(0, -diagonal if diagonal < 0 else 0)
+        if not self.shape[0]:
+            return self.from_array(np.zeros((n, n), self.array.dtype))
+        column = self[places.clip(0, self.shape[0] - 1)].unsqueeze(1)  # row i holds x[i], below the main one x[i + k]
+        return elementwise.Where.apply(
+            self.from_array(there),
+            column.expand(n, n),
+            self.from_array(devices.scalar(0, self.array.dtype, self.array)),
+        )
+
+
+def _triangle(operation: str, x: Any, diagonal: int, upper: bool) -> Any:
+    if x.ndim < 2:
+        raise ValueError(f"{operation}: x has shape {x.shape}; expected a matrix, or a stack of them")
+    rows, columns = x.shape[-2:]
+    shift = max(-rows - 1, min(columns + 1, diagonal))
+    lower = np.tri(rows, columns, shift - 1 if upper else shift, dtype=np.bool_)
+    kept = x.from_array(devices.to_device_of(~lower if upper else lower, x.array))
+    return elementwise.Where.apply(kept, *operands(operation, x, x.dtype.type(0)))

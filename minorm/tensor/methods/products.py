@@ -1,0 +1,89 @@
+"""Products of vectors and of matrices by name: each checks the number of axes, and then is x @ y."""
+
+from __future__ import annotations
+
+from typing import Any, Generic
+
+from minorm.support.documented import documented_methods
+from minorm.tensor.operators import Operators
+from minorm.tensor.shapes import TensorT
+
+ARGUMENTS = {
+    "tensor": "a vector of x's length",
+    "vec": "a vector as long as a row of x",
+    "vec2": "a vector",
+    "mat2": "a matrix with as many rows as x has columns",
+    "bmm.mat2": "a stack of as many matrices, each with as many rows as x's have columns",
+    "mat1": "a matrix",
+    "addmm.mat2": "a matrix with as many rows as mat1 has columns",
+    "batch1": "a stack of matrices",
+    "batch2": "a stack of as many matrices, each with as many rows as batch1's have columns",
+    "beta": "what x is multiplied with; at 0 x is not looked at",
+    "alpha": "what the product is multiplied with",
+}
+
+
+@documented_methods(ARGUMENTS)
+class Products(Operators[TensorT], Generic[TensorT]):
+    """dot, mv, mm, bmm, outer."""
+
+    __slots__ = ()
+
+    def dot(self, tensor: Any) -> TensorT:
+        """sum of x[i] * tensor[i] over two vectors of one length."""
+        return _product("dot", self, tensor, 1, 1)
+
+    def mv(self, vec: Any) -> TensorT:
+        """y[i] = sum_j x[i, j] * vec[j]: the matrix x times a vector."""
+        return _product("mv", self, vec, 2, 1)
+
+    def mm(self, mat2: Any) -> TensorT:
+        """y[i, k] = sum_j x[i, j] * mat2[j, k]: the matrix x times a matrix."""
+        return _product("mm", self, mat2, 2, 2)
+
+    def bmm(self, mat2: Any) -> TensorT:
+        """x[i] @ mat2[i] for each matrix of two stacks of one length."""
+        if self.ndim == 3 and getattr(mat2, "ndim", 0) == 3 and self.shape[0] != mat2.shape[0]:
+            raise ValueError(f"bmm: x is {self.shape}, mat2 is {mat2.shape}; expected as many matrices in both")
+        return _product("bmm", self, mat2, 3, 3)
+
+    def outer(self, vec2: Any) -> TensorT:
+        """y[i, j] = x[i] * vec2[j]"""
+        _axes("outer", self, vec2, 1, 1)
+        return self.unsqueeze(1) * vec2
+
+    def addmm(self, mat1: Any, mat2: Any, *, beta: float = 1, alpha: float = 1) -> TensorT:
+        """beta * x + alpha * (mat1 @ mat2)
+
+        Example:
+            >>> mn.ones(1, 1).addmm(mn.tensor([[2.0]]), mn.tensor([[3.0]]), beta=10)
+            tensor([[16.]])
+        """
+        product = _product("addmm", mat1, mat2, 2, 2)
+        scaled = product if alpha == 1 else product * alpha
+        return scaled if beta == 0 else (self if beta == 1 else self * beta) + scaled
+
+    def baddbmm(self, batch1: Any, batch2: Any, *, beta: float = 1, alpha: float = 1) -> TensorT:
+        """beta * x + alpha * (batch1 @ batch2), stack by stack
+
+        Example:
+            >>> mn.ones(1, 1, 1).baddbmm(mn.tensor([[[2.0]]]), mn.tensor([[[3.0]]]), beta=10)
+            tensor([[[16.]]])
+        """
+        product = _product("baddbmm", batch1, batch2, 3, 3)
+        scaled = product if alpha == 1 else product * alpha
+        return scaled if beta == 0 else (self if beta == 1 else self * beta) + scaled
+
+
+def _axes(operation: str, a: Any, b: Any, first: int, second: int) -> None:
+    if a.ndim != first or getattr(b, "ndim", -1) != second:
+        names = ("no", "one axis", "2 axes (a matrix)", "3 axes (a stack of matrices)")
+        raise ValueError(
+            f"{operation}: x is {a.shape}, y is {getattr(b, 'shape', type(b).__name__)}; expected {names[first]} and "
+            f"{names[second]}; x @ y multiplies any"
+        )
+
+
+def _product(operation: str, a: Any, b: Any, first: int, second: int) -> Any:
+    _axes(operation, a, b, first, second)
+    return a @ b

@@ -1,0 +1,71 @@
+"""How a Tensor is written: its elements, then what its type, device and history add."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from minorm import devices
+from minorm.devices import dtypes
+from minorm.support.argument_errors import checked
+from minorm.support.documented import documented
+
+_options: dict[str, Any] = {"precision": 4, "threshold": 100, "edgeitems": 3, "linewidth": 75, "suppress": False}
+_profiles = {
+    "default": {"precision": 4, "threshold": 100, "edgeitems": 3, "linewidth": 75},
+    "short": {"precision": 2, "threshold": 100, "edgeitems": 2, "linewidth": 75},
+    "full": {"precision": 4, "threshold": 2**62, "edgeitems": 3, "linewidth": 75},
+}
+
+
+@documented(
+    {},
+    precision="digits behind the point",
+    threshold="more elements than that are shortened to `edgeitems` at each end of an axis",
+    edgeitems="how many elements are then shown at each end",
+    linewidth="characters a line",
+    profile='"default", "short" or "full" sets the others',
+    sci_mode="False never writes 1e-05, True always; None lets the numbers decide",
+)
+@checked
+def set_printoptions(
+    precision: int | None = None,
+    threshold: int | None = None,
+    edgeitems: int | None = None,
+    linewidth: int | None = None,
+    profile: str | None = None,
+    sci_mode: bool | None = None,
+) -> None:
+    """How tensors are printed from here on; what is None stays, but for sci_mode.
+
+    ValueError for another profile.
+
+    Example:
+        >>> mn.set_printoptions(precision=2)
+        >>> mn.tensor([1 / 3])
+        tensor([0.33])
+        >>> mn.set_printoptions(profile="default")
+    """
+    if profile is not None:
+        if profile not in _profiles:
+            raise ValueError(f"set_printoptions: profile is {profile!r}; expected one of {', '.join(_profiles)}")
+        _options.update(_profiles[profile])
+    given = {"precision": precision, "threshold": threshold, "edgeitems": edgeitems, "linewidth": linewidth}
+    _options.update({name: value for name, value in given.items() if value is not None})
+    _options["suppress"] = sci_mode is False
+
+
+def text(x: Any) -> str:
+    """`repr` of a Tensor."""
+    options = {**_options, "max_line_width": _options["linewidth"], "suppress_small": _options["suppress"]}
+    del options["linewidth"], options["suppress"]
+    elements = devices.to_device(x.array, "cpu")
+    body = np.array2string(elements, separator=", ", prefix="tensor(", **options)
+    notes = "" if x.device == "cpu" else f", device='{x.device}'"
+    notes += "" if x.dtype in (dtypes.get_default_dtype(), dtypes.int64, dtypes.bool) else f", dtype={x.dtype}"
+    if x.creator is not None:
+        notes += f", creator={type(x.creator).__name__}"
+    elif x.requires_grad:
+        notes += ", requires_grad=True"
+    return f"tensor({body}{notes})"

@@ -1,0 +1,234 @@
+"""The reductions of a Tensor: sums, means, extremes over some of its axes."""
+
+from __future__ import annotations
+
+from typing import Any, Generic, NamedTuple
+
+from minorm import devices
+from minorm.devices import dtypes
+from minorm.graph import backward
+from minorm.ops import elementwise, reduction
+from minorm.ops.operands import operands, reduced_axes
+from minorm.support.argument_texts import AXES
+from minorm.support.documented import documented_methods
+from minorm.tensor.operators import Operators, as_float
+from minorm.tensor.shapes import TensorT
+
+
+class Extreme(NamedTuple, Generic[TensorT]):
+    """What `x.max(dim)` and `x.min(dim)` return."""
+
+    values: TensorT
+    indices: TensorT
+
+
+ARGUMENTS = AXES | {
+    "unbiased": "False divides by N, whatever correction says",
+    "correction": "what N is lessened by; 1 makes the expectation that of the variance, None is 0",
+    "max.dim": "an axis; None is all; or a Tensor, for the larger of each pair",
+    "min.dim": "an axis; None is all; or a Tensor, for the smaller of each pair",
+    "argmax.dim": "an axis; None is the flattened tensor",
+    "argmin.dim": "an axis; None is the flattened tensor",
+    "other": "a Tensor, for the larger or smaller of each pair; None looks at x alone",
+}
+
+
+@documented_methods(ARGUMENTS)
+class Reductions(Operators[TensorT], Generic[TensorT]):
+    """Sums, means, variances, extremes."""
+
+    __slots__ = ()
+
+    def sum(self, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> TensorT:
+        """The sum over `dim`; x is cast to `dtype` before. Integers and bools add up to int64.
+
+        Example:
+            >>> mn.tensor([[1.0, 2.0], [3.0, 4.0]]).sum(dim=1)
+            tensor([3., 7.])
+        """
+        total = reduction.Sum.apply(_cast(self, dtype), axes=reduced_axes("sum", dim, self), keepdims=keepdim)
+        return _cast(total, dtype)
+
+    def mean(self, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> TensorT:
+        """The mean over `dim`; x is cast to `dtype` before.
+
+        Example:
+            >>> mn.tensor([[1.0, 2.0], [3.0, 4.0]]).mean(dim=1, keepdim=True)
+            tensor([[1.5],
+                    [3.5]])
+        """
+        return reduction.Mean.apply(
+            as_float(_cast(self, dtype)), axes=reduced_axes("mean", dim, self), keepdims=keepdim
+        )
+
+    def var(
+        self, dim: Any = None, unbiased: bool = True, keepdim: bool = False, *, correction: float | None = 1
+    ) -> TensorT:
+        """sum (x - mean)^2 / (N - correction) over `dim`: the variance.
+
+        Example:
+            >>> x = mn.tensor([1.0, 3.0])
+            >>> x.var(), x.var(unbiased=False)
+            (tensor(2.), tensor(1.))
+        """
+        if isinstance(dim, bool):  # x.var(False) is x.var(unbiased=False)
+            dim, unbiased = None, dim
+        if (kind := self.array.dtype) in dtypes.HALVES:  # whose squares leave their range
+            wide = _cast(self, dtypes.float32)
+            return _cast(wide.var(dim, unbiased, keepdim, correction=correction), kind)
+        axes = reduced_axes("var", dim, self)
+        with backward.no_grad():  # through the mean no gradient flows: what is left of the mean adds up to 0
+            mean = self.mean(axes, keepdim=True)
+        centred: Any = self - mean
+        squares = (centred * centred).sum(axes, keepdim)
+        count = self.numel() // max(1, squares.numel())
+        return squares / max(0, count - (1 if correction is None else correction) if unbiased else count)
+
+    def std(
+        self, dim: Any = None, unbiased: bool = True, keepdim: bool = False, *, correction: float | None = 1
+    ) -> TensorT:
+        """sqrt(sum (x - mean)^2 / (N - correction)) over `dim`; its gradient is 0 where all elements are equal.
+
+        Example:
+            >>> mn.tensor([1.0, 3.0]).std(correction=0)
+            tensor(1.)
+        """
+        if isinstance(dim, bool):
+            dim, unbiased = None, dim
+        if (kind := self.array.dtype) in dtypes.HALVES:
+            wide = _cast(self, dtypes.float32)
+            return _cast(wide.std(dim, unbiased, keepdim, correction=correction), kind)
+        return elementwise.Root.apply(
+            self.var(reduced_axes("std", dim, self), unbiased, keepdim, correction=correction)
+        )
+
+    def amax(self, dim: Any = None, keepdim: bool = False) -> TensorT:
+        """The largest element over `dim`; equal ones share the gradient.
+
+        ValueError where there is no element.
+
+        Example:
+            >>> mn.tensor([[1.0, 2.0], [3.0, 4.0]]).amax(dim=0)
+            tensor([3., 4.])
+        """
+        return reduction.Max.apply(self, axes=_filled("amax", reduced_axes("amax", dim, self), self), keepdims=keepdim)
+
+    def amin(self, dim: Any = None, keepdim: bool = False) -> TensorT:
+        """The smallest element over `dim`; equal ones share the gradient.
+
+        ValueError where there is no element.
+
+        Example:
+            >>> mn.tensor([[1.0, 2.0], [3.0, 4.0]]).amin(dim=0)
+            tensor([1., 2.])
+        """
+        return reduction.Min.apply(self, axes=_filled("amin", reduced_axes("amin", dim, self), self), keepdims=keepdim)
+
+    def max(self, dim: Any = None, keepdim: bool = False, *, other: Any = None) -> Any:
+        """The largest element; with `dim`, the pair (values, indices) along it; of two Tensors, of each pair.
+
+        ValueError where there is no element.
+
+        Example:
+            >>> mn.tensor([1.0, 3.0]).max()
+            tensor(3.)
+            >>> mn.tensor([[1.0, 2.0], [4.0, 3.0]]).max(dim=1).indices
+            tensor([1, 0])
+        """
+        if other is not None or hasattr(dim, "from_array"):
+            return elementwise.Maximum.apply(*operands("max", self, dim if other is None else other))
+        if dim is None:
+            axes = _filled("max", reduced_axes("max", None, self), self)
+            return reduction.MaxOfAll.apply(self, axes=axes, keepdims=False)
+        return self._along(self.argmax(dim, True), dim, keepdim)
+
+    def min(self, dim: Any = None, keepdim: bool = False, *, other: Any = None) -> Any:
+        """The smallest element; with `dim`, the pair (values, indices) along it; of two Tensors, of each pair.
+
+        ValueError where there is no element.
+
+        Example:
+            >>> mn.tensor([1.0, 3.0]).min()
+            tensor(1.)
+            >>> mn.tensor([[1.0, 2.0], [4.0, 3.0]]).min(dim=1).indices
+            tensor([0, 1])
+        """
+        if other is not None or hasattr(dim, "from_array"):
+            return elementwise.Minimum.apply(*operands("min", self, dim if other is None else other))
+        if dim is None:
+            axes = _filled("min", reduced_axes("min", None, self), self)
+            return reduction.MinOfAll.apply(self, axes=axes, keepdims=False)
+        return self._along(self.argmin(dim, True), dim, keepdim)
+
+    def _along(self, indices: TensorT, dim: int, keepdim: bool) -> Extreme[TensorT]:
+        values = self.gather(dim, indices)
+        return Extreme(values, indices) if keepdim else Extreme(values.squeeze(dim), indices.squeeze(dim))
+
+    def argmax(self, dim: int | None = None, keepdim: bool = False) -> TensorT:
+        """The index of the first largest element along `dim`, or in the flattened tensor.
+
+        Example:
+            >>> mn.tensor([[1.0, 2.0], [4.0, 3.0]]).argmax(dim=1)
+            tensor([1, 0])
+        """
+        return reduction.ArgMax.apply(self, axis=_searched("argmax", dim, self), keepdims=keepdim)
+
+    def argmin(self, dim: int | None = None, keepdim: bool = False) -> TensorT:
+        """The index of the first smallest element along `dim`, or in the flattened tensor.
+
+        Example:
+            >>> mn.tensor([[1.0, 2.0], [4.0, 3.0]]).argmin(dim=1)
+            tensor([0, 1])
+        """
+        return reduction.ArgMin.apply(self, axis=_searched("argmin", dim, self), keepdims=keepdim)
+
+    def all(self, dim: Any = None, keepdim: bool = False) -> TensorT:
+        """True where every element is true: along `dim`, or of all; dim=() names none. Of nothing it is True.
+
+        Example:
+            >>> mn.tensor([[True, False], [True, True]]).all(dim=1)
+            tensor([False,  True])
+        """
+        return _truth(self, reduction.Min, "all", dim, keepdim, of_nothing=True)
+
+    def any(self, dim: Any = None, keepdim: bool = False) -> TensorT:
+        """True where at least one element is true: along `dim`, or of all; dim=() names none. Of nothing it is False.
+
+        Example:
+            >>> mn.tensor([[True, False], [False, False]]).any(dim=1)
+            tensor([ True, False])
+        """
+        return _truth(self, reduction.Max, "any", dim, keepdim, of_nothing=False)
+
+
+def _searched(operation: str, dim: int | None, x: Any) -> int | None:
+    """The axis along which an extreme is looked for, which must have elements; None for all of x."""
+    axes = _filled(operation, reduced_axes(operation, dim, x), x)
+    return None if dim is None or not axes else axes[0]
+
+
+def _filled(operation: str, axes: tuple[int, ...], x: Any) -> tuple[int, ...]:
+    """The axes, if there are elements along all of them; else a ValueError."""
+    if not all(x.shape[axis] for axis in axes):
+        raise ValueError(
+            f"{operation}: nothing has no extreme; shape is {x.shape}; expected at least one element along "
+            f"{'every axis' if len(axes) == x.ndim else f'axes {axes}'}"
+        )
+    return axes
+
+
+def _cast(x: Any, dtype: Any) -> Any:
+    return x if dtype is None else x.to(dtype)
+
+
+def _truth(x: Any, extreme: Any, operation: str, dim: Any, keepdim: bool, of_nothing: bool) -> Any:
+    """The largest or smallest of whether each element is not 0: any and all, as operations that a trace sees."""
+    true = x if x.dtype == dtypes.bool else x != 0
+    if isinstance(dim, (tuple, list)) and not dim:
+        return true.clone() if true is x else true
+    axes = reduced_axes(operation, dim, x)
+    if all(x.shape[axis] for axis in axes):
+        return extreme.apply(true.to(dtypes.uint8), axes=axes, keepdims=keepdim).to(dtypes.bool)
+    shape = [1 if i in axes else n for i, n in enumerate(x.shape) if keepdim or i not in axes]
+    with devices.on_device_of(x.array):
+        return x.from_array(devices.namespace(x.array).full(shape, of_nothing))

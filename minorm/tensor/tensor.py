@@ -1,0 +1,448 @@
+"""Tensor: an array and its gradient. What it can do stands in shapes.py, operators.py, reductions.py and methods/.
+
+    x.array          the NumPy array; on a GPU, the CuPy array
+    x.data           a Tensor of the same memory outside the graph; another of its shape and type may be assigned
+    x.requires_grad  whether backward() should leave a gradient in x.grad
+    x.creator        the Function that computed x; None for a leaf
+
+Names and arguments are PyTorch's. What differs: `numpy()` works on a tensor that requires grad, and two float
+tensors of different types never mix silently.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from minorm import devices
+from minorm.devices import dtypes
+from minorm.graph import backward
+from minorm.graph.graph import Version
+from minorm.kernels import select
+from minorm.kernels.select import backend
+from minorm.ops import elementwise
+from minorm.support.argument_errors import conversion, is_foreign, kind_of
+from minorm.support.argument_texts import MEMORY
+from minorm.support.documented import documented, documented_methods
+from minorm.tensor import printing
+from minorm.tensor.methods import Methods
+
+Real: TypeAlias = float  # inside the class, `float` is the method
+
+
+ARGUMENTS = MEMORY | {
+    "dim": "an axis; None is all",
+    "array": "an array of NumPy or CuPy",
+    "force": "True copies it from a GPU; False is a TypeError there",
+    "gradient": "weights of x's elements, of its shape; None where x has one element",
+    "retain_graph": "True keeps the graph for another backward(); None and False free it on the way",
+    "create_graph": "True is a NotImplementedError",
+    "targets": "an element type, a device, or a Tensor that has both",
+    "dtype": "the element type; None is x's",
+    "device": 'where it shall be, "cpu" or "cuda"; None is where x is',
+    "cuda.device": "the GPU's number or name; None is the current one",
+    "copy": "True makes a copy in any case",
+}
+
+
+@documented(
+    {},
+    data="an array of NumPy or CuPy, which is wrapped without a copy; or a list, of which floats are made",
+    requires_grad="True: backward() should leave a gradient in x.grad",
+)
+@documented_methods(ARGUMENTS)
+class Tensor(Methods["Tensor"]):
+    """An n-dimensional array that remembers how it was computed.
+
+    Tensor(array) wraps an array without a copy; `minorm.tensor(data)` copies and chooses a type. TypeError for what is
+    no array, and for integers that require grad.
+
+    Example:
+        >>> x = mn.Tensor([1.0, 2.0], requires_grad=True)
+        >>> (x * x).sum().backward()
+        >>> x.grad
+        tensor([2., 4.])
+    """
+
+    __slots__ = {  # with their docstrings
+        "__weakref__": None,
+        "_requires_grad": "What `requires_grad` says: read where an operation is applied, so without a call.",
+        "array": "The elements, an array of NumPy or of CuPy.",
+        "creator": "The Function that computed it; None for a leaf.",
+        "grad": "What backward() left, a Tensor of the same shape; None before.",
+        "output_index": "Which of its creator's results it is.",
+        "version": "How often its memory, which its views share, was changed in place.",
+        "view_of": "How it came about, where it is a view of another Tensor; None otherwise.",
+    }
+    __array_ufunc__ = None  # NumPy steps back: array + tensor is tensor.__radd__(array)
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        for name in ("__torch_function__", "__torch_dispatch__"):
+            if name in vars(cls):
+                raise TypeError(
+                    f"{cls.__name__}: {name} would not be called, as operations of minorm give plain Tensors; expected "
+                    "a class without it; hold a Tensor in a class with methods of its own"
+                )
+
+    def __init__(self, data: Any, requires_grad: bool = False) -> None:
+        if isinstance(data, list):  # as PyTorch's older programs write it
+            data = np.array(data, dtypes.get_default_dtype())
+        if not select.is_array(data):
+            fix = f"; {conversion('data', data)}" if is_foreign(data) else " (minorm.tensor(data) makes one)"
+            raise TypeError(f"Tensor: data is {kind_of(data)}; expected an array of NumPy or of CuPy{fix}")
+        if not data.dtype.isnative:
+            raise TypeError(
+                f"Tensor: data has dtype {data.dtype.str}, the byte order of another machine; "
+                "expected this one's: array.astype(array.dtype.newbyteorder('='))"
+            )
+        if requires_grad and data.dtype not in dtypes.FLOATS:
+            raise TypeError(
+                f"Tensor: only floats can require grad; dtype is {data.dtype}; use x.to(minorm.float32) first"
+            )
+        self.array: Any = data
+        self._requires_grad = requires_grad
+        self.grad: Tensor | None = None
+        self.creator: backward.Function | None = None
+        self.output_index = 0
+        self.version = Version()
+        self.view_of: backward.View | None = None
+
+    @staticmethod
+    @documented(
+        {},
+        array="an array of NumPy or CuPy",
+        creator="the Function that computed it; None for a leaf",
+        index="which of its results it is",
+    )
+    def from_array(array: Any, creator: backward.Function | None = None, index: int = 0) -> Tensor:
+        """A Tensor around an array, or around a result of `creator`: how what does not know this class makes one.
+
+        Example:
+            >>> mn.Tensor.from_array(mn.zeros(2).numpy())
+            tensor([0., 0.])
+        """
+        self = Tensor.__new__(Tensor)
+        self.array = array if type(array) is np.ndarray else select.as_array(array)
+        self._requires_grad = creator is not None
+        self.grad = None
+        self.creator = creator
+        self.output_index = index
+        self.version = Version()
+        self.view_of = None
+        return self
+
+    @staticmethod
+    @documented(
+        {},
+        total="an array",
+        gradient="an array of its shape and type",
+        owned="True: total may be overwritten, as it is the backward walk's own",
+    )
+    def accumulate(total: Any, gradient: Any, owned: bool) -> Any:
+        """total + gradient, two arrays, in total's memory where that is the backward walk's own.
+
+        Example:
+            >>> mn.Tensor.accumulate(mn.ones(1).numpy(), mn.ones(1).numpy(), owned=False).tolist()
+            [2.0]
+        """
+        if type(total) is np.ndarray:
+            return _accumulated(total, gradient, owned)
+        with devices.on_device_of(total):
+            return _accumulated(total, gradient, owned)
+
+    # What it is
+
+    @property
+    def data(self) -> Tensor:
+        """The same memory outside the graph, as detach() gives it: `p.data -= lr * g` changes p, and no graph knows.
+
+        A Tensor of the same shape and type, on the same device, may be assigned: p and it share its memory then. An
+        array may be, too. Views made before, and what detach() gave, keep the old memory. Raises TypeError for what is
+        neither or has another type, ValueError for another shape, RuntimeError for another device.
+
+        Unlike PyTorch's, it shares the version counter: backward() raises where it needs what was changed through it.
+        """
+        return self.detach()
+
+    @data.setter
+    def data(self, value: Any) -> None:
+        given = isinstance(value, Tensor)
+        array = value.array if given else value
+        if not hasattr(self, "array"):  # unpickled from a file in which the array itself was called data
+            self.array, self.version, self.view_of = array, Version(), None
+            return
+        if not select.is_array(array):
+            raise TypeError(
+                f"x.data = value: value is {kind_of(value)}; expected a Tensor or an array; write x.data.fill_(value)"
+            )
+        if array.dtype != self.dtype:
+            raise TypeError(
+                f"x.data = value: value is {array.dtype}, x is {self.dtype}; expected x's type; "
+                f"use {'value.to(x.dtype)' if given else 'value.astype(x.dtype)'}"
+            )
+        if array.shape != self.shape:
+            raise ValueError(f"x.data = value: value has shape {array.shape}; expected {self.shape}, x's own")
+        if not devices.same_device(array, self.array):
+            raise RuntimeError(
+                f"x.data = value: value is on {devices.device_of(array)}, x on {self.device}; expected one device"
+            )
+        if array is not self.array:
+            self.set_array(array)
+            if given:
+                self.version = value.version  # one memory, one counter
+
+    def set_array(self, array: Any) -> None:
+        """Hold another array from now on, of any shape and type: how a Module converts and moves its parameters."""
+        if array is not self.array:
+            self.array = array
+            self.version, self.view_of = Version(), None  # whatever shared the old memory keeps it
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The length of each axis."""
+        return self.array.shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The element type, one of minorm's (a NumPy dtype)."""
+        return self.array.dtype
+
+    @property
+    def ndim(self) -> int:
+        """How many axes."""
+        return self.array.ndim
+
+    @property
+    def device(self) -> devices.device:
+        """Where the elements are: "cpu" for a NumPy array, "cuda:0" for a CuPy array on the first GPU."""
+        return devices.device_of(self.array)
+
+    @property
+    def is_cuda(self) -> bool:
+        """True where the elements are on a GPU."""
+        return self.device != "cpu"
+
+    @property
+    def requires_grad(self) -> bool:
+        """Whether operations on it are recorded, and backward() leaves a gradient; a leaf's may be changed.
+
+        RuntimeError for a result, whose gradient would be cut; TypeError for True where the elements are no floats.
+        """
+        return self._requires_grad
+
+    @requires_grad.setter
+    def requires_grad(self, requires_grad: bool) -> None:
+        self._set_requires_grad("x.requires_grad = value", requires_grad)
+
+    @property
+    def is_leaf(self) -> bool:
+        """True where nothing differentiable computed it: backward() stops here."""
+        return self.creator is None
+
+    def size(self, dim: int | None = None) -> Any:
+        """The shape, or the length of axis `dim`."""
+        return self.shape if dim is None else self.shape[dim]
+
+    def dim(self) -> int:
+        """How many axes."""
+        return self.ndim
+
+    def numel(self) -> int:
+        """How many elements."""
+        return int(self.array.size)
+
+    def __len__(self) -> int:
+        if self.ndim == 0:
+            raise TypeError("len: a 0-d tensor has no length")
+        return self.shape[0]
+
+    def __repr__(self) -> str:
+        return printing.text(self)
+
+    def __format__(self, spec: str) -> str:
+        """f"{loss:.4f}": a 0-d tensor is written as its number, any other as repr does, which takes no format."""
+        if self.ndim == 0:
+            return format(self.item(), spec)
+        if spec:
+            raise TypeError(f"format: {spec!r} is for a number, shape is {self.shape}; expected a 0-d tensor")
+        return repr(self)
+
+    # Out to other libraries
+
+    def numpy(self, *, force: bool = False) -> Any:
+        """The NumPy array itself, not a copy, whether or not the tensor requires grad; TypeError on a GPU.
+
+        force=True copies it from a GPU.
+        """
+        if backend(self.array) is not select.cpu:
+            if force:
+                return self.detach().cpu().array
+            raise TypeError(
+                f"numpy: the tensor is on {self.device!r}, NumPy's arrays are on the CPU; use x.cpu().numpy()"
+            )
+        return self.array
+
+    def item(self) -> Any:
+        """The one element, as a Python number."""
+        if self.array.size != 1:
+            raise ValueError(f"item: only a tensor of one element has an item; shape is {self.shape}")
+        with devices.on_device_of(self.array):  # CuPy copies on the current stream
+            return self.array.reshape(()).item()
+
+    def tolist(self) -> Any:
+        """Nested lists of Python numbers."""
+        with devices.on_device_of(self.array):
+            return self.array.tolist()
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        return np.array(self.numpy(), dtype=dtype, copy=copy)
+
+    def __dlpack__(self, **options: Any) -> Any:
+        if self.requires_grad:
+            raise BufferError("__dlpack__: the tensor requires grad, which DLPack cannot carry; export x.detach()")
+        array = self.array
+        if backend(array) is not select.cpu:
+            with devices.on_device_of(array):  # CuPy lets the consumer's stream wait for the current one of this device
+                return (array.copy() if any(step < 0 for step in array.strides) else array).__dlpack__(**options)
+        if self.dtype == dtypes.bfloat16:
+            raise BufferError("__dlpack__: NumPy cannot export bfloat16; export x.to(minorm.float32)")
+        if any(step < 0 for step in array.strides) or not array.flags.writeable:
+            array = array.copy()  # a consumer may abort on a negative stride, and must not write to read-only memory
+        return array.__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self.array.__dlpack_device__()
+
+    def __bool__(self) -> bool:
+        if self.array.size != 1:
+            raise ValueError(f"bool: the truth of {self.numel()} elements is ambiguous; use x.all() or x.any()")
+        return bool(self.item())
+
+    def __float__(self) -> float:
+        return float(self.item())
+
+    def __int__(self) -> int:
+        return int(self.item())
+
+    def __index__(self) -> int:
+        if dtypes.is_float(self.dtype):
+            raise TypeError(f"index: a {self.dtype} tensor is no index; expected integers")
+        return int(self.item())
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    # Gradients
+
+    def backward(self, gradient: Any = None, retain_graph: bool | None = None, create_graph: bool = False) -> None:
+        """Add d(self)/d(leaf) to `leaf.grad` of every leaf that requires grad.
+
+        RuntimeError where nothing requires grad, and without a gradient for more than one element.
+
+        Example:
+            >>> x = mn.tensor([1.0, 2.0], requires_grad=True)
+            >>> (x * x).backward(mn.tensor([1.0, 10.0]))
+            >>> x.grad
+            tensor([ 2., 40.])
+        """
+        backward.refuse_graph("backward", create_graph)
+        if not self.requires_grad:
+            raise RuntimeError(
+                "backward: the tensor does not require grad, nor does anything it was computed from; expected a result "
+                "of parameters, or of tensors made with requires_grad=True, outside minorm.no_grad()"
+            )
+        if gradient is None:
+            if self.array.size != 1:
+                raise RuntimeError(
+                    f"backward: gradient is needed for a tensor that is not a scalar; shape is {self.shape}; "
+                    "call loss.sum().backward() or pass gradient of that shape"
+                )
+            with devices.on_device_of(self.array):
+                weights = np.ones_like(self.array)
+        else:
+            weights = gradient.array if isinstance(gradient, Tensor) else self._array(gradient)
+            if not devices.same_device(weights, self.array):
+                raise RuntimeError(
+                    f"backward: gradient is on {devices.device_of(weights)}, the tensor on {self.device}; "
+                    f"use gradient.to({self.device!r})"
+                )
+            if weights.shape != self.array.shape or weights.dtype != self.array.dtype:
+                raise ValueError(
+                    f"backward: gradient is {weights.dtype} of shape {weights.shape}; "
+                    f"expected {self.dtype} of shape {self.shape}"
+                )
+        backward.backward(self, weights, bool(retain_graph))
+
+    def _array(self, value: Any) -> Any:
+        """`value` as an array of this tensor's type on its device; CuPy's arrays as they are."""
+        if select.is_array(value) and not isinstance(value, np.ndarray):
+            return value
+        return devices.to_device_of(np.asarray(value, self.dtype), self.array)
+
+    def detach(self) -> Tensor:
+        """The same memory, outside the graph."""
+        result = self.from_array(self.array)
+        result.version = self.version
+        return result
+
+    # Types and devices
+
+    def to(
+        self, *targets: Any, dtype: Any = None, device: Any = None, non_blocking: Any = False, copy: Any = False,  # noqa: ARG002
+        memory_format: Any = None,
+    ) -> Tensor:  # fmt: skip
+        """The same values in another element type, on another device or in another order; self where nothing changes.
+
+        Example:
+            >>> mn.tensor([1.7]).to(mn.int64)
+            tensor([1])
+        """
+        if memory_format is not None or copy:
+            moved = self.to(*targets, dtype=dtype, device=device)
+            return moved.clone() if copy and moved is self else moved.contiguous(memory_format)
+        for target in targets:
+            if isinstance(target, Tensor):
+                dtype, device = target.dtype, target.device
+            elif devices.is_device(target):
+                device = target
+            else:
+                dtype = target
+        if device is not None and device != self.device and (name := devices.device_name(device)) != self.device:
+            return elementwise.Move.apply(self, device=name).to(dtype)
+        if dtype is None or dtypes.check(dtype) == self.dtype:
+            return self
+        if dtypes.is_float(dtypes.check(dtype)):
+            return elementwise.Cast.apply(self, dtype=dtypes.check(dtype))
+        with backward.no_grad():  # integers carry no gradient
+            return elementwise.Cast.apply(self, dtype=dtypes.check(dtype))
+
+    def cpu(self, memory_format: Any = None) -> Tensor:  # noqa: ARG002
+        """On the CPU."""
+        return self.to("cpu")
+
+    def cuda(self, device: Any = None, non_blocking: Any = False, memory_format: Any = None) -> Tensor:  # noqa: ARG002
+        """On the GPU of this number or name; on the current one unless told otherwise.
+
+        RuntimeError where there is none.
+
+        Example:
+            >>> x = mn.zeros(2)
+            >>> (x.cuda() if mn.cuda.is_available() else x).shape
+            (2,)
+        """
+        return self.to("cuda" if device is None else f"cuda:{device}" if isinstance(device, int) else device)
+
+
+def _accumulated(total: Any, gradient: Any, owned: bool) -> Any:
+    kernels = backend(total).elementwise
+    if not owned:
+        return select.as_array(kernels.add(total, gradient))
+    kernels.accumulate(total, gradient)
+    return total
+
+
+def as_tensor(value: Any) -> Tensor:
+    """`value` itself if it is a Tensor, else a Tensor around the array, or around np.asarray(value)."""
+    return value if isinstance(value, Tensor) else Tensor(select.as_array(value))
