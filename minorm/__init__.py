@@ -56,7 +56,7 @@ from minorm.devices.dtypes import (
     uint32,
     uint64,
 )
-from minorm.devices.random import Generator, manual_seed
+from minorm.devices.generators import Generator, manual_seed
 from minorm.graph.grad_mode import enable_grad, inference_mode, is_grad_enabled, no_grad, set_grad_enabled
 from minorm.kernels import cpu as _cpu
 from minorm.normalization.running import no_stats_update

@@ -1,5 +1,5 @@
-"""The random generator under its documented address; devices/random.py holds it."""
+"""The random generator under its documented address; devices/generators.py holds it."""
 
-from minorm.devices.random import Generator, generator, get_state, kept, manual_seed, set_state
+from minorm.devices.generators import Generator, generator, get_state, kept, manual_seed, set_state
 
 __all__ = ["Generator", "generator", "get_state", "kept", "manual_seed", "set_state"]

@@ -17,8 +17,9 @@ import threadpoolctl
 import minorm as mn
 import minorm.functional as F
 import minorm_ext
-from minorm import models, nn, optim, trace
+from minorm import models, nn, optim
 from minorm.autograd import Function
+from minorm.graph import trace
 from minorm.normalization import normalize, renormalize
 from minorm.ops import activation, convolution, loss, matmul, pooling, reduction, response
 from tests.levels import FUSED, at_level

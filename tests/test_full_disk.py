@@ -29,7 +29,8 @@ import minorm.onnx as mo  # noqa: E402  after importorskip
 from minorm import plots  # noqa: E402
 from minorm.cli import demo, labs  # noqa: E402
 from minorm.cli.views import run_report  # noqa: E402
-from minorm.labs import catalogue, grading  # noqa: E402
+from minorm.labs import catalogue  # noqa: E402
+from minorm.labs.judge import grading  # noqa: E402
 from minorm.labs.sealed import finding  # noqa: E402
 from minorm.onnx.operators import table  # noqa: E402
 from minorm.training import Run, Settings  # noqa: E402

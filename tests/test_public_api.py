@@ -1,6 +1,6 @@
 """The public names are a contract: what tests/public_names.txt lists stays, with arguments, their places and defaults.
 
-tests/test_signatures.py and tests/test_torch_names.py hold the same names against PyTorch's.
+tests/pytorch/test_signatures.py and tests/pytorch/test_torch_names.py hold the same names against PyTorch's.
 """
 
 from __future__ import annotations

@@ -199,13 +199,13 @@ check("3.4")
 # `PartialBackend(backward=backward)` is a backend with your backward and the reference's forward. If you have lab
 # 1's forward, paste it above and write `PartialBackend(forward=forward, backward=backward)`: then the normalization
 # is all yours. Two epochs on the digits, in float64. (Why not float32? Training amplifies rounding: two correct
-# programs differ in the second digit after twenty steps. `minorm/labs/digits.py` has the loop.)
+# programs differ in the second digit after twenty steps. `minorm/labs/digits_network.py` has the loop.)
 
 # %% tags=["plot"]
-from minorm.labs import digits
+from minorm.labs import digits_network
 
 STEPS = 46
-library, mine = digits.losses(None, STEPS), digits.losses(PartialBackend(backward=backward), STEPS)
+library, mine = digits_network.losses(None, STEPS), digits_network.losses(PartialBackend(backward=backward), STEPS)
 figure, (left, right) = plt.subplots(1, 2, figsize=(11.5, 4.2), layout="constrained")
 left.plot(range(1, STEPS + 1), library, "o", color=GREY, mfc="none", markersize=8, label="the library's kernels")
 left.plot(range(1, STEPS + 1), mine, "--", color=BLUE, linewidth=1.8, label="your backward")

@@ -27,7 +27,7 @@
 # %%
 import numpy as np
 
-from minorm.labs import digits
+from minorm.labs import digits_network
 from minorm.labs.ranks import simulate
 from minorm.labs.visible import checker
 
@@ -241,9 +241,9 @@ check("9.5")
 
 # %% tags=["plot"]
 CUTS = (4, 12, 24, 40)
-one = digits.losses(None)
-synced = digits.losses_over_ranks(CUTS, sync_backend, share, sum_gradients)
-alone = digits.losses_over_ranks(CUTS, None, share, sum_gradients)
+one = digits_network.losses(None)
+synced = digits_network.losses_over_ranks(CUTS, sync_backend, share, sum_gradients)
+alone = digits_network.losses_over_ranks(CUTS, None, share, sum_gradients)
 figure, (left, right) = plt.subplots(1, 2, figsize=(12.5, 4.6), layout="constrained")
 steps = np.arange(1, len(one) + 1)
 left.plot(steps, one, "o", color=GREY, mfc="none", markersize=10, label="one computer, the whole batch")

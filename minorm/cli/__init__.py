@@ -33,7 +33,7 @@ try:  # with another project's minorm/__init__.py in the place of ours, this is 
 except ImportError as error:
     installed.explain(error)
     raise
-from minorm.cli.errors import EXPECTED, UsageError
+from minorm.cli.one_line_errors import EXPECTED, UsageError
 from minorm.support.masking import printable
 from minorm.support.startup import INTERRUPTED, startup
 

@@ -13,7 +13,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import minorm as mn
-from minorm.cli import extras, output, shapes, words
+from minorm.cli import extras, output, shape_option, words
 from minorm.cli.views.check_report import Report, Verdict
 from minorm.serialization import atomic, limits
 
@@ -37,7 +37,7 @@ def add(commands: Any) -> None:
         "what is merely odd does not count.",
     )
     parser.add_argument("model", metavar="MODEL.onnx")
-    shapes.add(parser)
+    shape_option.add(parser)
     parser.add_argument("--brief", action="store_true", help="count nodes and weights, and show layers from afar")
     parser.add_argument("--json", action="store_true", help="everything as JSON, for programs")
     parser.add_argument(
@@ -65,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
         page = atomic.destination(args.html, "check")  # an error now, and not after the work
         if os.path.realpath(args.model) == page:
             raise ValueError(f"--html {args.html} is the model itself; expected another file")
-    given = shapes.parse(args.shape)
+    given = shape_option.parse(args.shape)
     found = inspect(args.model, args.max_bytes)
     if found.inputs:
         examples.with_lengths(found.inputs, given)  # an error now, where they do not fit

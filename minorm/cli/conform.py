@@ -12,8 +12,8 @@ from minorm.cli import extras, output
 from minorm.support.masking import printable
 
 if TYPE_CHECKING:
-    from minorm.conformance.judging import Cell
     from minorm.conformance.report import Report
+    from minorm.conformance.verdict import Cell
 
 RUNTIMES = ("minorm", "onnxruntime", "reference", "torch")
 
@@ -77,7 +77,7 @@ def _show(report: Report) -> None:
 
 
 def _count(cells: list[Cell]) -> str:
-    from minorm.conformance.judging import counted
+    from minorm.conformance.verdict import counted
 
     right, wrong, unsupported, digits = counted(cells)
     return f"{right}/{wrong}/{unsupported}" + ("" if digits is None else f"  {digits:.1f}")

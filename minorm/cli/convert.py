@@ -7,7 +7,7 @@ import os
 import warnings
 from typing import Any
 
-from minorm.cli import extras, output, shapes
+from minorm.cli import extras, output, shape_option
 from minorm.serialization import limits
 from minorm.support.masking import message
 
@@ -25,7 +25,7 @@ def add(commands: Any) -> None:
     parser.add_argument("model", metavar="MODEL.onnx")
     parser.add_argument("--opset", type=int, required=True, metavar="N", help="the opset to write")
     parser.add_argument("-o", "--out", metavar="FILE", help="default: MODEL-opsetN.onnx beside it")
-    shapes.add(parser)
+    shape_option.add(parser)
     parser.add_argument("--external-data", action="store_true", help="put weights into FILE.data, whatever their size")
     parser.add_argument("--no-verify", action="store_true", help="do not compare with onnxruntime")
     parser.add_argument(
@@ -47,7 +47,7 @@ def run(args: argparse.Namespace) -> int:
             args.model,
             out,
             opset_version=args.opset,
-            shapes=shapes.parse(args.shape),
+            shapes=shape_option.parse(args.shape),
             external_data=args.external_data or None,
             verify=not args.no_verify,
             max_bytes=args.max_bytes,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from minorm import nn
 from minorm.cli import extras, output, sources
-from minorm.cli.errors import UsageError
+from minorm.cli.one_line_errors import UsageError
 from minorm.serialization import atomic
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import Any
 
 from minorm import nn
 from minorm.cli import output, sources, words
-from minorm.cli.errors import UsageError
+from minorm.cli.one_line_errors import UsageError
 from minorm.cli.sources import Chosen, Source
 from minorm.data.splits import ALL, TEST, TRAIN, VALIDATION, load_part
 from minorm.training import evaluate

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from minorm.cli import output
-from minorm.cli.errors import UsageError
-from minorm.labs import catalogue, cells, gradescope, grading, hints, judging
+from minorm.cli.one_line_errors import UsageError
+from minorm.labs import catalogue, cells
+from minorm.labs.judge import gradescope, grading, hints, judging
 from minorm.labs.lab import Lab
 from minorm.labs.sealed import finding, walls
 from minorm.serialization import atomic

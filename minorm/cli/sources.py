@@ -18,15 +18,15 @@ from typing import Any
 import minorm as mn
 from minorm import data
 from minorm.cli import extras, output, trust
-from minorm.cli.errors import UsageError
+from minorm.cli.one_line_errors import UsageError
 from minorm.cli.trust import Trust
 from minorm.data import DataLoader
 from minorm.nn import Module
 from minorm.serialization import checkpoint, limits, opening
 from minorm.training import Settings, building, images, saved
-from minorm.training.folder import BEST, CHECKPOINT, weights_file
 from minorm.training.own_code import is_file
 from minorm.training.preparing import MEAN_STD, Preprocessing, load_data, loaders, names_of, preprocessing
+from minorm.training.run_folder import BEST, CHECKPOINT, weights_file
 from minorm.training.settings import LARGEST, MODEL_FOR
 
 MODEL_HELP = "a run's folder (its best weights), a checkpoint, or an ONNX file"

@@ -13,7 +13,7 @@ from typing import Any
 import minorm as mn
 from minorm import distributed
 from minorm.cli import config, output, sources, train_options, trust, words
-from minorm.cli.errors import EXPECTED, UsageError
+from minorm.cli.one_line_errors import EXPECTED, UsageError
 from minorm.cli.telling import Teller, teller
 from minorm.cli.train_options import DEVICE, TIMEOUT
 from minorm.cli.views import run_report
@@ -24,11 +24,11 @@ from minorm.distributed.simulation import check_threads
 from minorm.serialization.checkpoint import load_training
 from minorm.training import Run, Settings, choose_settings, images, resuming, saved
 from minorm.training.defaults import MOST_EPOCHS, OWN
-from minorm.training.folder import BEST, CHECKPOINT, locked
 from minorm.training.guessing import largest_class
-from minorm.training.history import LOG, Row
+from minorm.training.log_file import LOG, Row
 from minorm.training.own_code import is_file, split
 from minorm.training.preparing import load_data
+from minorm.training.run_folder import BEST, CHECKPOINT, locked
 
 
 def add(commands: Any) -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from minorm.cli import output
-from minorm.cli.errors import UsageError
+from minorm.cli.one_line_errors import UsageError
 from minorm.distributed.launcher import launched
 from minorm.support.masking import printable
 from minorm.training import building

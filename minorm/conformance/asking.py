@@ -30,7 +30,7 @@ CRASHES = 10  # after so many it is not asked any more
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 PROGRAM = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
-    "from minorm.conformance.worker import main; main(*json.loads(sys.argv[2]))"
+    "from minorm.conformance.runtime_process import main; main(*json.loads(sys.argv[2]))"
 )
 
 

@@ -12,8 +12,8 @@ from minorm.config import __version__
 from minorm.conformance import asking
 from minorm.conformance.asking import CannotRun, Outcome
 from minorm.conformance.cases import all_cases
-from minorm.conformance.judging import WRONG, Cell, judge
 from minorm.conformance.runtimes import RUNTIMES, Runtime
+from minorm.conformance.verdict import WRONG, Cell, judge
 from minorm.onnx.checking import sandbox
 
 

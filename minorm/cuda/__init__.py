@@ -11,7 +11,7 @@ from typing import Any
 from minorm import devices
 from minorm.cuda.graphs import CUDAGraph, graph, graph_pool_handle, is_current_stream_capturing
 from minorm.cuda.streams import Event, Stream, current_stream, default_stream, stream
-from minorm.devices import capture, random
+from minorm.devices import capture, generators
 from minorm.support.documented import documented
 
 DEVICE = {"device": 'the GPU, a number or a name as "cuda:1"; None is the current one'}
@@ -39,7 +39,7 @@ def current_device() -> int:
 def manual_seed(seed: int) -> None:
     """`minorm.manual_seed(seed)` where CUDA is available, as one generator draws for all devices; else nothing."""
     if is_available():
-        random.manual_seed(seed)
+        generators.manual_seed(seed)
 
 
 @documented({}, seed="an int of at least 0")

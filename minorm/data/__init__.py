@@ -19,7 +19,7 @@ from minorm.data.idx import load_fashion_mnist, load_mnist, read_idx
 from minorm.data.loader import DataLoader
 from minorm.data.mixing import CutMix, MixUp
 from minorm.data.npz import load_npz
-from minorm.data.pictures import BrokenImage, read_image
+from minorm.data.pictures.decoding import BrokenImage, read_image
 from minorm.data.prefetching import prefetch
 from minorm.data.sampler import (
     BatchSampler,

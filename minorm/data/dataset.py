@@ -16,7 +16,7 @@ import numpy as np
 
 from minorm.data.collate import stacked
 from minorm.data.showing import Shown, brief
-from minorm.devices import dtypes, random
+from minorm.devices import dtypes, generators
 from minorm.support.documented import documented
 from minorm.tensor.tensor import Tensor
 
@@ -277,7 +277,7 @@ def _split(dataset: Any, lengths: list[Any], generator: Any) -> list[Subset]:
             lengths[i % len(lengths)] += 1
     if sum(lengths) != count or min(lengths, default=0) < 0:
         raise ValueError(f"random_split: lengths are {lengths}; expected their sum to be {count}, the dataset's length")
-    order = random.source(generator).permutation(count)
+    order = generators.source(generator).permutation(count)
     ends = np.cumsum(lengths).tolist()
     return [Subset(dataset, order[end - n : end]) for n, end in zip(lengths, ends, strict=True)]
 

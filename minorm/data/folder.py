@@ -20,7 +20,7 @@ import numpy as np
 from minorm.data.argument_texts import PICTURES
 from minorm.data.dataset import Array, FilePath, Subset
 from minorm.data.listing import OTHER_PICTURES, LeftOut, pictures_by_class
-from minorm.data.pictures import BrokenImage, read_image
+from minorm.data.pictures.decoding import BrokenImage, read_image
 from minorm.data.showing import Shown
 from minorm.support.argument_errors import outside
 from minorm.support.documented import documented

@@ -19,22 +19,24 @@ from typing import Any
 
 import numpy as np
 
-from minorm.data import options
+from minorm.data import loader_options
 from minorm.data.ahead import ahead
 from minorm.data.collate import stacked, tensors, without_rows
 from minorm.data.dataset import read_batch, read_samples
-from minorm.data.order import Order
+from minorm.data.sample_order import Order
 from minorm.data.showing import brief
 from minorm.data.transforms.base import Transform
-from minorm.data.transforms.choosing import applied
+from minorm.data.transforms.compose import applied
 from minorm.data.turns import Turns
-from minorm.devices import random
+from minorm.devices import generators
 from minorm.support.argument_errors import Checked, kind_of
 from minorm.support.documented import documented
 
 PREFETCH = 2  # batches that each worker reads ahead
 DECIDED = frozenset({"dataset", "batch_size", "shuffle", "sampler", "batch_sampler", "drop_last"})
-CHANGEABLE = frozenset({*options.WORKERS, "transform", "collate_fn", "worker_init_fn", "shard", "seed", "generator"})
+CHANGEABLE = frozenset(
+    {*loader_options.WORKERS, "transform", "collate_fn", "worker_init_fn", "shard", "seed", "generator"}
+)
 
 
 @documented(
@@ -109,11 +111,11 @@ class DataLoader(Checked):
         shard: tuple[int, int] = (0, 1),
     ) -> None:
         self.order = Order(dataset, batch_size, shuffle, sampler, batch_sampler, drop_last)
-        options.check_workers(num_workers, timeout, multiprocessing_context, prefetch_factor, persistent_workers)
-        options.check_functions(transform, collate_fn, worker_init_fn, self.order.single)
-        self.shard = options.check_shard(shard)
+        loader_options.check_workers(num_workers, timeout, multiprocessing_context, prefetch_factor, persistent_workers)
+        loader_options.check_functions(transform, collate_fn, worker_init_fn, self.order.single)
+        self.shard = loader_options.check_shard(shard)
         draws = "shuffle=True" if shuffle else "a transform" if transform is not None else ""
-        options.check_seed(seed, generator, self.shard, draws)
+        loader_options.check_seed(seed, generator, self.shard, draws)
         self.dataset, self.batch_size, self.shuffle = dataset, self.order.batch_size, self.order.shuffle
         self.batch_sampler, self.drop_last = batch_sampler, self.order.drop_last
         self.collate_fn, self.transform, self.generator = collate_fn, transform, generator
@@ -123,7 +125,7 @@ class DataLoader(Checked):
         self.pin_memory_device, self.in_order = pin_memory_device, in_order
         seeded = seed is not None
         if seed is None and draws:
-            seed = int(random.source(generator).integers(1 << 63))
+            seed = int(generators.source(generator).integers(1 << 63))
         self.seed = 0 if seed is None else int(seed)
         self._short = True  # whether samples are, as far as is known (turns.py)
         self._place = (0, 0)  # (epoch, batch) that the iteration has reached
@@ -145,14 +147,14 @@ class DataLoader(Checked):
             )
         now = {key: self.__dict__[key] for key in CHANGEABLE} | {name: value}
         seed = now["seed"] if self._seeded or name == "seed" else None
-        options.check_workers(*(now[key] for key in options.WORKERS))
-        options.check_functions(now["transform"], now["collate_fn"], now["worker_init_fn"], self.order.single)
+        loader_options.check_workers(*(now[key] for key in loader_options.WORKERS))
+        loader_options.check_functions(now["transform"], now["collate_fn"], now["worker_init_fn"], self.order.single)
         draws = "shuffle=True" if self.shuffle else "a transform" if now["transform"] is not None else ""
-        shard = options.check_shard(now["shard"])
-        options.check_seed(seed, now["generator"], shard, draws)
+        shard = loader_options.check_shard(now["shard"])
+        loader_options.check_seed(seed, now["generator"], shard, draws)
         drew = self.shuffle or self.transform is not None
         if seed is None and draws and (name in ("seed", "generator") or not drew):
-            now["seed"] = int(random.source(now["generator"]).integers(1 << 63))
+            now["seed"] = int(generators.source(now["generator"]).integers(1 << 63))
         elif seed is None and name == "seed":
             now["seed"] = 0
         self.__dict__.update(now, shard=shard, _seeded=seed is not None)

@@ -13,7 +13,7 @@ import numpy as np
 
 from minorm.data.dataset import Array
 from minorm.data.showing import Shown
-from minorm.devices import random
+from minorm.devices import generators
 from minorm.support.documented import documented
 from minorm.tensor.tensor import Tensor
 
@@ -40,7 +40,7 @@ class Mixing(Shown):
         if x.ndim != 4 or x.dtype.kind in "iub" or y.shape != x.shape[:1]:
             raise ValueError(f"{type(self).__name__}: images are {x.dtype} of shape {x.shape} and labels have shape "
                              f"{y.shape}; expected floats (N, C, H, W) and (N)")  # fmt: skip
-        source = random.source(generator)
+        source = generators.source(generator)
         share = float(source.beta(self.alpha, self.alpha))
         mixed, share = self.mix(x, np.roll(x, 1, axis=0), share, source)
         exact = np.eye(self.num_classes, dtype=x.dtype)[y]

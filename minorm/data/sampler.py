@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from minorm.data.argument_texts import SAMPLER
-from minorm.data.order import batched
+from minorm.data.sample_order import batched
 from minorm.data.showing import Shown
-from minorm.devices import random
+from minorm.devices import generators
 from minorm.support.documented import documented
 
 
@@ -83,7 +83,7 @@ class RandomSampler(Sampler):
         return {**super()._made_with(name, value), "_num_samples": self._num_samples}
 
     def __iter__(self) -> Iterator[int]:
-        source, count = random.source(self.generator), len(self.data_source)
+        source, count = generators.source(self.generator), len(self.data_source)
         if self.replacement:
             yield from source.integers(0, count, self.num_samples).tolist()
             return
@@ -108,7 +108,7 @@ class SubsetRandomSampler(Sampler):
         self.indices, self.generator = indices, generator
 
     def __iter__(self) -> Iterator[int]:
-        order = random.source(self.generator).permutation(len(self.indices))
+        order = generators.source(self.generator).permutation(len(self.indices))
         return iter([int(self.indices[i]) for i in order])
 
     def __len__(self) -> int:
@@ -140,7 +140,7 @@ class WeightedRandomSampler(Sampler):
         self.num_samples, self.replacement, self.generator = num_samples, replacement, generator
 
     def __iter__(self) -> Iterator[int]:
-        source = random.source(self.generator)
+        source = generators.source(self.generator)
         share = self.weights / self.weights.sum()
         return iter(source.choice(len(share), self.num_samples, self.replacement, share).tolist())
 

@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from minorm.diagnosis import explaining, images, statistics, symptoms
-from minorm.diagnosis.judging import judge
-from minorm.diagnosis.measuring import Measured, Norm, measure
-from minorm.diagnosis.report import Diagnosis, Finding
+from minorm.diagnosis import explaining, image_batches, layer_statistics, symptoms
+from minorm.diagnosis.diagnosis_report import Diagnosis, Finding
+from minorm.diagnosis.findings import judge
+from minorm.diagnosis.passes import Measured, Norm, measure
 from minorm.nn import Module
 from minorm.support.argument_errors import checked, kind_of
 from minorm.support.documented import documented
@@ -71,7 +71,7 @@ def diagnose(model: Module, loader: Iterable[Any], *, batch_size: int | None = F
         raise TypeError(f"diagnose: model is a {kind_of(model)}; expected a Module")
     if batch_size not in (FROM_LOADER, None) and (not isinstance(batch_size, int) or batch_size < 1):
         raise ValueError(f"diagnose: batch_size={batch_size!r}; expected an int of at least 1, or None")
-    given = images.drawn(loader)
+    given = image_batches.drawn(loader)
     measured = measure(model, given, given.batch_size if batch_size is FROM_LOADER else batch_size)
     judged, gap = judge(measured)
     findings = []
@@ -97,7 +97,7 @@ def _row(norm: Norm, measured: Measured, findings: list[Finding]) -> dict[str, A
         "layer": norm.name,
         "kind": norm.what,
         "gap": norm.gap(),
-        "offset": None if offset is None else statistics.rms(offset),
+        "offset": None if offset is None else layer_statistics.rms(offset),
         "offset_limit": None if offset is None else symptoms.offset_limit(norm, measured),
         "digits_lost": symptoms.digits_lost(norm, mean, var, sets),
         "eps_over_variance": symptoms.eps_over_variance(norm, mean, var),

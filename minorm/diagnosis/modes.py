@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from minorm.devices import random
-from minorm.diagnosis.watching import holds_statistics
+from minorm.devices import generators
+from minorm.diagnosis.recording import holds_statistics
 from minorm.graph.grad_mode import no_grad
 from minorm.nn import Module
 from minorm.normalization.running import no_stats_update
@@ -22,7 +22,7 @@ def borrowed(model: Module) -> Iterator[None]:
     try:
         for module, _ in groups:
             module.process_group = None  # the other ranks are not asked
-        with no_grad(), no_stats_update(), random.kept():
+        with no_grad(), no_stats_update(), generators.kept():
             yield
     finally:
         for module, training, frozen in modes:

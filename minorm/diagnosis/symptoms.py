@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from minorm.diagnosis import statistics
-from minorm.diagnosis.measuring import Activation, Affine, Measured, Norm
+from minorm.diagnosis import layer_statistics
+from minorm.diagnosis.passes import Activation, Affine, Measured, Norm
 
 NOTE, WARNING, ERROR = "note", "warning", "error"
 USUAL_BATCH = 32  # where nobody says with which one a model trains
@@ -63,7 +63,7 @@ def _untouched(norm: Norm) -> Symptom | None:
     mean, var = norm.running
     if mean.any() or (var != 1).any():
         return None
-    numbers = {"channels": mean.size, "offset": statistics.rms(norm.offset())}
+    numbers = {"channels": mean.size, "offset": layer_statistics.rms(norm.offset())}
     return Symptom("untouched_statistics", norm.name, WARNING, numbers, harms=True)
 
 
@@ -76,7 +76,7 @@ def _convention(norm: Norm) -> Symptom | None:
 
 def _stale(norm: Norm, measured: Measured) -> Symptom | None:
     offset, limit = norm.offset(), offset_limit(norm, measured)
-    whole, worst = statistics.rms(offset), float(np.max(offset, initial=0))
+    whole, worst = layer_statistics.rms(offset), float(np.max(offset, initial=0))
     initial = 0.0
     if norm.momentum is not None and norm.batches:
         initial = float(norm.momentum) ** norm.batches
@@ -94,10 +94,10 @@ def _stale(norm: Norm, measured: Measured) -> Symptom | None:
 
 def offset_limit(norm: Norm, measured: Measured) -> float:
     """0.5, or 4 sampling errors of the images, or 6 times the noise that an average with this momentum has."""
-    spread = statistics.spread(*norm.moments())
+    spread = layer_statistics.spread(*norm.moments())
     batch = _samples(norm, measured.batch_size or USUAL_BATCH)
-    noise = statistics.output_error(spread, batch) * math.sqrt(_noise_kept(norm))
-    return max(0.5, 4 * statistics.output_error(spread, len(measured.images)), 6 * noise)
+    noise = layer_statistics.output_error(spread, batch) * math.sqrt(_noise_kept(norm))
+    return max(0.5, 4 * layer_statistics.output_error(spread, len(measured.images)), 6 * noise)
 
 
 def _noise_kept(norm: Norm) -> float:
@@ -130,7 +130,7 @@ def batch_error(norm: Norm, batch_size: int | None) -> float | None:
     """The error of the output; None where no batch has a part in it, or nobody says how large it is."""
     if batch_size is None or norm.running is None or norm.frozen or norm.per_sample:
         return None
-    return statistics.output_error(statistics.spread(*norm.moments()), _samples(norm, batch_size))
+    return layer_statistics.output_error(layer_statistics.spread(*norm.moments()), _samples(norm, batch_size))
 
 
 def _batch(norm: Norm, batch_size: int | None) -> Symptom | None:
@@ -141,13 +141,13 @@ def _batch(norm: Norm, batch_size: int | None) -> Symptom | None:
     if batch > 4 and error <= 0.25:
         return None
     means, variances = norm.moments()
-    in_mean, in_variance = statistics.mean_and_variance_error(means, variances, batch)
+    in_mean, in_variance = layer_statistics.mean_and_variance_error(means, variances, batch)
     numbers = {
         "batch_size": batch,
         "error": error,
         "mean_error": in_mean,
         "variance_error": in_variance,
-        "batch_for_10_percent": math.ceil(statistics.spread(means, variances) / 0.01),
+        "batch_for_10_percent": math.ceil(layer_statistics.spread(means, variances) / 0.01),
     }
     if batch == 1:
         return Symptom("batch_of_one", norm.name, WARNING, numbers)
@@ -167,8 +167,8 @@ def moments(norm: Norm) -> tuple[Any, Any, bool]:
 
 def digits_lost(norm: Norm, mean: Any, var: Any, sets: bool) -> float | None:
     """log10(1 + mean^2/var): of the worst channel, or the 95 % quantile over sets; None where nothing is centred."""
-    live = ~statistics.is_constant(mean, var, norm.step)
-    if norm.what in statistics.UNCENTRED or not live.any():
+    live = ~layer_statistics.is_constant(mean, var, norm.step)
+    if norm.what in layer_statistics.UNCENTRED or not live.any():
         return None
     digits = np.log10(1 + mean[live] ** 2 / var[live])
     return float(np.quantile(digits, 0.95) if sets else digits.max())
@@ -176,7 +176,7 @@ def digits_lost(norm: Norm, mean: Any, var: Any, sets: bool) -> float | None:
 
 def eps_over_variance(norm: Norm, mean: Any, var: Any) -> float | None:
     """The median over channels or sets; None where all of them are constant."""
-    live = ~statistics.is_constant(mean, var, norm.step)
+    live = ~layer_statistics.is_constant(mean, var, norm.step)
     eps = norm.eps**2 if norm.what == "mean_variance" else norm.eps  # which adds it to the deviation
     return float(np.median(eps / var[live])) if live.any() else None
 
@@ -186,7 +186,7 @@ def _large_mean(norm: Norm) -> Symptom | None:
     lost = digits_lost(norm, mean, var, sets)
     if lost is None or lost < 3:
         return None
-    live = np.flatnonzero(~statistics.is_constant(mean, var, norm.step))
+    live = np.flatnonzero(~layer_statistics.is_constant(mean, var, norm.step))
     worst = live[np.argmax(mean[live] ** 2 / var[live])]
     numbers = {"digits_lost": lost, "mean": float(mean[worst]), "deviation": float(math.sqrt(var[worst]))}
     return Symptom("large_mean", norm.name, ERROR if lost >= 6.5 else WARNING if lost >= 4 else NOTE, numbers)
@@ -197,7 +197,7 @@ def _eps(norm: Norm) -> Symptom | None:
     ratio = eps_over_variance(norm, mean, var)
     if ratio is None or ratio <= 0.1:
         return None
-    usual = float(np.median(var[~statistics.is_constant(mean, var, norm.step)]))
+    usual = float(np.median(var[~layer_statistics.is_constant(mean, var, norm.step)]))
     numbers = {"eps_over_variance": ratio, "eps": norm.eps, "variance": usual}
     return Symptom("eps_swallows_variance", norm.name, WARNING if ratio > 1 else NOTE, numbers)
 
@@ -252,7 +252,7 @@ def _saturated(activation: Activation) -> Symptom | None:
 
 def _folded(affine: Affine) -> Symptom | None:
     """After folding, bias = beta - gamma mu / sigma and the product has mean gamma mu / sigma: they nearly cancel."""
-    mean, var = statistics.merged(np.concatenate(affine.means), np.concatenate(affine.variances))
+    mean, var = layer_statistics.merged(np.concatenate(affine.means), np.concatenate(affine.variances))
     live = var > 0
     if live.sum() < 4:  # a slope of two or three says nothing
         return None
@@ -262,7 +262,7 @@ def _folded(affine: Affine) -> Symptom | None:
         return None
     slope, _ = np.polyfit(z, shift, 1)
     correlation = float(np.corrcoef(z, shift)[0, 1])
-    size = statistics.rms(z)
+    size = layer_statistics.rms(z)
     if size <= 0.3 or not 0.5 <= slope <= 1.5 or correlation <= 0.8:
         return None
     return Symptom("folded_norm", affine.name, NOTE, {"z": size, "slope": float(slope), "correlation": correlation})

@@ -9,10 +9,10 @@ process carries one rank or several. The number of ranks decides the bits, the n
 """
 
 from minorm.diagnosis.finite import NonFiniteLoss
-from minorm.distributed.group import Group
+from minorm.distributed.data_parallel import DistributedDataParallel
 from minorm.distributed.job import run
 from minorm.distributed.meeting import RankError
-from minorm.distributed.parallel import DistributedDataParallel
+from minorm.distributed.process_group import Group
 from minorm.distributed.simulation import simulate
 
 __all__ = ["DistributedDataParallel", "Group", "NonFiniteLoss", "RankError", "run", "simulate"]

@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from minorm.distributed import order
+from minorm.distributed import sum_order
 from minorm.distributed.engine import NOTE, Engine
 from minorm.distributed.meeting import HEADER, Call, compare
-from minorm.distributed.order import Combine
+from minorm.distributed.sum_order import Combine
 
 Array = Any
 SMALL = NOTE - HEADER  # bytes of an array that goes along with the header
@@ -31,7 +31,7 @@ class Collectives:
         self.ranks, self.size, self.engine = ranks, size, engine
         self.processes = 1 if engine is None else engine.processes
         self.doubling = _is_power(size) and _is_power(self.processes)  # swap with process ^ 1, ^ 2, ^ 4 ...
-        self.carried = [order.carried(process, self.processes, size) for process in range(self.processes)]
+        self.carried = [sum_order.carried(process, self.processes, size) for process in range(self.processes)]
 
     def agree(self, call: Call) -> None:
         """Raise RankError unless all processes call the same."""
@@ -53,11 +53,11 @@ class Collectives:
         """The total of all ranks, in the order of the tree."""
         parts = {(rank, rank + 1): value for rank, value in zip(self.ranks, values, strict=True)}
         if self.engine is None:
-            return order.total(parts, combine, 0, self.size)
+            return sum_order.total(parts, combine, 0, self.size)
         with self.engine.waiting(str(call)):
             if not self.doubling:
                 return self._gathered(self.engine, call, parts, combine)
-            mine = order.total(parts, combine, self.ranks.start, self.ranks.stop)
+            mine = sum_order.total(parts, combine, self.ranks.start, self.ranks.stop)
             if mine.nbytes <= SMALL:
                 return self._doubled(self.engine, call, mine, combine)
             self._agree(self.engine, call)
@@ -108,7 +108,7 @@ class Collectives:
     def _halved(self, engine: Engine, mine: Array) -> Array:
         """A long sum by halves. a + b and b + a have the same bits, so partners agree."""
         vector = np.array(mine, order="C").reshape(-1)
-        steps = list(order.halves(vector.size, engine.process, self.processes))
+        steps = list(sum_order.halves(vector.size, engine.process, self.processes))
         for partner, give, keep in steps:
             theirs = np.empty_like(vector[keep])
             engine.exchange(vector[give], theirs, partner)
@@ -117,14 +117,14 @@ class Collectives:
             engine.exchange(vector[done], vector[missing], partner)
         return vector.reshape(mine.shape)
 
-    def _gathered(self, engine: Engine, call: Call, parts: dict[order.Subtree, Array], combine: Combine) -> Array:
+    def _gathered(self, engine: Engine, call: Call, parts: dict[sum_order.Subtree, Array], combine: Combine) -> Array:
         """Any numbers of ranks and processes: all get the largest subtrees of each and add up the rest."""
-        filled = [list(order.subtrees(ranks, 0, self.size)) for ranks in self.carried]
-        mine = np.stack([order.total(parts, combine, *subtree) for subtree in filled[engine.process]])
+        filled = [list(sum_order.subtrees(ranks, 0, self.size)) for ranks in self.carried]
+        mine = np.stack([sum_order.total(parts, combine, *subtree) for subtree in filled[engine.process]])
         self._agree(engine, call)
         blocks = engine.gather(_padded(mine, max(map(len, filled))))
         found = {subtree: part for row, block in zip(filled, blocks, strict=True) for subtree, part in zip(row, block)}  # noqa: B905  a block is padded
-        return order.total(found, combine, 0, self.size)
+        return sum_order.total(found, combine, 0, self.size)
 
 
 def _is_power(n: int) -> bool:

@@ -13,8 +13,8 @@ import numpy as np
 
 import minorm_ext
 from minorm import config, cuda, devices
-from minorm.devices import random
-from minorm.distributed import mpi, order
+from minorm.devices import generators
+from minorm.distributed import mpi, sum_order
 from minorm.distributed.collectives import Collectives
 from minorm.distributed.launcher import launched
 from minorm.distributed.meeting import THE_END, Call, Meeting, RankError
@@ -72,7 +72,7 @@ _started: list[Mpi] = []  # MPI starts once in a process
 
 def _carried(engine: Mpi, program: Program, size: int, device: str, timeout: float, brief: Any) -> list[Any]:
     """The results of this process's ranks; whatever goes wrong ends the job."""
-    ranks = order.carried(engine.process, engine.processes, size)
+    ranks = sum_order.carried(engine.process, engine.processes, size)
     engine.name = f"rank {ranks[0]} of {size}"
     results, ended = [], None
     try:
@@ -124,7 +124,7 @@ def _fingerprint(size: int, device: str) -> Any:
         "device": "cpu" if device == "cpu" else cuda.get_device_name(device),
         "cupy": None if device == "cpu" else devices.library().__version__,
     }
-    text = json.dumps([facts, random.get_state()]).encode()
+    text = json.dumps([facts, generators.get_state()]).encode()
     return np.frombuffer(text.ljust(FINGERPRINT), np.uint8)
 
 

@@ -8,10 +8,10 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
 
-from minorm.devices import random
+from minorm.devices import generators
 from minorm.distributed.collectives import Collectives
-from minorm.distributed.group import Group
 from minorm.distributed.meeting import Meeting, RankError
+from minorm.distributed.process_group import Group
 from minorm.support.documented import documented
 
 ON = "on rank "  # the beginning of the note that an error gets
@@ -53,7 +53,7 @@ def carry(
     state  of rank 0's random numbers, from which all ranks get theirs; None: this process has it
     """
     groups = [Group(rank, collectives, meeting, device) for rank in meeting.ranks]
-    streams = random.streams(meeting.ranks, state)
+    streams = generators.streams(meeting.ranks, state)
     if len(groups) == 1:  # in this very thread, where Ctrl-C arrives
         with _stream(groups[0], streams[0]):
             return [_noted(groups[0], program)]
@@ -122,4 +122,4 @@ def is_everybodys(error: BaseException) -> bool:
 def _stream(group: Group, own: Any) -> AbstractContextManager[None]:
     """Random numbers of this rank's own."""
     gather = None if group.size == 1 else lambda state: group.all_gather(state, "the random states")
-    return random.stream(own, group.rank, group.size, gather)
+    return generators.stream(own, group.rank, group.size, gather)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from minorm import devices
-from minorm.devices import random
+from minorm.devices import generators
 from minorm.functional.argument_texts import DROPOUT
 from minorm.functional.arguments import floats, number
 from minorm.graph import trace
@@ -41,7 +41,7 @@ def dropout(x: Tensor, p: float = 0.5, training: bool = True, inplace: bool = Fa
 
 def _dropped(x: Tensor, p: float) -> Tensor:
     blocks = draws.take_blocks(None, x.numel(), on_host=devices.is_host(x.array))
-    return Dropout.apply(x, p=p, blocks=blocks, generator=random.generator())
+    return Dropout.apply(x, p=p, blocks=blocks, generator=generators.generator())
 
 
 def check_probability(operation: str, p: float) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 from minorm.functional.arguments import floats
 from minorm.graph import trace
-from minorm.ops.diagonal import Diagonal
+from minorm.ops.shape import Diagonal
 from minorm.support.documented import documented
 from minorm.tensor.tensor import Tensor
 

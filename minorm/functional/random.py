@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from minorm.devices import dtypes, random
+from minorm.devices import dtypes, generators
 from minorm.functional.arguments import float_type
 from minorm.graph import trace
 from minorm.kernels import draws
@@ -67,5 +67,5 @@ def _drawn(
     wide = dtypes.float64 if dtype == dtypes.float64 else dtypes.float32
     if kind == "uniform":
         return Tensor(draws.uniform(shape, wide, device, generator, a, b)).to(dtype)
-    numbers = random.source(generator).standard_normal(shape, wide) * wide.type(b) + wide.type(a)
+    numbers = generators.source(generator).standard_normal(shape, wide) * wide.type(b) + wide.type(a)
     return Tensor(np.asarray(numbers).astype(dtype)).to(device)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from minorm.devices import dtypes, random
+from minorm.devices import dtypes, generators
 from minorm.functional.activation import elu, sigmoid, softmax, softplus, tanh
 from minorm.functional.argument_texts import ALONG, ELEMENTWISE
 from minorm.functional.arguments import floats
@@ -166,7 +166,7 @@ def gumbel_softmax(logits: Tensor, tau: float = 1.0, hard: bool = False, eps: fl
     floats("gumbel_softmax", logits=logits)
     del eps
     wide = dtypes.compute_type(logits.dtype)
-    noise = random.generator().gumbel(size=logits.shape)
+    noise = generators.generator().gumbel(size=logits.shape)
     soft = softmax((logits + Tensor(np.asarray(noise, wide)).to(logits.device).to(logits.dtype)) / tau, dim)
     if not hard:
         return soft

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from minorm import devices
-from minorm.devices import capture, random
+from minorm.devices import capture, generators
 from minorm.kernels import select
 
 BLOCK = 256  # bits of a generator's block
@@ -25,7 +25,7 @@ def uniform(
     with devices.on(device) as xp:
         blocks = take_blocks(generator, prod(shape), dtype.itemsize * 8, xp is np)
         if blocks is None:
-            numbers = xp.asarray(random.source(generator).random(shape, dtype), dtype)
+            numbers = xp.asarray(generators.source(generator).random(shape, dtype), dtype)
         else:
             numbers = select.backend(xp.empty(0)).random.uniform(shape, dtype, blocks)
         if (low, high) != (0, 1):
@@ -41,13 +41,13 @@ def take_blocks(generator: Any, count: int, bits: int = WORD, on_host: bool = Tr
     """
     count = -(-count * bits // BLOCK)
     recording = None if on_host else capture.recording()
-    blocks = random.take_blocks(generator, count if recording is None else 0)
+    blocks = generators.take_blocks(generator, count if recording is None else 0)
     if recording is None or blocks is None:
         return blocks
     fields = np.zeros((), [("words", np.uint64, len(blocks))])
 
     def again() -> None:
-        recording.next().host["words"] = random.take_blocks(generator, count)
+        recording.next().host["words"] = generators.take_blocks(generator, count)
 
     recording.again.append(again)
     return recording.keep(fields)

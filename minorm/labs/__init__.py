@@ -51,7 +51,7 @@ One of your own lies in another folder, under shorter names (see own); all else 
    `student.native("cython", pieces, "summed", x=x)` runs compiled text without the student's Python.
 
    `LAB.provide("1.1", moments=right)` gives a right function for a task that later ones build on; what takes a model or
-   another object goes as `Sent(right)`. Its own checks must pass with it (tests/labs/test_cascade.py).
+   another object goes as `Sent(right)`. Its own checks must pass with it (tests/labs/judge/test_cascade.py).
 
    `digits.losses(backend, steps)` trains the demo's network. `LAB.mutants(task, right, {bug: wrong, ...})` grades the
    student's test_ functions; an implementation is a dict of functions, which get and return what `wire` carries.

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from minorm import data, nn, optim
-from minorm.devices import dtypes, random
+from minorm.devices import dtypes, generators
 from minorm.labs import gap
 
 EPOCHS = 4
@@ -57,7 +57,7 @@ class Run:
         epochs: int = EPOCHS,
         lr: float = 0.05,
     ) -> None:
-        random.manual_seed(seed)
+        generators.manual_seed(seed)
         if images is None:
             images, labels = gap.images()[:2]
         self.model = network(backend).to(dtype=dtype) if model is None else model

@@ -13,7 +13,7 @@ import numpy as np
 
 import minorm.functional as F
 from minorm import config, data, nn, optim
-from minorm.devices import random
+from minorm.devices import generators
 from minorm.tensor.creation import tensor
 
 WIDTH = 64
@@ -44,7 +44,7 @@ def camera(pictures: Any) -> Any:
 
 def network(seed: int = 0, momentum: float = 0.9) -> Any:
     """64 pixels, three blocks of linear, BatchNorm and ReLU, ten classes."""
-    random.manual_seed(seed)
+    generators.manual_seed(seed)
     layers: list[Any] = [nn.Flatten()]
     for _ in range(3):
         norm = nn.BatchNorm1d(WIDTH)

@@ -27,13 +27,13 @@ from typing import Any
 
 import numpy as np
 
-from minorm.labs import cascade, mutation
-from minorm.labs.allowance import DEADLINE
 from minorm.labs.beside import Beside
+from minorm.labs.calling.allowance import DEADLINE
+from minorm.labs.calling.student import Failure, Student
 from minorm.labs.comparing import Wrong
-from minorm.labs.report import Outcome
+from minorm.labs.judge import cascade, mutation
+from minorm.labs.scores import Outcome
 from minorm.labs.sealed.process import NotSealed
-from minorm.labs.student import Failure, Student
 
 Question = Callable[[Any, np.random.Generator], None]  # (student, rng); `student` is Any, for its attributes are free
 SECONDS = 10.0

@@ -4,7 +4,7 @@
         checks.py      LAB = Lab(20, "lab20_averaging_weights", ...) and its checks
         solution.py    the whole notebook, solved; the one that students get is made of it (see stubs)
         beside.py      what must run where a student's module is, if the checks `drive` something
-        mistakes.md    what students get wrong, for `--hint`; a table like minorm/labs/mistakes.md
+        mistakes.md    what students get wrong, for `--hint`; a table like minorm/labs/judge/mistakes.md
 
 They are the files that a lab of the course has, under shorter names. The judge imports checks.py as part of a package,
 so that it may say `from .beside import state`; a student's process is sent the text of beside.py, and finds none of

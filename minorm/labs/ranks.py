@@ -22,7 +22,7 @@ import numpy as np
 from minorm import distributed
 from minorm.distributed import Group, RankError
 from minorm.distributed.launcher import launched
-from minorm.labs.wire import HEADER, decode, encode
+from minorm.labs.calling.wire import HEADER, decode, encode
 
 __all__ = ["Rank", "RankError", "simulate"]
 

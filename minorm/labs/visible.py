@@ -13,9 +13,9 @@ from types import SimpleNamespace, TracebackType
 from typing import Any
 
 from minorm.labs import catalogue
+from minorm.labs.calling.student import Here
 from minorm.labs.lab import Lab
-from minorm.labs.report import Outcome, table
-from minorm.labs.student import Here
+from minorm.labs.scores import Outcome, table
 from minorm.support.masking import quoted
 
 SEED = 0  # graded are others

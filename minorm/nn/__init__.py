@@ -90,7 +90,7 @@ LATER = {
         "ChannelShuffle Fold PixelShuffle PixelUnshuffle Unfold Upsample UpsamplingBilinear2d UpsamplingNearest2d"
     ),
     "recurrent.recurrent": "GRU LSTM RNN RNNBase",
-    "recurrent.cells": "GRUCell LSTMCell RNNCell RNNCellBase",
+    "recurrent.recurrent_cells": "GRUCell LSTMCell RNNCell RNNCellBase",
     "layers.smooth": "CELU GLU LogSigmoid Mish SELU Softmax2d Softmin Softsign Tanhshrink",
     "layers.transformer": (
         "Transformer TransformerDecoder TransformerDecoderLayer TransformerEncoder TransformerEncoderLayer"
@@ -190,6 +190,6 @@ if TYPE_CHECKING:
     from minorm.nn.norm.renorm import BatchRenorm1d, BatchRenorm2d, BatchRenorm3d
     from minorm.nn.norm.response import CrossMapLRN2d
     from minorm.nn.parameter_containers import ParameterDict, ParameterList
-    from minorm.nn.recurrent.cells import GRUCell, LSTMCell, RNNCell, RNNCellBase
     from minorm.nn.recurrent.recurrent import GRU, LSTM, RNN, RNNBase
+    from minorm.nn.recurrent.recurrent_cells import GRUCell, LSTMCell, RNNCell, RNNCellBase
     from minorm.nn.summarizing import summary

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from minorm.nn.fusing import run_together
+from minorm.nn.fused_pairs import run_together
 from minorm.nn.module import Module
 from minorm.support.documented import documented
 

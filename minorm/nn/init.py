@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from minorm import devices
-from minorm.devices import dtypes, random
+from minorm.devices import dtypes, generators
 from minorm.kernels import draws
 from minorm.support.documented import documented
 from minorm.tensor.tensor import Tensor
@@ -94,7 +94,7 @@ def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, generator: Any 
         >>> abs(x.mean().item() - 5) < 0.1
         True
     """
-    return _fill(tensor, random.source(generator).normal(mean, std, tensor.shape))
+    return _fill(tensor, generators.source(generator).normal(mean, std, tensor.shape))
 
 
 @documented(
@@ -120,7 +120,7 @@ def trunc_normal_(
         raise ValueError(
             f"trunc_normal_: [a, b] is [{a}, {b}]; expected an interval that mean={mean}, std={std} reaches"
         )
-    generator = random.source(generator)
+    generator = generators.source(generator)
     values = generator.normal(mean, std, tensor.shape)
     outside = (values < a) | (values > b)
     while outside.any():
@@ -267,7 +267,7 @@ def orthogonal_(tensor: Tensor, gain: float = 1, generator: Any = None) -> Tenso
     if tensor.ndim < 2:
         raise ValueError(f"orthogonal_: tensor has shape {tensor.shape}; expected at least 2 dimensions (out, in, ...)")
     rows = tensor.shape[0]
-    drawn = random.source(generator).normal(size=(rows, tensor.numel() // max(1, rows)))
+    drawn = generators.source(generator).normal(size=(rows, tensor.numel() // max(1, rows)))
     vectors = drawn.T.copy() if rows >= drawn.shape[1] else drawn
     for i, vector in enumerate(vectors):
         for _ in range(2):

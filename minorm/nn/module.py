@@ -11,12 +11,12 @@ from typing import Any, ClassVar, TypeVar
 
 from minorm import devices
 from minorm.devices import dtypes
-from minorm.nn import hooks, offer, state
+from minorm.nn import module_hooks, offer, state_dicts
 from minorm.nn.attributes import BUFFER, BUFFERS, MODULE, MOVED, PARAMETER, Attributes
 from minorm.nn.conversion import Conversion
 from minorm.nn.module_arguments import METHODS
 from minorm.nn.parameter import Parameter
-from minorm.nn.state import LoadResult
+from minorm.nn.state_dicts import LoadResult
 from minorm.support.documented import documented_methods
 from minorm.support.masking import printable
 from minorm.support.states import completed
@@ -72,13 +72,13 @@ class Module(Attributes):
         registered = self.__dict__.get("_hooks")
         if registered is None:
             return self.forward(*args, **kwargs)
-        return hooks.call(self, registered, args, kwargs)
+        return module_hooks.call(self, registered, args, kwargs)
 
     # Hooks
 
     def register_forward_hook(
         self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False
-    ) -> hooks.RemovableHandle:
+    ) -> module_hooks.RemovableHandle:
         """Call hook(module, args, output) after every `forward`; what it returns, unless None, replaces the output.
 
         The handle's `remove()` takes the hook away.
@@ -90,11 +90,11 @@ class Module(Attributes):
             (3, 2)
             >>> handle.remove()
         """
-        return hooks.register(self._own_hooks(), hooks.AFTER, hook, prepend, with_kwargs=with_kwargs)
+        return module_hooks.register(self._own_hooks(), module_hooks.AFTER, hook, prepend, with_kwargs=with_kwargs)
 
     def register_forward_pre_hook(
         self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False
-    ) -> hooks.RemovableHandle:
+    ) -> module_hooks.RemovableHandle:
         """Call hook(module, args) before every `forward`; what it returns, unless None, replaces the arguments.
 
         With with_kwargs it is hook(module, args, kwargs), and returns both.
@@ -106,9 +106,11 @@ class Module(Attributes):
             True
             >>> handle.remove()
         """
-        return hooks.register(self._own_hooks(), hooks.BEFORE, hook, prepend, with_kwargs=with_kwargs)
+        return module_hooks.register(self._own_hooks(), module_hooks.BEFORE, hook, prepend, with_kwargs=with_kwargs)
 
-    def register_full_backward_hook(self, hook: Callable[..., Any], prepend: bool = False) -> hooks.RemovableHandle:
+    def register_full_backward_hook(
+        self, hook: Callable[..., Any], prepend: bool = False
+    ) -> module_hooks.RemovableHandle:
         """Call hook(module, grad_input, grad_output) in backward; what it returns, unless None, replaces grad_input.
 
         Both are tuples, None where there is no gradient.
@@ -119,7 +121,7 @@ class Module(Attributes):
             >>> layer(mn.randn(3, 4)).sum().backward()
             (3, 2)
         """
-        return hooks.register(self._own_hooks(), hooks.BACKWARD, hook, prepend)
+        return module_hooks.register(self._own_hooks(), module_hooks.BACKWARD, hook, prepend)
 
     def _own_hooks(self) -> dict[str, dict[int, Any]]:
         return self.__dict__.setdefault("_hooks", {})
@@ -216,7 +218,7 @@ class Module(Attributes):
             ['head.weight', 'head.bias']
         """
         entries = {} if destination is None else destination
-        state.save(self, entries, prefix.removesuffix("."), keep_vars)
+        state_dicts.save(self, entries, prefix.removesuffix("."), keep_vars)
         return entries
 
     def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:
@@ -230,7 +232,7 @@ class Module(Attributes):
     def _save_below(self, destination: dict[str, Any], path: str, keep_vars: bool) -> None:
         """Add what is saved of this module as part of a larger one."""
         if type(self).state_dict is Module.state_dict:
-            state.save(self, destination, path, keep_vars)
+            state_dicts.save(self, destination, path, keep_vars)
         else:
             destination.update({f"{path}.{key}": value for key, value in self.state_dict().items()})
 
@@ -281,7 +283,7 @@ class Module(Attributes):
             >>> (a.weight == b.weight).all().item()
             True
         """
-        return state.load(self, state_dict, strict, assign)
+        return state_dicts.load(self, state_dict, strict, assign)
 
     # Modes
 

@@ -108,13 +108,13 @@ class Nest:
         """Exactly four loops: keep outer, keep inner, reduce outer, reduce inner; loops of one turn fill up."""
         return (*_pair(self.keep), *_pair(self.reduce))
 
-    def statistics(self, flat):  # type: ignore[no-untyped-def]
+    def statistics(self, flat):
         """Statistics in loop order, as kernels have them -> an array of `kept_shape`."""
         order = self.kept_order
         counts = self.kept_shape
         return flat.reshape([counts[i] for i in order]).transpose(_inverse(order))
 
-    def flat(self, statistics):  # type: ignore[no-untyped-def]
+    def flat(self, statistics):
         """An array of `kept_shape` (or of that size) -> statistics in loop order."""
         return statistics.reshape(self.kept_shape).transpose(self.kept_order).reshape(-1)
 

@@ -12,7 +12,7 @@ from minorm.support import lazy
 # What is loaded when it is asked for, by the module that has it.
 LATER = {
     "adam_variants": "Adamax LAMB NAdam RAdam",
-    "elementwise": "Adagrad Lion RMSprop",
+    "per_element": "Adagrad Lion RMSprop",
     "lr_scheduler": "",
     "swa_utils": "",
 }
@@ -21,7 +21,7 @@ __getattr__, __dir__ = lazy.names(__name__, LATER)
 if TYPE_CHECKING:
     from minorm.optim import lr_scheduler, swa_utils
     from minorm.optim.adam_variants import LAMB, Adamax, NAdam, RAdam
-    from minorm.optim.elementwise import Adagrad, Lion, RMSprop
+    from minorm.optim.per_element import Adagrad, Lion, RMSprop
 
 __all__ = [
     "LAMB",

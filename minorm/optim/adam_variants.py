@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from minorm.optim.argument_texts import OPTIMIZER
-from minorm.optim.elementwise import Elementwise, blend
+from minorm.optim.per_element import Elementwise, blend
 from minorm.support.documented import documented
 
 

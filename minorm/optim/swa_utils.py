@@ -20,7 +20,7 @@ from minorm.devices import dtypes
 from minorm.graph.grad_mode import no_grad
 from minorm.nn.module import Module
 from minorm.nn.norm.base import RunningNorm
-from minorm.nn.utils.statistics import norms_of
+from minorm.nn.utils.running_statistics import norms_of
 from minorm.optim.argument_texts import SCHEDULE
 from minorm.optim.optimizer import Optimizer
 from minorm.optim.schedule import LRScheduler

@@ -14,7 +14,8 @@ import numpy as np
 
 from minorm import devices
 from minorm.devices import dtypes
-from minorm.graph import backward, trace
+from minorm.graph import grad_mode, trace
+from minorm.graph.graph import View
 from minorm.kernels import select
 from minorm.ops import indexing
 
@@ -24,7 +25,7 @@ def is_recorded(x: Any, operation: str, others: tuple[Any, ...]) -> bool:
     array = x.array
     if 0 in array.strides or not (type(array) is not np.ndarray or array.flags.writeable):
         _check_memory(x, operation)
-    if not backward.is_grad_enabled():
+    if not grad_mode.is_grad_enabled():
         return False
     if not x.requires_grad and not (
         any(getattr(v, "requires_grad", False) for v in others) and dtypes.is_float(x.dtype)
@@ -56,7 +57,7 @@ def _check_memory(x: Any, operation: str) -> None:
         raise RuntimeError(f"{operation}: x is around a read-only array; expected one to write to; use x.clone()")
 
 
-def _origin(x: Any) -> tuple[Any, list[backward.View]]:
+def _origin(x: Any) -> tuple[Any, list[View]]:
     """The tensor that x is a view of, by way of others perhaps, and the way from it to x."""
     tensor, links = x, []
     while _is_view(tensor):
@@ -115,7 +116,7 @@ def keep_copies(creator: Any, array: Any) -> None:
 
 def _graft(tensor: Any, result: Any) -> None:
     """Let `tensor` go on with the history of `result`, in the graph and in an open trace."""
-    if backward.is_grad_enabled():
+    if grad_mode.is_grad_enabled():
         asked = tensor.creator is not None and tensor.creator.release(tensor)
         tensor._requires_grad, tensor.creator = result.requires_grad, result.creator
         tensor.output_index = result.output_index
@@ -138,5 +139,5 @@ def _changed(root: Any) -> None:
         root.version.traced += 1
     for view in root.version.living():
         link = view.view_of
-        if _is_view(view) and not (link.detached and backward.is_grad_enabled()):
+        if _is_view(view) and not (link.detached and grad_mode.is_grad_enabled()):
             _graft(view, link.function.apply(link.parent, **link.options))

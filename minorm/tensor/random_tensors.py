@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from minorm import devices
-from minorm.devices import dtypes, random
+from minorm.devices import dtypes, generators
 from minorm.kernels import draws
 from minorm.ops.operands import check_room, shape_of
 from minorm.support.argument_errors import making
@@ -33,7 +33,7 @@ def randn(
         ((2, 3), True)
     """
     kind = dtypes.get_default_dtype() if dtype is None else dtypes.check(dtype)
-    numbers = random.source(generator).standard_normal(shape_of("randn", size))
+    numbers = generators.source(generator).standard_normal(shape_of("randn", size))
     return _drawn(numbers, kind, device, requires_grad)
 
 
@@ -78,7 +78,7 @@ def randint(
     if size is None:
         low, high, size = 0, low, high
     kind = dtypes.int64 if dtype is None else dtypes.check(dtype)
-    numbers = random.source(generator).integers(low, high, shape_of("randint", (size,)))
+    numbers = generators.source(generator).integers(low, high, shape_of("randint", (size,)))
     return _drawn(numbers, kind, device, requires_grad)
 
 
@@ -95,7 +95,7 @@ def randperm(
     """
     kind = dtypes.int64 if dtype is None else dtypes.check(dtype)
     check_room("randperm", (n,))
-    return _drawn(random.source(generator).permutation(n), kind, device, requires_grad)
+    return _drawn(generators.source(generator).permutation(n), kind, device, requires_grad)
 
 
 @documented(DRAW_LIKE)
@@ -179,7 +179,7 @@ def normal(
         raise ValueError(f"normal: std is {std}; expected numbers of at least 0")
     shape = np.broadcast_shapes(np.shape(a), np.shape(b)) if like is not None else shape_of("normal", (size,))
     kind = dtype or (dtypes.get_default_dtype() if like is None else like.dtype)
-    numbers = random.source(generator).standard_normal(shape) * b + a
+    numbers = generators.source(generator).standard_normal(shape) * b + a
     return _drawn(numbers, dtypes.check(kind), device if like is None else like.device, requires_grad)
 
 

@@ -6,7 +6,7 @@ from typing import Any, Generic, NamedTuple
 
 from minorm import devices
 from minorm.devices import dtypes
-from minorm.graph import backward
+from minorm.graph import grad_mode
 from minorm.ops import elementwise, reduction
 from minorm.ops.operands import operands, reduced_axes
 from minorm.support.argument_texts import AXES
@@ -77,7 +77,7 @@ class Reductions(Operators[TensorT], Generic[TensorT]):
             wide = _cast(self, dtypes.float32)
             return _cast(wide.var(dim, unbiased, keepdim, correction=correction), kind)
         axes = reduced_axes("var", dim, self)
-        with backward.no_grad():  # through the mean no gradient flows: what is left of the mean adds up to 0
+        with grad_mode.no_grad():  # through the mean no gradient flows: what is left of the mean adds up to 0
             mean = self.mean(axes, keepdim=True)
         centred: Any = self - mean
         squares = (centred * centred).sum(axes, keepdim)

@@ -17,8 +17,8 @@ import numpy as np
 
 from minorm import devices
 from minorm.devices import dtypes
-from minorm.graph import backward
-from minorm.graph.graph import Version
+from minorm.graph import backward, grad_mode
+from minorm.graph.graph import Function, Version, View
 from minorm.kernels import select
 from minorm.kernels.select import backend
 from minorm.ops import elementwise
@@ -104,10 +104,10 @@ class Tensor(Methods["Tensor"]):
         self.array: Any = data
         self._requires_grad = requires_grad
         self.grad: Tensor | None = None
-        self.creator: backward.Function | None = None
+        self.creator: Function | None = None
         self.output_index = 0
         self.version = Version()
-        self.view_of: backward.View | None = None
+        self.view_of: View | None = None
 
     @staticmethod
     @documented(
@@ -116,7 +116,7 @@ class Tensor(Methods["Tensor"]):
         creator="the Function that computed it; None for a leaf",
         index="which of its results it is",
     )
-    def from_array(array: Any, creator: backward.Function | None = None, index: int = 0) -> Tensor:
+    def from_array(array: Any, creator: Function | None = None, index: int = 0) -> Tensor:
         """A Tensor around an array, or around a result of `creator`: how what does not know this class makes one.
 
         Example:
@@ -415,7 +415,7 @@ class Tensor(Methods["Tensor"]):
             return self
         if dtypes.is_float(dtypes.check(dtype)):
             return elementwise.Cast.apply(self, dtype=dtypes.check(dtype))
-        with backward.no_grad():  # integers carry no gradient
+        with grad_mode.no_grad():  # integers carry no gradient
             return elementwise.Cast.apply(self, dtype=dtypes.check(dtype))
 
     def cpu(self, memory_format: Any = None) -> Tensor:  # noqa: ARG002

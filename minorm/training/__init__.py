@@ -3,7 +3,7 @@
 from minorm.diagnosis.finite import NonFiniteLoss
 from minorm.training.building import UntrustedCode
 from minorm.training.defaults import choose_settings
-from minorm.training.history import read_log
+from minorm.training.log_file import read_log
 from minorm.training.loop import evaluate, predict, train_epoch
 from minorm.training.run import Run
 from minorm.training.score import Score

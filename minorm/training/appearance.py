@@ -11,7 +11,8 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from minorm.data import BrokenImage, ImageFolder, Subset, picture_files
+from minorm.data import BrokenImage, ImageFolder, Subset
+from minorm.data.pictures import picture_files
 from minorm.serialization import opening
 
 MEASURED, DECODED = 64, 16  # pictures whose size is read, and whose colours

@@ -19,7 +19,7 @@ from minorm.devices import dtypes
 from minorm.nn import Module
 from minorm.serialization import checkpoint, opening
 from minorm.tensor.tensor import Tensor
-from minorm.training.folder import weights_file
+from minorm.training.run_folder import weights_file
 
 Array = Any
 WRAPPED = "module."  # what DistributedDataParallel and AveragedModel put before each name

@@ -24,21 +24,21 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from minorm import nn
-from minorm.devices import dtypes, random
+from minorm.devices import dtypes, generators
 from minorm.diagnosis.finite import NonFiniteLoss
 from minorm.distributed import DistributedDataParallel, Group
 from minorm.serialization import atomic, checkpoint
 from minorm.support.documented import documented
 from minorm.training import building, initial, resuming, saved
-from minorm.training.folder import BEST, CHECKPOINT, check_copy, keep_copy, locked
-from minorm.training.history import LOG, Row, log
+from minorm.training.criterion import make_loss
 from minorm.training.images import PARTS, Known, changes, kept, known, known_before, place
+from minorm.training.log_file import LOG, Row, log
 from minorm.training.loop import evaluate, train_epoch
-from minorm.training.loss import make_loss
 from minorm.training.one_rank import on_rank_0
 from minorm.training.optimizing import averaged, make_optimizer, make_scheduler
 from minorm.training.own_code import Code, is_file
 from minorm.training.preparing import folder_of, load_data, loaders, mixed, preprocessing
+from minorm.training.run_folder import BEST, CHECKPOINT, check_copy, keep_copy, locked
 from minorm.training.score import Score
 from minorm.training.settings import Settings
 
@@ -92,7 +92,7 @@ class Run:
             raise ValueError(f"Run: ranks is {settings.ranks}; expected the size of the group, {size}")
         self.path = None if path is None else os.path.abspath(path)
         train, val = self.sets = sets or load_data(settings, path)
-        random.manual_seed(settings.seed)
+        generators.manual_seed(settings.seed)
         self.images = {"train": len(train), "validation": len(val)}
         self.preprocessing = found = preprocessing(settings, train)
         self.model_facts = building.facts(settings.model, found.channels, found.size, len(found.classes), self.code)
@@ -259,7 +259,7 @@ class Run:
 
     def save(self, out: str) -> None:
         """Write checkpoint and log into the folder, which is made if it is not there; rank 0 does it for all."""
-        state = random.get_state()  # of all ranks together
+        state = generators.get_state()  # of all ranks together
         on_rank_0(self.group, lambda: self._write(out, state))
 
     def _write(self, out: str, state: Any) -> None:
@@ -310,6 +310,6 @@ class Run:
             parts["scheduler"] = resuming.schedule_after(self.scheduler, epoch * self.steps_per_epoch)
         for name, part in objects.items():
             saved.taken(file, name, functools.partial(part.load_state_dict, parts[name]))
-        saved.taken(file, "random", functools.partial(random.set_state, found["random"]))
+        saved.taken(file, "random", functools.partial(generators.set_state, found["random"]))
         self.epoch, self.history = epoch, found["history"]
         self.initial, self.patience_from = saved.initial(found), found.get("patience_from", 0)

@@ -17,9 +17,9 @@ import numpy as np
 from minorm.data.transforms import Normalize
 from minorm.serialization import checkpoint
 from minorm.training import building
-from minorm.training.history import COLUMNS, Row
 from minorm.training.images import FILES, PARTS, PATH, entry
 from minorm.training.initial import Initial
+from minorm.training.log_file import COLUMNS, Row
 from minorm.training.preparing import Preprocessing
 from minorm.training.settings import Settings
 

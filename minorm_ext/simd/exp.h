@@ -4,7 +4,7 @@
  * plain arithmetic without branches: x = n ln 2 + r with |r| <= (ln 2)/2, a polynomial for exp(r) - 1, and 2^n put
  * together from its bits. No sum of a product is fused, so it does not matter whether the processor could. NaN goes
  * through; results beyond the range are infinite, zero or denormal as they should be. Largest errors in units of the
- * last place (tests/kernels/test_exp.py, test_elementwise.py): exp 1, expm1 2, the others 4.
+ * last place (tests/ext/test_exp.py, test_elementwise.py): exp 1, expm1 2, the others 4.
  */
 #ifndef MINORM_EXP_H
 #define MINORM_EXP_H

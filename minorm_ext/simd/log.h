@@ -6,7 +6,7 @@
  * A power is exp(y log x), and y makes an error of the logarithm up to 700 times as large: there the logarithm has
  * twice the digits, as an unevaluated sum of two numbers. float goes by way of double, and is rounded once.
  *
- * Largest errors in units of the last place (tests/kernels/test_exp.py): log and log1p 1, powers 1.1; of float 0.501.
+ * Largest errors in units of the last place (tests/ext/test_exp.py): log and log1p 1, powers 1.1; of float 0.501.
  * Zeros, infinities, NaN and negative numbers give what C99 says, denormal numbers are numbers like others.
  */
 #ifndef MINORM_LOG_H

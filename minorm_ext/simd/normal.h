@@ -12,7 +12,7 @@
  *     erfc, for erf          1e-8   2^-h(z), degree 5           1e-18  exp(-z^2) times degrees 5 over 6
  *
  * The quotients are least-squares fits with Lawson's weights, the polynomials Remez' minimax, computed with 60 digits.
- * With roundings, against 50 digits, in units of the last place (tests/kernels/test_normal.py): erf 2, its slope 4;
+ * With roundings, against 50 digits, in units of the last place (tests/ext/test_normal.py): erf 2, its slope 4;
  * gelu 4 for x > 0, and 7 below, however far out; its slope, which crosses 0, 2 units of 1. On the average all are
  * within one unit.
  *

@@ -43,7 +43,7 @@ def costs(cases: Sequence[tuple[str, Path]], timeout: float = 120) -> list[Cost]
 
 def _readers() -> dict[str, Callable[[str], Any]]:
     from minorm import checkpoint, data
-    from minorm.data.pictures import read_image
+    from minorm.data.pictures.decoding import read_image
 
     return {
         "load": checkpoint.load,

@@ -12,7 +12,7 @@ import pytest
 
 import minorm as mn
 import minorm_ext
-from minorm import trace
+from minorm.graph import trace
 from minorm.normalization import running
 from minorm_ext import no_switch
 from tests.interrupts import at_every_line

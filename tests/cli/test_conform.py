@@ -13,8 +13,8 @@ pytest.importorskip("onnx")
 pytest.importorskip("rich")
 
 from minorm.conformance import report as reporting
-from minorm.conformance.judging import Cell
 from minorm.conformance.report import Report
+from minorm.conformance.verdict import Cell
 
 CELLS = [
     Cell("LRN", 1, "size 3", "minorm", "right", "float32", 1e-7, 7.0),

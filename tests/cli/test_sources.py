@@ -12,9 +12,9 @@ import pytest
 import minorm as mn
 from minorm import checkpoint, cli
 from minorm.cli import sources
-from minorm.cli.errors import UsageError
-from minorm.training.folder import weights_file
+from minorm.cli.one_line_errors import UsageError
 from minorm.training.preparing import Preprocessing
+from minorm.training.run_folder import weights_file
 
 pytest.importorskip("sklearn")
 pytest.importorskip("rich")

@@ -10,9 +10,9 @@ import pytest
 
 pytest.importorskip("onnx")
 
-from minorm.conformance.judging import Cell
 from minorm.conformance.report import Report, conform, versions
 from minorm.conformance.runtimes import RUNTIMES, Runtime
+from minorm.conformance.verdict import Cell
 
 MISSING = Runtime("missing", "missing:answer", ("no_such_package_here",))
 

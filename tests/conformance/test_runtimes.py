@@ -14,8 +14,8 @@ from minorm.cli import conform as command
 from minorm.conformance.asking import Outcome
 from minorm.conformance.case import Case
 from minorm.conformance.cases import all_cases
-from minorm.conformance.judging import judge
 from minorm.conformance.runtimes import RUNTIMES, minorm, onnxruntime, reference
+from minorm.conformance.verdict import judge
 
 LEAST = {"float64": 14.5, "float32": 6.5, "float16": 2.4, "bfloat16": 1.8}
 

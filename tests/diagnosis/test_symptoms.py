@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from minorm.diagnosis import symptoms
-from minorm.diagnosis.images import Images
-from minorm.diagnosis.measuring import Activation, Affine, Measured, Norm
+from minorm.diagnosis.image_batches import Images
+from minorm.diagnosis.passes import Activation, Affine, Measured, Norm
 
 CHANNELS = 8
 

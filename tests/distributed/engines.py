@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from minorm.distributed import order
+from minorm.distributed import sum_order
 from minorm.distributed.collectives import Collectives
 from minorm.distributed.meeting import Meeting
 from minorm.distributed.simulation import carry
@@ -90,7 +90,7 @@ def on_processes(processes: int, size: int, program: Callable[[Any], Any], wires
     errors: list[BaseException] = []
 
     def run(process: int) -> None:
-        ranks = order.carried(process, processes, size)
+        ranks = sum_order.carried(process, processes, size)
         engine = ThreadEngine(wires, process, processes)
         try:
             found[process] = carry(program, Collectives(ranks, size, engine), Meeting(ranks))

@@ -18,7 +18,7 @@ import minorm.functional as F
 from minorm import distributed as dist
 from minorm import nn
 from tests.distributed.programs import digest, train
-from tests.distributed.test_group import keep, values
+from tests.distributed.test_process_group import keep, values
 
 
 def say(group: Any, **facts: Any) -> None:

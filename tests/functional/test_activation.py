@@ -7,7 +7,7 @@ import pytest
 
 import minorm as mn
 import minorm.functional as F
-from minorm import trace
+from minorm.graph import trace
 
 NAMES = ["relu", "relu6", "leaky_relu", "elu", "gelu", "silu", "sigmoid", "tanh"]
 NAMES += ["hardswish", "hardsigmoid", "softplus", "softmax", "log_softmax"]

@@ -9,7 +9,7 @@ import pytest
 
 import minorm as mn
 import minorm.functional as F
-from minorm import trace
+from minorm.graph import trace
 
 
 def zeros(*shape: int, dtype: Any = np.float32) -> Any:

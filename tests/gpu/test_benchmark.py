@@ -1,4 +1,4 @@
-"""benchmarks/gpu.py stands ready: its cases run on the double of CuPy, which tells nothing about speed; its supervisor
+"""benchmarks/gpu stands ready: its cases run on the double of CuPy, which tells nothing about speed; its supervisor
 watches workers that fail in every way.
 """
 
@@ -15,9 +15,9 @@ import pytest
 import shim
 
 import minorm as mn
-from benchmarks import gpu, gpu_cases, gpu_families, gpu_jobs, gpu_parity, gpu_report, gpu_timing, gpu_worker
-from benchmarks.gpu_cases import Case
-from benchmarks.gpu_families import FAMILIES
+from benchmarks.gpu import __main__, agreement, cases, device_timing, operations, report, work, worker
+from benchmarks.gpu.cases import Case
+from benchmarks.gpu.operations import FAMILIES
 
 FEW = [("layer", (5, 7)), ("rms", (4, 8)), ("batch", (6, 4, 3, 3)), ("evaluation", (9, 4)), ("group", (2, 8, 3, 3)),
        ("instance", (2, 3, 4, 4))]  # fmt: skip
@@ -31,63 +31,63 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
         function(1)
         return 1.0
 
-    monkeypatch.setattr(gpu_timing, "milliseconds", once)
-    monkeypatch.setattr(gpu_jobs, "microseconds", lambda call, calls=1, wait=False: float(call() is None))
-    monkeypatch.setattr(gpu_jobs, "copy_rate", lambda: 1e12)
-    monkeypatch.setattr(gpu_jobs, "copies", lambda size: 2)
-    monkeypatch.setattr(gpu_jobs, "torch_with_gpu", lambda: None)
-    monkeypatch.setattr(gpu_jobs, "SMALL", FEW)
-    monkeypatch.setattr(gpu_jobs, "LARGE", FEW)
+    monkeypatch.setattr(device_timing, "milliseconds", once)
+    monkeypatch.setattr(work, "microseconds", lambda call, calls=1, wait=False: float(call() is None))
+    monkeypatch.setattr(work, "copy_rate", lambda: 1e12)
+    monkeypatch.setattr(work, "copies", lambda size: 2)
+    monkeypatch.setattr(work, "torch_with_gpu", lambda: None)
+    monkeypatch.setattr(work, "SMALL", FEW)
+    monkeypatch.setattr(work, "LARGE", FEW)
     few = [family._replace(large=family.large and family.small) for family in FAMILIES]
-    monkeypatch.setattr(gpu_jobs, "FAMILIES", few)
-    monkeypatch.setattr(gpu_jobs, "NETWORK", (2, 3, 4))
-    monkeypatch.setattr(gpu_families, "NETWORK", (8, 3, 4))
-    monkeypatch.setattr(gpu_families, "STEPS", 1)
+    monkeypatch.setattr(work, "FAMILIES", few)
+    monkeypatch.setattr(work, "NETWORK", (2, 3, 4))
+    monkeypatch.setattr(operations, "NETWORK", (8, 3, 4))
+    monkeypatch.setattr(operations, "STEPS", 1)
 
 
 def test_the_supervisor_knows_the_families() -> None:
-    assert list(gpu_jobs.families()) == list(gpu.FAMILIES)
+    assert list(work.families()) == list(__main__.FAMILIES)
 
 
 @compiles
 @pytest.mark.usefixtures("cuda", "quick")
 def test_every_case_of_float32_gives_figures(capsys: Any) -> None:
     names = ["copy", "parity float32", "training", "speed float32", "overhead"]
-    assert gpu_worker.run(names, set()) == 0
+    assert worker.run(names, set()) == 0
     text = capsys.readouterr().out
     lines = [json.loads(line) for line in text.splitlines()]
     assert lines[::2] == [{"family": line["family"], "case": line["case"], "begun": True} for line in lines[1::2]]
     lines = lines[1::2]
-    count = len(gpu_cases.cases(FEW, ("float32",)))
+    count = len(cases.cases(FEW, ("float32",)))
     assert count == 9
     judged = [line for line in lines if "passed" in line]
     assert [line["case"] for line in judged if not line["passed"]] == []
-    assert len(judged) == count + len(FAMILIES) + len(gpu_families.OPTIMIZERS) + 1
+    assert len(judged) == count + len(FAMILIES) + len(operations.OPTIMIZERS) + 1
     fast = [line for line in lines if line["family"] == "speed float32"]
     assert len(fast) == count + sum(bool(family.large) for family in FAMILIES)
     assert fast[0]["floors"] == [2 * 5 * 7 * 4, 3 * 5 * 7 * 4]
     assert next(line for line in lines if line["family"] == "training")["minorm"] >= 0
-    table = gpu_report.report(lines)
+    table = report.report(lines)
     assert f"parity: {len(judged)} of {len(judged)} cases right" in table
     assert "copy: 1000 GB/s" in table
 
-    assert gpu_worker.run(names, {(line["family"], line["case"]) for line in lines}) == 0  # nothing is run again
+    assert worker.run(names, {(line["family"], line["case"]) for line in lines}) == 0  # nothing is run again
     assert capsys.readouterr().out == ""
 
 
 @compiles
 @pytest.mark.usefixtures("cuda", "quick")
 def test_a_wrong_result_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    right = gpu_parity.results
+    right = agreement.results
 
     def wrong(case: Case, given: Any, device: str) -> dict[str, Any]:
         return {**right(case, given, device), "dx": np.full_like(given["x"], np.nan)}
 
-    monkeypatch.setattr(gpu_parity, "results", wrong)
-    line = {"family": "parity", "case": "rms 4x8", **gpu_jobs.normalization_parity(Case("rms", (4, 8), "float32"))}
+    monkeypatch.setattr(agreement, "results", wrong)
+    line = {"family": "parity", "case": "rms 4x8", **work.normalization_parity(Case("rms", (4, 8), "float32"))}
     assert line["passed"] is False
-    assert "0 of 1 cases right" in gpu_report.report([line])
-    assert "WRONG rms 4x8: the error of dx is inf" in gpu_report.report([line])
+    assert "0 of 1 cases right" in report.report([line])
+    assert "WRONG rms 4x8: the error of dx is inf" in report.report([line])
 
 
 @compiles
@@ -96,12 +96,12 @@ def test_an_exception_ends_a_worker_with_its_words(monkeypatch: pytest.MonkeyPat
     def fail() -> dict[str, Any]:
         raise RuntimeError("an illegal address")
 
-    monkeypatch.setattr(gpu_worker, "families", lambda: {"copy": [("first", fail), ("second", lambda: {"a": 1})]})
-    assert gpu_worker.run(["copy"], set()) == 1
+    monkeypatch.setattr(worker, "families", lambda: {"copy": [("first", fail), ("second", lambda: {"a": 1})]})
+    assert worker.run(["copy"], set()) == 1
     last = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert (last["case"], last["error"]) == ("first", "RuntimeError: an illegal address")
     assert "in fail" in last["where"]
-    assert gpu_worker.run(["copy"], {("copy", "first")}) == 0
+    assert worker.run(["copy"], {("copy", "first")}) == 0
 
 
 @compiles
@@ -109,12 +109,12 @@ def test_an_exception_ends_a_worker_with_its_words(monkeypatch: pytest.MonkeyPat
 def test_warming_runs_each_case_once(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
     ran: list[int] = []
     jobs = {"copy": [(str(i), lambda i=i: ran.append(i)) for i in range(5)]}
-    monkeypatch.setattr(gpu_worker, "families", lambda: jobs)
-    monkeypatch.setattr(gpu_timing, "WARMING", False)
+    monkeypatch.setattr(worker, "families", lambda: jobs)
+    monkeypatch.setattr(device_timing, "WARMING", False)
     for part in range(2):
-        assert gpu_worker.warm(["copy"], part, 2) == 0
+        assert worker.warm(["copy"], part, 2) == 0
     assert ran == [0, 2, 4, 1, 3]
-    assert gpu_timing.microseconds(lambda: ran.append(9)) == 0.0
+    assert device_timing.microseconds(lambda: ran.append(9)) == 0.0
     assert ran[5:] == [9]
     assert capsys.readouterr().out == ""
 
@@ -126,7 +126,7 @@ import json, os, pathlib, signal, sys, time
 if sys.argv[-3] == "--warm":
     sys.exit(0)
 sys.path.append(os.getcwd())
-from benchmarks.gpu_results import read
+from benchmarks.gpu.results import read
 family, results = sys.argv[1], pathlib.Path(sys.argv[3])
 done = {line["case"] for line in read(results) if line["family"] == family}
 cases = {"copy": ["a", "killed", "b", "raises", "c", "hangs", "d"], "training": ["t"], "overhead": []}[family]
@@ -150,7 +150,7 @@ if family == "overhead":
 @pytest.fixture
 def pretender(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[str, ...]:
     """A worker that fails in every way."""
-    monkeypatch.setattr(gpu, "unusable", lambda environment: None)
+    monkeypatch.setattr(__main__, "unusable", lambda environment: None)
     file = tmp_path / "pretender.py"
     file.write_text(PRETENDER)
     return sys.executable, str(file)
@@ -159,8 +159,8 @@ def pretender(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[str, ...
 def test_a_lost_case_costs_itself_alone(tmp_path: Path, pretender: tuple[str, ...], capsys: Any) -> None:
     results = tmp_path / "gpu.jsonl"
     options = ["--results", str(results), "--limit", "1", "--jobs", "1", "--families", "copy", "training", "overhead"]
-    assert gpu.main(options, pretender) == 1
-    lines = gpu.read(results)
+    assert __main__.main(options, pretender) == 1
+    lines = __main__.read(results)
     assert [line["case"] for line in lines if "minorm" in line] == ["a", "b", "c", "d", "t"]
     errors = {line["case"]: line["error"] for line in lines if "error" in line}
     assert errors == {
@@ -171,7 +171,7 @@ def test_a_lost_case_costs_itself_alone(tmp_path: Path, pretender: tuple[str, ..
     }
     assert "4 cases lost" in capsys.readouterr().out
     before = results.read_bytes()
-    assert gpu.main([*options[:-1], "training"], pretender) == 1  # nothing runs again; losses are told again
+    assert __main__.main([*options[:-1], "training"], pretender) == 1  # nothing runs again; losses are told again
     assert results.read_bytes() == before
 
 
@@ -179,16 +179,16 @@ def test_the_deadline_ends_it_and_the_next_run_goes_on(tmp_path: Path, pretender
     results = tmp_path / "gpu.jsonl"
     results.write_text('{"family": "copy", "case": "killed", "minorm": 1}\n{"family": "copy", "case": "raises", "mi')
     options = ["--results", str(results), "--jobs", "1", "--families", "training"]
-    assert gpu.main([*options, "--deadline", "0"], pretender) == 3
-    assert [line["case"] for line in gpu.read(results)] == ["killed"]
-    assert gpu.main([*options, "--limit", "5"], pretender) == 0
-    assert [line["case"] for line in gpu.read(results)] == ["killed", "t"]  # behind the half of a line
+    assert __main__.main([*options, "--deadline", "0"], pretender) == 3
+    assert [line["case"] for line in __main__.read(results)] == ["killed"]
+    assert __main__.main([*options, "--limit", "5"], pretender) == 0
+    assert [line["case"] for line in __main__.read(results)] == ["killed", "t"]  # behind the half of a line
 
 
 def test_without_a_gpu_it_says_so(tmp_path: Path, capsys: Any) -> None:
     if mn.cuda.is_available():
         pytest.skip("there is one")
-    assert gpu.main(["--results", str(tmp_path / "gpu.jsonl")]) == 2
+    assert __main__.main(["--results", str(tmp_path / "gpu.jsonl")]) == 2
     said = capsys.readouterr().err
     assert said.startswith("benchmarks.gpu: there is no GPU that can be used here: ")
     assert "Error" not in said
@@ -198,22 +198,22 @@ def test_without_a_gpu_it_says_so(tmp_path: Path, capsys: Any) -> None:
 @compiles
 def test_what_a_first_run_is_told(cuda: Any, capsys: Any) -> None:
     shim.State.ran.clear()
-    exec(gpu.ABOUT, {})
+    exec(__main__.ABOUT, {})
     told = capsys.readouterr().out
     assert told.startswith(f"minorm {mn.__version__} on NVIDIA Double; convolutions by ")
     assert list(shim.State.ran) == ["map_one<op::relu, float, float, 4, int>"]  # so a compiler is there
     assert cuda.transfers.launches["gemm"] == 1
 
 
-@pytest.mark.parametrize("case", gpu_cases.cases(FEW, ("float64",)), ids=str)
+@pytest.mark.parametrize("case", cases.cases(FEW, ("float64",)), ids=str)
 def test_the_formulas_are_pytorchs(case: Case) -> None:
     torch = pytest.importorskip("torch")
-    given = gpu_cases.arrays(case, offset=2.0)
-    exact = gpu_cases.expected(case, given)
+    given = cases.arrays(case, offset=2.0)
+    exact = cases.expected(case, given)
     t = {name: torch.from_numpy(value.copy()) for name, value in given.items()}
     for name in ("x", "scale", "bias"):
         t[name].requires_grad_(True)
-    y = gpu_cases.peer(case, t)()
+    y = cases.peer(case, t)()
     y.backward(t["dy"])
     found = {"y": y.detach(), "dx": t["x"].grad, "dscale": t["scale"].grad, "dbias": t["bias"].grad}
     for name, value in exact.items():

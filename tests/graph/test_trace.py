@@ -7,7 +7,7 @@ import threading
 import pytest
 
 import minorm as mn
-from minorm import trace
+from minorm.graph import trace
 from minorm.ops.elementwise import Add, Mul
 from minorm.support.argument_errors import named_arguments
 

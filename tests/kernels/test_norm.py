@@ -180,7 +180,9 @@ def check(problem, backend, equation):
             parameter(db, want.db)
 
 
-@pytest.mark.parametrize("norm", [reference.norm, cpu.norm], ids=["reference", "cpu"])  # gpu: tests/gpu/test_norm.py
+@pytest.mark.parametrize(
+    "norm", [reference.norm, cpu.norm], ids=["reference", "cpu"]
+)  # gpu: tests/gpu/kernels/test_norm.py
 @pytest.mark.parametrize("unbiased", [False, True])
 def test_forward_updates_running_statistics(norm, unbiased):
     x = (np.random.default_rng(0).standard_normal((9, 4, 5)) + 3).astype(np.float32)

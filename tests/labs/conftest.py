@@ -16,9 +16,11 @@ import numpy as np
 import pytest
 
 from minorm.cli import main
-from minorm.labs import catalogue, judging, submission
-from minorm.labs.report import Report
-from minorm.labs.student import Here
+from minorm.labs import catalogue
+from minorm.labs.calling import submission
+from minorm.labs.calling.student import Here
+from minorm.labs.judge import judging
+from minorm.labs.scores import Report
 
 ROOT = Path(__file__).resolve().parents[2]
 SOLUTIONS = ROOT / "examples" / "labs" / "solutions"

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from minorm.labs import catalogue, cells, judging
+from minorm.labs import catalogue, cells
+from minorm.labs.judge import judging
 
 ROOT = Path(__file__).resolve().parents[2]
 LABS = ROOT / "examples" / "labs"

@@ -6,7 +6,8 @@ import time
 
 import pytest
 
-from minorm.labs import cells, submission
+from minorm.labs import cells
+from minorm.labs.calling import submission
 
 TEXT = """\
 # ---

@@ -13,10 +13,12 @@ import numpy as np
 import pytest
 
 from minorm.cli import main
-from minorm.labs import catalogue, cells, grading, hints, judging, submission, visible
+from minorm.labs import catalogue, cells, visible
 from minorm.labs.beside import Beside
+from minorm.labs.calling import submission
+from minorm.labs.calling.student import Here
+from minorm.labs.judge import grading, hints, judging
 from minorm.labs.sealed import finding, walls
-from minorm.labs.student import Here
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples" / "own_labs"

@@ -12,7 +12,7 @@ import pytest
 
 from minorm.cli import main
 from minorm.labs import catalogue
-from tests.test_installing import strangers
+from tests.project.test_installing import strangers
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -27,7 +27,7 @@ def test_a_build_takes_the_stubs_and_no_solution(tmp_path: Path) -> None:
     subprocess.run(build, cwd=ROOT, check=True, capture_output=True)
     found = {path.name: path.read_text() for path in (tmp_path / "lib/minorm/labs/notebooks").iterdir()}
     assert found == {f"{lab.file}.py": catalogue.notebook(lab) for lab in map(catalogue.find, catalogue.numbers())}
-    assert (tmp_path / "lib/minorm/labs/mistakes.md").exists()  # where hints come from
+    assert (tmp_path / "lib/minorm/labs/judge/mistakes.md").exists()  # where hints come from
     assert not list((tmp_path / "lib").rglob("*solution*"))
     assert not [path for path in (tmp_path / "lib").rglob("*") if path.is_file() and strangers(path.read_text())]
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from minorm.cli import main
-from minorm.labs.report import Report
+from minorm.labs.scores import Report
 from minorm.labs.sealed import finding
 from tests.labs.conftest import changed
 

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from minorm.labs import catalogue, submission, visible
+from minorm.labs import catalogue, visible
+from minorm.labs.calling import submission
 
 
 def names(number: int, text: str | None = None) -> dict[str, Any]:

@@ -19,9 +19,18 @@ from hypothesis.extra import numpy as hnp
 import minorm as mn
 from minorm import data as data_module
 from minorm import nn, optim
-from minorm.checkpoint import MAX_DEPTH, TREE, load, load_arrays, load_metadata, load_training, save, save_training
 from minorm.devices import dtypes
 from minorm.serialization import safetensors_file
+from minorm.serialization.checkpoint import (
+    MAX_DEPTH,
+    TREE,
+    load,
+    load_arrays,
+    load_metadata,
+    load_training,
+    save,
+    save_training,
+)
 from minorm.tensor.tensor import Tensor
 from tests.interrupts import at_every_line
 
@@ -395,7 +404,7 @@ def test_ctrl_c_at_any_line_of_a_parts_load_state_dict(name: str) -> None:
 def test_ctrl_c_at_any_line_of_load_training(tmp_path: Path) -> None:
     save_training(tmp_path / "f", **run_of(1))
     old, new = facts(run_of(0)), facts(run_of(1))
-    files = "checkpoint.py", "optim", "states.py", "amp", "data/loader.py", "nn/state.py"
+    files = "checkpoint.py", "optim", "states.py", "amp", "data/loader.py", "nn/state_dicts.py"
     for parts in at_every_line(lambda parts: load_training(tmp_path / "f", **parts), *files, make=lambda: run_of(0)):
         assert facts(parts) in (old, new)
 

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 import minorm as mn
-from minorm.data import cifar, npz, picture, picture_files, pictures
-from minorm.labs import judging
+from minorm.data import cifar, npz
+from minorm.data.pictures import decoding, picture, picture_files
+from minorm.labs.judge import judging
 from minorm.serialization import limits, torch_file
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -42,7 +43,7 @@ def test_the_other_numbers() -> None:
     assert f"nested at most {torch_file.MAX_DEPTH} deep" in PAGE
     assert f"at most {picture_files.MOST_SCANS} scans" in PAGE
     assert f"{picture.PIXEL} bytes a pixel and {picture.ROW} a row" in PAGE
-    assert f"{pictures.FACTOR} times the file's length plus {pictures.LATE >> 20} MiB" in PAGE
+    assert f"{decoding.FACTOR} times the file's length plus {decoding.LATE >> 20} MiB" in PAGE
 
 
 @pytest.mark.parametrize("text", ["512 MiB", "2 GiB", "1 GiB"])

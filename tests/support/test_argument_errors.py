@@ -105,7 +105,7 @@ def test_inside_a_trace_too() -> None:
 
 
 def mistakes_traced() -> Any:
-    from minorm import trace
+    from minorm.graph import trace
 
     return trace.record()
 

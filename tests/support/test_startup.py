@@ -23,7 +23,7 @@ from minorm.support.startup import _is_importing, is_command_line, startup
         (["/usr/bin/minorm", "train"], ["python", "/usr/bin/minorm", "train"], True),
         (["minorm.exe"], ["python", "minorm.exe"], True),
         (["-m", "minorm"], ["python", "-m", "pytest", "minorm"], False),
-        (["-m"], ["python", "-m", "minorm.labs.worker"], False),
+        (["-m"], ["python", "-m", "minorm.labs.calling.worker"], False),
         (["-c", "-m", "minorm"], ["python", "-c", "import minorm", "-m", "minorm"], False),
         (["train.py"], ["python", "train.py"], False),
         (["minorm-train"], ["python", "minorm-train"], False),

@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 import minorm as mn
 import minorm.functional as F
 from minorm import nn
-from minorm.autograd import Version
+from minorm.graph.graph import Version
 from minorm.ops.reduction import LogSumExp, Prod
 
 SHAPE = (3, 4)

@@ -244,9 +244,9 @@ check("1.5")
 # kernels and with your forward. `digits.losses` is a training loop of ten lines, worth reading.
 
 # %% tags=["plot"]
-from minorm.labs import digits
+from minorm.labs import digits_network
 
-library, mine = digits.losses(None), digits.losses(PartialBackend(forward=forward))
+library, mine = digits_network.losses(None), digits_network.losses(PartialBackend(forward=forward))
 for step in (0, 10, 22):
     print(f"step {step:2}: loss {library[step]:.9f} with the library's forward, {mine[step]:.9f} with yours")
 assert np.allclose(mine, library, rtol=1e-6)

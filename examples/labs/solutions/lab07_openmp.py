@@ -332,9 +332,9 @@ check("7.5")
 # network is float64 and your kernel reads float32, so the losses agree to five digits or so, not to ten.
 
 # %% tags=["plot"]
-from minorm.labs import digits
+from minorm.labs import digits_network
 
-library, mine = digits.losses(None), digits.losses(PartialBackend(moments=moments))
+library, mine = digits_network.losses(None), digits_network.losses(PartialBackend(moments=moments))
 for step in (0, 10, 22):
     print(f"step {step:2}: loss {library[step]:.6f} with the library's kernels, {mine[step]:.6f} with your statistics")
 assert np.allclose(mine, library, rtol=1e-2)

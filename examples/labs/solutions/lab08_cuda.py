@@ -381,9 +381,9 @@ check("8.6")
 # network is float64 and your kernel reads float32, so the losses agree to five digits or so, not to ten.
 
 # %% tags=["plot"]
-from minorm.labs import digits
+from minorm.labs import digits_network
 
-library, mine = digits.losses(None, 6), digits.losses(PartialBackend(moments=moments), 6)
+library, mine = digits_network.losses(None, 6), digits_network.losses(PartialBackend(moments=moments), 6)
 for step in (0, 2, 5):
     print(f"step {step:2}: loss {library[step]:.6f} with the library's kernels, {mine[step]:.6f} with your statistics")
 assert np.allclose(mine, library, rtol=1e-2)

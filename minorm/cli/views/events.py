@@ -7,7 +7,7 @@ import time
 from typing import Any
 
 from minorm.cli import output
-from minorm.training.history import COLUMNS, Row
+from minorm.training.log_file import COLUMNS, Row
 
 
 class Events:

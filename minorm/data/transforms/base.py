@@ -10,7 +10,7 @@ import numpy as np
 
 from minorm.data.dataset import Array
 from minorm.data.showing import Shown
-from minorm.devices import dtypes, random
+from minorm.devices import dtypes, generators
 from minorm.tensor.tensor import Tensor
 
 Transform: TypeAlias = Callable[..., Any]  # transform(images, generator) -> images
@@ -27,7 +27,7 @@ class ImageTransform(Shown):
             raise ValueError(f"{type(self).__name__}: images are {getattr(images, 'shape', type(images).__name__)}; "
                              "expected an array of shape (N, C, H, W), or (C, H, W) for one; "
                              "ToTensor makes one of a picture")  # fmt: skip
-        found = self.apply(array if array.ndim == 4 else array[None], random.source(generator))
+        found = self.apply(array if array.ndim == 4 else array[None], generators.source(generator))
         found = found if array.ndim == 4 else found[0]
         return Tensor(np.ascontiguousarray(found)) if isinstance(images, Tensor) else found
 

@@ -8,7 +8,8 @@ from typing import Any
 from minorm.devices import dtypes
 from minorm.kernels.epilogue import applied, check_epilogue
 from minorm.kernels.gpu import conv_columns as columns
-from minorm.kernels.gpu import conv_cudnn, windows
+from minorm.kernels.gpu import conv_cudnn
+from minorm.kernels.gpu.plans import window_struct
 from minorm.kernels.gpu.sums import sum_axes
 from minorm.kernels.reference import conv as reference
 from minorm.kernels.reference.conv import check_accumulate, check_bias, checked, output_shape
@@ -103,4 +104,4 @@ _separate = reference.composed(grad_input, grad_weight, grad_bias)
 def _covers(a: Any, b: Any, size: Ints, out: Ints) -> bool:
     """Is there something to compute, of a type and size that the kernels know?"""
     known = a.dtype in dtypes.FLOATS and a.dtype == b.dtype and len(size) <= 3
-    return known and a.size > 0 and b.size > 0 and prod(out) > 0 and prod(size) < windows.LARGEST
+    return known and a.size > 0 and b.size > 0 and prod(out) > 0 and prod(size) < window_struct.LARGEST

@@ -31,8 +31,8 @@ from minorm.kernels.gpu import launch
 from minorm.kernels.gpu.matmul import product
 from minorm.kernels.gpu.memory import owned
 from minorm.kernels.gpu.operands import plain
+from minorm.kernels.gpu.plans.structs import windows_of
 from minorm.kernels.gpu.program import Program
-from minorm.kernels.gpu.structs import windows_of
 from minorm.kernels.reference.conv import output_shape
 
 Ints = tuple[int, ...]

@@ -11,10 +11,10 @@ from typing import Any
 import cupy
 
 from minorm.devices import dtypes
-from minorm.kernels.gpu import norm_backward, norm_forward, norm_plan
 from minorm.kernels.gpu.launch import is_aligned
 from minorm.kernels.gpu.memory import owned
-from minorm.kernels.gpu.norm_arguments import Array, nobody, running_of, types_of
+from minorm.kernels.gpu.plans import norm_backward, norm_forward, norm_plan
+from minorm.kernels.gpu.plans.norm_arguments import Array, nobody, running_of, types_of
 from minorm.kernels.protocol import Running, Statistics
 from minorm.normalization.equation import Equation
 from minorm.normalization.nest import Nest

@@ -9,10 +9,11 @@ import cupy
 import numpy as np
 
 from minorm.devices import dtypes
-from minorm.kernels.gpu import launch, windows
+from minorm.kernels.gpu import launch
 from minorm.kernels.gpu.operands import plain
+from minorm.kernels.gpu.plans import window_struct
+from minorm.kernels.gpu.plans.structs import unknown_windows, windows_of
 from minorm.kernels.gpu.program import Program
-from minorm.kernels.gpu.structs import unknown_windows, windows_of
 from minorm.kernels.gpu.sums import middle
 from minorm.kernels.reference import pool as reference
 from minorm.kernels.reference.pool import output_shape, reached
@@ -118,4 +119,4 @@ def _packed(size: Ints, out: Ints, kernel: Ints, stride: Ints, padding: Pairs, d
 
 def _covers(x: Any, size: Ints) -> bool:
     """Is there something to compute, of a type and size that the kernels know?"""
-    return x.dtype in dtypes.FLOATS and x.size > 0 and len(size) <= 3 and prod(size) < windows.LARGEST
+    return x.dtype in dtypes.FLOATS and x.size > 0 and len(size) <= 3 and prod(size) < window_struct.LARGEST

@@ -11,8 +11,8 @@ import numpy as np
 from minorm.devices import capture, dtypes
 from minorm.kernels.gpu import launch
 from minorm.kernels.gpu.operands import plain
+from minorm.kernels.gpu.plans.structs import Struct
 from minorm.kernels.gpu.program import Program
-from minorm.kernels.gpu.structs import Struct
 from minorm.kernels.reference.random import Blocks, threshold
 
 THREADS = 256

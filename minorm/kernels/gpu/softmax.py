@@ -13,8 +13,9 @@ import cupy
 import numpy as np
 
 from minorm.devices import dtypes
-from minorm.kernels.gpu import launch, softmax_plan
+from minorm.kernels.gpu import launch
 from minorm.kernels.gpu.operands import outer, plain
+from minorm.kernels.gpu.plans import softmax_plan
 from minorm.kernels.gpu.program import Program
 from minorm.kernels.reference import softmax as reference
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from minorm.devices import dtypes
 
-FOLDER = Path(__file__).parent
+FOLDER = Path(__file__).parent / "sources"
 OPTIONS = ("-std=c++17",)
 AS_WRITTEN = "--fmad=false"  # each product is rounded before it is added
 OF_FILE = {"update.cu": (AS_WRITTEN,)}  # whose two forms, eager and captured, are to have the same bits

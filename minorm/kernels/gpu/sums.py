@@ -11,8 +11,9 @@ import cupy
 
 from minorm.devices import dtypes
 from minorm.kernels.axis_sums import Stage, Sums, in_memory_order, stages
-from minorm.kernels.gpu import launch, sums_plan
+from minorm.kernels.gpu import launch
 from minorm.kernels.gpu.operands import memory_order, plain
+from minorm.kernels.gpu.plans import sums_plan
 from minorm.kernels.gpu.program import Program
 
 _program = Program("sums.cu")

@@ -14,7 +14,7 @@ import numpy as np
 
 import minorm.functional as F
 from minorm import config, nn
-from minorm.devices import dtypes, random
+from minorm.devices import dtypes, generators
 from minorm.graph.grad_mode import no_grad
 from minorm.kernels.partial import PartialBackend
 from minorm.labs import capstone, gap
@@ -128,7 +128,7 @@ def saved(module: Any, seed: int, first: int) -> dict[str, Any]:
 def resumed(module: Any, data: Any, seed: int, second: int) -> dict[str, Any]:
     """A run of another seed, made what the saved one was, and trained on with the lab's own loop."""
     with tempfile.TemporaryDirectory() as folder:
-        random.manual_seed(12345)
+        generators.manual_seed(12345)
         fresh = capstone.Run(seed)
         module.resume(as_file(data, folder), fresh)
         return {"losses": single(loop, fresh, second), "state": state(fresh.model)}

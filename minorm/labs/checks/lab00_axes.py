@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from minorm.labs.calling.student import Failure
 from minorm.labs.comparing import close, equal, true
 from minorm.labs.lab import Lab
-from minorm.labs.student import Failure
 from minorm.normalization import nest
 
 LAB = Lab(0, "lab00_axes", "Axes", "What is the difference between the norms? Which elements share a mean.", minutes=60)

@@ -9,7 +9,7 @@ import numpy as np
 
 import minorm.functional as F
 from minorm.kernels.partial import PartialBackend
-from minorm.labs import digits
+from minorm.labs import digits_network
 from minorm.labs.comparing import at_most, close, numbers, parts
 from minorm.labs.lab import Lab
 from minorm.tensor.creation import tensor
@@ -146,13 +146,13 @@ def in_mean_variance_norm(student: Any, rng: np.random.Generator) -> None:
 @functools.cache
 def _library(steps: int, seed: int) -> Any:
     """The losses with the library's kernels."""
-    return digits.losses(None, steps, seed)
+    return digits_network.losses(None, steps, seed)
 
 
 @LAB.check("3.4", "the digits network trains as with the library", points=2, seconds=60)
 def trains(student: Any, rng: np.random.Generator) -> None:
     seed = int(rng.integers(1000))
-    got = digits.losses(PartialBackend(backward=student.backward), 12, seed)
+    got = digits_network.losses(PartialBackend(backward=student.backward), 12, seed)
     close(got, _library(12, seed), "the losses of 12 steps with your backward", rtol=1e-6)
 
 

@@ -13,10 +13,10 @@ import numpy as np
 from minorm.graph.grad_mode import no_grad
 from minorm.labs import gap
 from minorm.labs.beside.lab05_train_eval_gap import state, trained
+from minorm.labs.calling.sent import Sent
 from minorm.labs.checks.right import lab05_train_eval_gap as ours
 from minorm.labs.comparing import Wrong, close, equal, true
 from minorm.labs.lab import Lab
-from minorm.labs.sent import Sent
 from minorm.normalization.running import no_stats_update
 from minorm.tensor.creation import tensor
 

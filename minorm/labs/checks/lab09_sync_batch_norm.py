@@ -12,7 +12,7 @@ import numpy as np
 
 import minorm.functional as F
 from minorm.kernels.partial import PartialBackend
-from minorm.labs import digits
+from minorm.labs import digits_network
 from minorm.labs.comparing import at_most, close, equal, numbers, parts, true
 from minorm.labs.lab import Lab
 from minorm.labs.ranks import Rank, simulate
@@ -280,7 +280,7 @@ def layer_messages(student: Any, rng: np.random.Generator) -> None:
 
 def trained(student: Any, cuts: list[int], steps: int) -> Any:
     """The losses of ranks that train the digits' network with the student's functions."""
-    return digits.losses_over_ranks(
+    return digits_network.losses_over_ranks(
         cuts,
         functools.partial(backend, student),
         lambda rank, count: float(numbers(student.at(rank).share(count), "share", "a number")),
@@ -292,7 +292,7 @@ def trained(student: Any, cuts: list[int], steps: int) -> Any:
 @functools.cache
 def _whole(steps: int) -> Any:
     """The losses of one computer."""
-    return digits.losses(None, steps)
+    return digits_network.losses(None, steps)
 
 
 @LAB.check("9.5", "ranks train as one computer", points=3, seconds=SECONDS)

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from minorm.labs import zoo
+from minorm.labs.calling.sent import Sent
 from minorm.labs.checks.right import lab10_onnx_archaeology as ours
 from minorm.labs.comparing import Wrong, close, equal, numbers, parts, true
 from minorm.labs.lab import Lab
-from minorm.labs.sent import Sent
 
 LAB = Lab(
     10,

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from minorm.labs import oracles, suspects
+from minorm.labs.calling.objects import Callback
 from minorm.labs.comparing import Wrong, close, equal, numbers, parts, true
 from minorm.labs.lab import Lab
-from minorm.labs.objects import Callback
 
 LAB = Lab(
     11,

@@ -15,10 +15,10 @@ from minorm.devices import dtypes
 from minorm.graph.grad_mode import no_grad
 from minorm.labs import capstone, gap
 from minorm.labs.beside import lab12_capstone as beside
+from minorm.labs.calling.sent import Sent
 from minorm.labs.checks.right import lab12_capstone as ours
 from minorm.labs.comparing import Wrong, close, equal, numbers, parts, true
 from minorm.labs.lab import Lab
-from minorm.labs.sent import Sent
 from minorm.tensor.creation import tensor
 
 LAB = Lab(

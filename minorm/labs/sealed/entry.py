@@ -13,7 +13,7 @@ import os
 import sys
 from typing import Any
 
-from minorm.labs.sealed import counting, landlock, limits, namespaces, seccomp
+from minorm.labs.sealed import counting, landlock, namespaces, process_limits, seccomp
 
 # What the process runs first; its argument is the folder of the package minorm.
 BEGIN = """
@@ -36,7 +36,7 @@ def main() -> None:
     os.close(nothing)
     plan = json.loads(_read_line(line))
     if plan["runs"] and plan["counted"]:
-        line = _beyond(line, limits.OPEN_FILES)
+        line = _beyond(line, process_limits.OPEN_FILES)
     for stage, step in _steps(plan, line):
         try:
             step()
@@ -60,14 +60,19 @@ def main() -> None:
 def _steps(plan: dict[str, Any], line: int) -> Any:
     """The walls in the order in which they must rise, each with its name."""
     folder, parent = plan["folder"], plan["parent"]
-    yield "limits", lambda: limits.set_limits(plan["memory"], seconds=limits.PROGRAM_SECONDS if plan["runs"] else 0)
+    yield (
+        "limits",
+        lambda: process_limits.set_limits(
+            plan["memory"], seconds=process_limits.PROGRAM_SECONDS if plan["runs"] else 0
+        ),
+    )
     if plan["mounts"]:
         there = [*plan["reads"], *plan["runs"]]
         yield "mounts", lambda: namespaces.enter(there, plan["hidden"], folder, plan["writes"], *plan["share"])
     if plan["user"] is not None:
-        yield "user", lambda: limits.become(plan["user"])
-    yield "rights", limits.drop_rights
-    yield "end", lambda: limits.end_with(parent)  # behind the change of user, which forgets it
+        yield "user", lambda: process_limits.become(plan["user"])
+    yield "rights", process_limits.drop_rights
+    yield "end", lambda: process_limits.end_with(parent)  # behind the change of user, which forgets it
     yield "folder", lambda: os.chdir(folder)
     if plan["landlock"]:
         own = folder if plan["writes"] else None

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Collection
 from dataclasses import replace
 
-from minorm.labs.sealed import compiling, copies, landlock, process, syscalls
+from minorm.labs.sealed import compile_process, copies, landlock, process, syscalls
 from minorm.labs.sealed.walls import Walls
 
 
@@ -38,7 +38,7 @@ def find(
     if not around.stand:
         return around
     around = replace(around, copies=copies.found())
-    compilers = tuple(name for name in programs if name in compiling.KNOWN)
+    compilers = tuple(name for name in programs if name in compile_process.KNOWN)
     if compilers and around.writes:
         _try_compilers(around, compilers)
     return around
@@ -47,7 +47,7 @@ def find(
 @functools.cache
 def _try_compilers(around: Walls, programs: tuple[str, ...]) -> None:
     """Hole where something comes through the walls of a process that compiles, or no compiler runs there."""
-    answer = compiling.attack(around, programs)
+    answer = compile_process.attack(around, programs)
     if "succeeded" not in answer:
         raise Hole(f"the walls around compilers could not be tried: {answer.get('said', 'no answer')}")
     if answer["succeeded"]:

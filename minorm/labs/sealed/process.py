@@ -22,16 +22,16 @@ from pathlib import Path
 from typing import Any
 
 from minorm import config
-from minorm.labs import objects
+from minorm.labs.calling import objects
+from minorm.labs.calling.wire import Line
 from minorm.labs.sealed import counting, entry, folders, walls
 from minorm.labs.sealed.counting import Share
 from minorm.labs.sealed.victims import Victims
-from minorm.labs.wire import Line
 
 KEPT = 4000  # bytes of what is printed
 STARTING = 30.0  # seconds
 LONGEST_LINE = 1 << 16
-SERVE = "minorm.labs.worker:main"
+SERVE = "minorm.labs.calling.worker:main"
 ATTACK = "minorm.labs.sealed.attack:main"
 WHOLE = Share()
 TRIED = Share(1 << 20, 64)  # what an attack may write: the same walls, and quicker to fill

@@ -15,7 +15,7 @@ import subprocess
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from minorm.labs.sealed import limits, syscalls
+from minorm.labs.sealed import process_limits, syscalls
 
 OWN = "own.h"
 FORMS = {  # how a text names a file, and what a compiler is to do with it: no more than read it
@@ -38,10 +38,10 @@ def attempts(plan: Mapping[str, Any]) -> dict[str, Callable[[], Any]]:
             for path in plan["task"]["files"]:
                 tries[f"have {compiler} {form} {path}"] = functools.partial(_read_by, compiler, form, path)
         tries[f"stop {compiler} from working"] = functools.partial(_works, compiler)
-    tries["exchange the line for a file"] = functools.partial(_exchange, limits.OPEN_FILES)
+    tries["exchange the line for a file"] = functools.partial(_exchange, process_limits.OPEN_FILES)
     tries["start a process in its own namespaces"] = functools.partial(_cloned, NAMESPACES)
     tries["start a process beside this one"] = functools.partial(_cloned, BESIDE)
-    tries["open more files"] = lambda: _limit_files(limits.OPEN_FILES + 1)
+    tries["open more files"] = lambda: _limit_files(process_limits.OPEN_FILES + 1)
     return tries
 
 

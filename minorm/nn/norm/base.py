@@ -21,7 +21,7 @@ from minorm.devices import dtypes
 from minorm.functional.norm.checks import LOW_MOMENTUM, warn_of_low_momentum
 from minorm.nn import init
 from minorm.nn.attributes import COUNTER, MadeBy
-from minorm.nn.fusing import takes_activation
+from minorm.nn.fused_pairs import takes_activation
 from minorm.nn.module import Module
 from minorm.nn.parameter import Parameter, check_sizes, uninitialized
 from minorm.support.argument_errors import called_within

@@ -9,7 +9,7 @@ import numpy as np
 import minorm.functional as F
 from minorm.devices import dtypes
 from minorm.functional.norm.texts import CHANNELS, LAYER
-from minorm.nn.fusing import takes_activation
+from minorm.nn.fused_pairs import takes_activation
 from minorm.nn.module import Module
 from minorm.nn.parameter import check_sizes
 from minorm.support.documented import documented

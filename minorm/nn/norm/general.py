@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import minorm.functional as F
 from minorm.functional.norm.texts import ANY_AXES, AXES, AXIS_GROUPS, GUARD_EPS, LAYER
 from minorm.nn.attributes import MadeBy
-from minorm.nn.fusing import takes_activation
+from minorm.nn.fused_pairs import takes_activation
 from minorm.nn.module import Module
 from minorm.nn.norm.base import Affine, checked_shape
 from minorm.support.documented import documented

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import minorm.functional as F
 from minorm.functional.norm.texts import LAYER
 from minorm.nn.attributes import MadeBy
-from minorm.nn.fusing import takes_activation
+from minorm.nn.fused_pairs import takes_activation
 from minorm.nn.norm.base import Affine
 from minorm.nn.parameter import check_sizes
 from minorm.support.documented import documented

@@ -6,7 +6,7 @@ from typing import Any
 
 import minorm.functional as F
 from minorm.functional.norm.texts import LAYER
-from minorm.nn.fusing import takes_activation
+from minorm.nn.fused_pairs import takes_activation
 from minorm.nn.norm.base import RunningNorm
 from minorm.support.documented import documented
 from minorm.tensor.tensor import Tensor

@@ -7,7 +7,7 @@ from typing import Any
 
 import minorm.functional as F
 from minorm.functional.norm.texts import LAYER, RMS_EPS
-from minorm.nn.fusing import takes_activation
+from minorm.nn.fused_pairs import takes_activation
 from minorm.nn.norm.base import Affine, checked_shape
 from minorm.support.documented import documented
 from minorm.tensor.tensor import Tensor

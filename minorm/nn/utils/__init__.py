@@ -15,10 +15,10 @@ from minorm.nn.utils.gradients import (
 )
 from minorm.support import lazy
 
-LATER = {"parametrizations": "spectral_norm weight_norm", "rnn": "", "statistics": "freeze_norm precise_bn"}
+LATER = {"parametrizations": "spectral_norm weight_norm", "rnn": "", "running_statistics": "freeze_norm precise_bn"}
 __getattr__, __dir__ = lazy.names(__name__, LATER)
 
 if TYPE_CHECKING:
     from minorm.nn.utils import rnn
     from minorm.nn.utils.parametrizations import spectral_norm, weight_norm
-    from minorm.nn.utils.statistics import freeze_norm, precise_bn
+    from minorm.nn.utils.running_statistics import freeze_norm, precise_bn

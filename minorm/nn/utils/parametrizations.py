@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from minorm.devices.random import generator
+from minorm.devices.generators import generator
 from minorm.functional.norm import normalization
 from minorm.functional.norm.response import normalize
 from minorm.graph.grad_mode import no_grad

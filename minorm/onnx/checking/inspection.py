@@ -20,14 +20,14 @@ from minorm.onnx.checking.layers import LayerRow
 from minorm.onnx.checking.profiling import Seen
 from minorm.onnx.graph import encoding, registry, tensors, versions
 from minorm.onnx.graph.errors import LoadError, Unsupported
-from minorm.onnx.graph.layer import NormLayer
 from minorm.onnx.graph.lengths import length_of
+from minorm.onnx.graph.node_layers import NormLayer
 from minorm.onnx.graph.reading import Node
 from minorm.onnx.graph.tensors import Budget
 from minorm.onnx.loading import resolving, validation
 from minorm.onnx.loading.flattening import Flattener
+from minorm.onnx.loading.graph_inputs import Input
 from minorm.onnx.loading.graph_module import GraphModule
-from minorm.onnx.loading.inputs import Input
 from minorm.onnx.loading.load import load_whole
 from minorm.onnx.loading.signatures import opset_table
 from minorm.onnx.loading.weights import Origin

@@ -13,7 +13,7 @@ import numpy as np
 
 from minorm.devices import dtypes
 from minorm.nn import Module
-from minorm.onnx.graph.layer import NormLayer
+from minorm.onnx.graph.node_layers import NormLayer
 from minorm.onnx.graph.reading import Node
 from minorm.onnx.loading.roles import ARITHMETIC
 from minorm.onnx.operators.norm import batch_norm

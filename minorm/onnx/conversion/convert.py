@@ -16,8 +16,8 @@ import onnx
 from onnx import TensorProto
 
 from minorm.onnx.conversion import describing
-from minorm.onnx.conversion.comparing import against
-from minorm.onnx.conversion.folding import folded, with_constants
+from minorm.onnx.conversion.constant_folding import folded, with_constants
+from minorm.onnx.conversion.equivalence import against
 from minorm.onnx.conversion.rewriting import Rewriter
 from minorm.onnx.graph import encoding, external, tensors, versions
 from minorm.onnx.graph.draft import Kinds, tensors_of

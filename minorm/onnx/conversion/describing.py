@@ -10,7 +10,7 @@ import onnx
 from onnx import TensorProto
 
 from minorm.onnx.checking import sandbox
-from minorm.onnx.conversion.comparing import inputs_of
+from minorm.onnx.conversion.equivalence import inputs_of
 from minorm.onnx.graph import versions
 from minorm.onnx.graph.draft import Kind, Kinds, graphs_of
 from minorm.onnx.graph.lengths import Shapes, declared_of, length_of, settle

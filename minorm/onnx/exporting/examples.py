@@ -13,8 +13,8 @@ from minorm.devices import dtypes
 from minorm.graph.grad_mode import no_grad
 from minorm.onnx.exporting.runs import same_random_numbers_after, untouched
 from minorm.onnx.graph.lengths import NAMELESS, Shapes, listed, settle
+from minorm.onnx.loading.graph_inputs import Input
 from minorm.onnx.loading.graph_module import GraphModule
-from minorm.onnx.loading.inputs import Input
 from minorm.tensor.tensor import Tensor
 
 MOST = 1 << 26  # elements of an input

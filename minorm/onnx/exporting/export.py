@@ -10,8 +10,8 @@ from typing import Any
 import onnx
 
 from minorm.nn import Module
-from minorm.onnx.exporting import fusing, verifying
-from minorm.onnx.exporting.inputs import Axes
+from minorm.onnx.exporting import norm_fusion, verifying
+from minorm.onnx.exporting.example_inputs import Axes
 from minorm.onnx.exporting.restoring import NeedsExample
 from minorm.onnx.exporting.translating import translate
 from minorm.onnx.exporting.writing_back import write_back
@@ -111,7 +111,7 @@ def export(
             weights=weights,
         )
         if fuse_norms:
-            fusing.fuse(translated.proto)
+            norm_fusion.fuse(translated.proto)
         comparison = verifying.against(translated) if verify else None
         external.write(translated.proto, path, weights, comparison.check if comparison else None)
     return translated.proto

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from minorm.devices import random
+from minorm.devices import generators
 from minorm.graph import trace
 from minorm.graph.grad_mode import no_grad
 from minorm.graph.trace import Call
@@ -117,13 +117,13 @@ def same_random_numbers_after(model: Any = None) -> Iterator[None]:
     Not around a single run: two runs must draw different numbers, so that a constant drawn at random shows.
     """
     layers = model.modules() if isinstance(model, Module) else ()
-    generators = [g for layer in layers if isinstance(g := getattr(layer, "generator", None), np.random.Generator)]
-    states = [generator.bit_generator.state for generator in generators]
+    own = [g for layer in layers if isinstance(g := getattr(layer, "generator", None), np.random.Generator)]
+    states = [generator.bit_generator.state for generator in own]
     try:
-        with random.kept():
+        with generators.kept():
             yield
     finally:
-        for generator, state in zip(generators, states, strict=True):
+        for generator, state in zip(own, states, strict=True):
             generator.bit_generator.state = state
 
 

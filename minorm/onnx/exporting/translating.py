@@ -13,10 +13,10 @@ from typing import Any
 import onnx
 
 from minorm.nn import Module
-from minorm.onnx.exporting import lengths, proto
+from minorm.onnx.exporting import proto, trace_lengths
 from minorm.onnx.exporting.agreement import Agreement
 from minorm.onnx.exporting.default_opset import Choice, Pieces, choose
-from minorm.onnx.exporting.inputs import Axes, Inputs, inputs_of
+from minorm.onnx.exporting.example_inputs import Axes, Inputs, inputs_of
 from minorm.onnx.exporting.runs import Run, record, same_random_numbers_after, tensors_of, untouched
 from minorm.onnx.exporting.writer import Writer
 from minorm.onnx.graph import encoding, versions
@@ -88,7 +88,7 @@ def translate(
     inputs = inputs_of(model, args, input_names, output_names, dynamic_axes)
     with same_random_numbers_after(model):
         try:
-            inputs, runs = lengths.runs_of(inputs, lambda own: _run(model, own, training))
+            inputs, runs = trace_lengths.runs_of(inputs, lambda own: _run(model, own, training))
             probe = _probe(model, inputs, training)
             choice = _write(model, opset, training, inputs, [*runs, *probe], bool(probe))
         except Unstable as reason:
@@ -178,7 +178,7 @@ def _probe(model: Callable[..., Any], inputs: Inputs, training: bool | None) -> 
     """A run on other values; none where the model does not take these."""
     try:
         return [_run(model, inputs.disturbed(), training)]
-    except lengths.REFUSALS:
+    except trace_lengths.REFUSALS:
         return []
 
 

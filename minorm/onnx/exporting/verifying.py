@@ -9,12 +9,12 @@ import numpy as np
 
 from minorm.graph.grad_mode import no_grad
 from minorm.onnx.checking import trying
-from minorm.onnx.checking.comparing import Comparison, first_difference
 from minorm.onnx.checking.sandbox import Trial
+from minorm.onnx.checking.size_checks import Comparison, first_difference
 from minorm.onnx.checking.trying import Size
-from minorm.onnx.conversion.comparing import inputs_of, labels_of
-from minorm.onnx.exporting.lengths import REFUSALS
+from minorm.onnx.conversion.equivalence import inputs_of, labels_of
 from minorm.onnx.exporting.runs import results, same_random_numbers_after
+from minorm.onnx.exporting.trace_lengths import REFUSALS
 from minorm.onnx.exporting.translating import Translated
 from minorm.onnx.graph.errors import ExportError, Unstable
 from minorm.onnx.graph.graph import ELEMENT_TYPES

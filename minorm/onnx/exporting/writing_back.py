@@ -14,13 +14,13 @@ import onnx
 from minorm.graph.grad_mode import no_grad
 from minorm.onnx.checking import sandbox
 from minorm.onnx.conversion import convert, describing
-from minorm.onnx.exporting import fusing
+from minorm.onnx.exporting import norm_fusion
+from minorm.onnx.exporting.example_inputs import Axes
 from minorm.onnx.exporting.examples import example
-from minorm.onnx.exporting.inputs import Axes
-from minorm.onnx.exporting.lengths import REFUSALS
 from minorm.onnx.exporting.restoring import Restorer
 from minorm.onnx.exporting.retyping import retype
 from minorm.onnx.exporting.runs import same_random_numbers_after, untouched
+from minorm.onnx.exporting.trace_lengths import REFUSALS
 from minorm.onnx.graph import encoding
 from minorm.onnx.graph.draft import graphs_of
 from minorm.onnx.graph.errors import ExportError
@@ -50,7 +50,7 @@ def write_back(
         _run_again(module, examples, reshaped)
     metadata.rewrite(model, module, training)
     if fuse_norms:
-        fusing.fuse(model)
+        norm_fusion.fuse(model)
     if dynamic_axes is not None:
         _limit(model, module, examples, dynamic_axes)
     for given, entries, what in (

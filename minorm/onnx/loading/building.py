@@ -17,14 +17,14 @@ from minorm.nn import Module, Parameter
 from minorm.onnx.graph import kinds, paths, registry
 from minorm.onnx.graph.body import Body
 from minorm.onnx.graph.errors import LoadError, Unsupported
-from minorm.onnx.graph.layer import Layer, NormLayer
 from minorm.onnx.graph.ledger import Excess
+from minorm.onnx.graph.node_layers import Layer, NormLayer
 from minorm.onnx.graph.reading import Node
 from minorm.onnx.graph.scope import Scope
 from minorm.onnx.graph.tensors import Budget
 from minorm.onnx.loading import places, roles, standing, weights
+from minorm.onnx.loading.graph_inputs import Input
 from minorm.onnx.loading.graph_module import GraphModule, Step
-from minorm.onnx.loading.inputs import Input
 from minorm.onnx.loading.original import Placed, Start
 from minorm.onnx.loading.repeating import Frame, Repetition
 from minorm.onnx.loading.resolving import refuse

@@ -22,10 +22,10 @@ from minorm.nn import Module, Parameter
 from minorm.nn.attributes import BUFFER, PARAMETER
 from minorm.normalization import running
 from minorm.onnx.graph import kinds, ledger
-from minorm.onnx.graph.layer import Sealed
+from minorm.onnx.graph.node_layers import Sealed
 from minorm.onnx.graph.scope import Scope
 from minorm.onnx.graph.tensors import Budget
-from minorm.onnx.loading.inputs import Input
+from minorm.onnx.loading.graph_inputs import Input
 from minorm.onnx.loading.original import Original, Placed
 from minorm.onnx.loading.plans import Plans, Recorder
 from minorm.onnx.operators.norm.batch_statistics import put

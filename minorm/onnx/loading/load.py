@@ -16,8 +16,8 @@ from minorm.onnx.graph.tensors import Budget, text
 from minorm.onnx.loading import metadata, original, recognition, updates, validation, weights
 from minorm.onnx.loading.building import Builder
 from minorm.onnx.loading.flattening import Flattener
+from minorm.onnx.loading.graph_inputs import Input
 from minorm.onnx.loading.graph_module import GraphModule
-from minorm.onnx.loading.inputs import Input
 from minorm.onnx.loading.resolving import resolve
 from minorm.onnx.loading.weights import Trainable
 from minorm.serialization import limits

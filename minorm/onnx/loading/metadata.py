@@ -17,7 +17,7 @@ from typing import Any
 from minorm.nn import InstanceNorm1d, InstanceNorm2d, InstanceNorm3d, Module
 from minorm.nn.norm.base import RunningNorm
 from minorm.onnx.graph.errors import LoadError
-from minorm.onnx.graph.layer import Statistics, StatisticsLayer
+from minorm.onnx.graph.node_layers import Statistics, StatisticsLayer
 
 PREFIX = "minorm."
 OURS = "minorm"  # producer_name

@@ -16,7 +16,7 @@ from typing import Any
 from minorm.nn import Module
 from minorm.nn.attributes import MODULE
 from minorm.onnx.graph import paths
-from minorm.onnx.graph.layer import Layer
+from minorm.onnx.graph.node_layers import Layer
 from minorm.onnx.graph.reading import Node
 from minorm.tensor.tensor import Tensor
 

@@ -12,11 +12,11 @@ from itertools import chain
 from typing import Any
 
 from minorm.onnx.graph import kinds
-from minorm.onnx.graph.layer import Written
+from minorm.onnx.graph.node_layers import Written
 from minorm.onnx.graph.reading import Node
 from minorm.onnx.loading import patterns, validation
 from minorm.onnx.loading.formulas import Norm
-from minorm.onnx.loading.inputs import Input
+from minorm.onnx.loading.graph_inputs import Input
 from minorm.onnx.loading.weights import PARAMETER, Origin
 from minorm.onnx.loading.wiring import Wiring
 

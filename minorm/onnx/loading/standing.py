@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from minorm.onnx.graph.kinds import sources
-from minorm.onnx.graph.layer import Written
+from minorm.onnx.graph.node_layers import Written
 from minorm.onnx.graph.reading import Node
 from minorm.onnx.loading import tables
 

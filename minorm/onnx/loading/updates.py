@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from typing import Any
 
-from minorm.onnx.graph.layer import Statistics
+from minorm.onnx.graph.node_layers import Statistics
 from minorm.onnx.graph.reading import Node
 from minorm.onnx.loading import metadata, validation
 

@@ -19,11 +19,11 @@ from minorm.support.argument_errors import numpys_methods
 from minorm.tensor.methods.assigning import Assigning
 from minorm.tensor.methods.chance import Chance
 from minorm.tensor.methods.choosing import Choosing
-from minorm.tensor.methods.folding import Folding
 from minorm.tensor.methods.ordering import Ordering
 from minorm.tensor.methods.pointwise import Pointwise
 from minorm.tensor.methods.products import Products
 from minorm.tensor.methods.putting import Putting
+from minorm.tensor.methods.sums_and_products import Folding
 from minorm.tensor.shapes import TensorT
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
 import numpy as np
 
 from minorm import devices
-from minorm.devices import dtypes, random
+from minorm.devices import dtypes, generators
 from minorm.graph import trace
 from minorm.kernels import draws, select
 from minorm.support.argument_texts import DRAWN, OTHER
@@ -17,10 +17,10 @@ from minorm.support.documented import documented_methods
 from minorm.tensor import history
 from minorm.tensor.in_place import InPlace
 from minorm.tensor.methods.choosing import Choosing
-from minorm.tensor.methods.folding import Folding
 from minorm.tensor.methods.pointwise import Pointwise
 from minorm.tensor.methods.products import Products
 from minorm.tensor.methods.putting import Putting
+from minorm.tensor.methods.sums_and_products import Folding
 from minorm.tensor.operators import Operators
 from minorm.tensor.shapes import TensorT
 
@@ -198,7 +198,7 @@ class Assigning(InPlace, Generic[TensorT]):
             >>> mn.zeros(2).normal_(mean=5.0, std=0.0)
             tensor([5., 5.])
         """
-        return self._draw("normal_", random.source(generator).normal(mean, std, self.shape))
+        return self._draw("normal_", generators.source(generator).normal(mean, std, self.shape))
 
     def uniform_(self, from_: float = 0, to: float = 1, *, generator: Any = None) -> Self:
         """Fill with draws from the uniform distribution on [from_, to).
@@ -240,7 +240,7 @@ class Assigning(InPlace, Generic[TensorT]):
             raise ValueError(
                 f"random_: from_={low}, to={high}, x is {self.dtype}; expected from_ >= {least} and to <= {most} + 1"
             )
-        return self._draw("random_", random.source(generator).integers(low, high, self.shape))
+        return self._draw("random_", generators.source(generator).integers(low, high, self.shape))
 
     def _draw(self, operation: str, numbers: Any) -> Self:
         return self._filled(operation, devices.to_device_of(np.asarray(numbers), self.array))

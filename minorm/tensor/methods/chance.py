@@ -7,7 +7,7 @@ from typing import Any, Generic
 import numpy as np
 
 from minorm import devices
-from minorm.devices import dtypes, random
+from minorm.devices import dtypes, generators
 from minorm.kernels import draws, select
 from minorm.ops.operands import check_room
 from minorm.support.argument_texts import DRAWN
@@ -67,7 +67,7 @@ class Chance(Shapes[TensorT], Generic[TensorT]):
                 f"{1 if replacement else num_samples}"
             )
         check_room("multinomial", (len(rows), num_samples))
-        draw = random.source(generator)
+        draw = generators.source(generator)
         if replacement:
             reached = rows.cumsum(1)
             numbers = draw.random((len(rows), num_samples)) * reached[:, -1:]

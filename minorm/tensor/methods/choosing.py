@@ -10,9 +10,9 @@ import numpy as np
 from minorm import devices
 from minorm.devices import dtypes
 from minorm.ops import elementwise
-from minorm.ops.diagonal import MatrixDiagonal
 from minorm.ops.indexing import own, rolled
 from minorm.ops.operands import axis_of, check_room, operands, sizes_of
+from minorm.ops.shape import MatrixDiagonal
 from minorm.support.argument_texts import AXIS
 from minorm.support.documented import documented_methods
 from minorm.tensor.operators import Operators

@@ -11,8 +11,8 @@ from minorm.ops.operands import axis_of, operands
 from minorm.ops.special import Erf, Remainder
 from minorm.support.argument_texts import AXES, OTHER
 from minorm.support.documented import documented_methods
-from minorm.tensor.methods.comparing import Comparing
-from minorm.tensor.methods.kinds import Kinds
+from minorm.tensor.methods.comparisons import Comparing
+from minorm.tensor.methods.queries import Kinds
 from minorm.tensor.operators import as_float
 from minorm.tensor.reductions import Reductions
 from minorm.tensor.shapes import TensorT

@@ -24,7 +24,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     package = tmp_path / "site-packages" / "minorm"
     for path in ("labs/checks", "labs/beside"):
         shutil.copytree(REAL / path, package / path, ignore=shutil.ignore_patterns("__pycache__"))
-    for path in ("labs/wrong_kernels.py", "labs/cuda.py", "labs/mistakes.md", "labs/worker.py"):
+    for path in ("labs/wrong_kernels.py", "labs/cuda.py", "labs/judge/mistakes.md", "labs/calling/worker.py"):
         shutil.copy(REAL / path, package / path)
     monkeypatch.setattr(walls, "PACKAGE", package)
     monkeypatch.setattr(walls, "HIDDEN", (package / "labs" / "checks", package / "labs" / "wrong_kernels.py"))

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from minorm.labs.sealed import compiler, compiling, finding, programs
+from minorm.labs.sealed import compile_process, compiler, finding, programs
 
 GCC = compiler.LINK[0]
 needs_gcc = pytest.mark.skipif(shutil.which(GCC) is None, reason="no gcc")
@@ -61,7 +61,9 @@ def test_a_compiler_that_reads_nothing_proves_nothing(
 def test_the_walls_of_compilers_hold(without: tuple[str, ...]) -> None:
     around = finding.find(without)
     if around.writes:
-        assert [compiling.attack(around, names) for names in compiler.PROGRAMS.values()] == [{"succeeded": []}] * 2
+        assert [compile_process.attack(around, names) for names in compiler.PROGRAMS.values()] == [
+            {"succeeded": []}
+        ] * 2
 
 
 @needs_gcc
@@ -70,12 +72,12 @@ def test_the_walls_of_compilers_hold(without: tuple[str, ...]) -> None:
 def test_a_file_that_a_compiler_can_read_is_a_hole(without: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     if not finding.find(without).writes:
         pytest.skip("nothing says which files may be read")
-    tools = compiling._tools
-    monkeypatch.setattr(compiling, "_tools", lambda names: [*tools(names), "/etc/passwd"])
+    tools = compile_process._tools
+    monkeypatch.setattr(compile_process, "_tools", lambda names: [*tools(names), "/etc/passwd"])
     finding._try_compilers.cache_clear()
     with pytest.raises(finding.Hole, match=r"around compilers have a hole.* include /etc/passwd.*assemble /etc"):
         finding.find(without, programs=[GCC])
-    monkeypatch.setattr(compiling, "_tools", lambda _: ["/dev/null"])
+    monkeypatch.setattr(compile_process, "_tools", lambda _: ["/dev/null"])
     with pytest.raises(finding.Hole, match=r"could not be tried: .* does not run behind the walls"):
         finding.find(without, programs=[GCC])
     assert finding.find(without, programs=["octave"]).stand, "what is no compiler of ours is not tried"

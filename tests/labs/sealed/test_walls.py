@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from minorm.cli import main
-from minorm.labs import catalogue, judging
+from minorm.labs import catalogue
+from minorm.labs.judge import judging
 from minorm.labs.sealed import finding, process, syscalls, walls
 
 SAMPLE = [(), ("mounts", "user"), ("landlock", "mounts", "user")]

@@ -11,7 +11,7 @@ import minorm as mn
 
 torch = pytest.importorskip("torch")
 
-from tests.twins.samples import ours, same_function, same_layer  # noqa: E402
+from tests.pytorch.twins.samples import ours, same_function, same_layer  # noqa: E402
 
 CHANNELS = {"Dropout1d": (4000, 3, 5), "Dropout2d": (4000, 3, 2, 2), "Dropout3d": (4000, 3, 2, 2, 1)}
 DRAWN: dict[str, tuple[int, ...]] = {**CHANNELS, "AlphaDropout": (200, 300), "FeatureAlphaDropout": (4000, 5, 2, 2)}

@@ -10,7 +10,7 @@ import minorm as mn
 torch = pytest.importorskip("torch")
 pytest.importorskip("expecttest")
 
-from tests.twins.samples import numbers, same_function, same_layer  # noqa: E402
+from tests.pytorch.twins.samples import numbers, same_function, same_layer  # noqa: E402
 
 
 @pytest.mark.parametrize("dim", [0, 1, -1])

@@ -13,7 +13,7 @@ import minorm as mn
 torch = pytest.importorskip("torch")
 pytest.importorskip("expecttest")
 
-from tests.twins.samples import numbers, same_function, same_layer  # noqa: E402
+from tests.pytorch.twins.samples import numbers, same_function, same_layer  # noqa: E402
 
 PLACES = torch.tensor([1, 0, 3, 3, 5, 1, 2])
 ENDS = {False: torch.tensor([0, 2, 2, 5]), True: torch.tensor([0, 2, 2, 5, 7])}

@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("expecttest")
 
-from tests.twins.samples import numbers, same_function, same_layer
+from tests.pytorch.twins.samples import numbers, same_function, same_layer
 
 WINDOWS: list[dict[str, Any]] = [
     {"kernel_size": 2},

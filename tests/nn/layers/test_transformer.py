@@ -1,4 +1,4 @@
-"""Stacks of decoder layers: against PyTorch's. The layers themselves have PyTorch's samples (tests/test_samples.py)."""
+"""Stacks of decoder layers: against PyTorch's. tests/pytorch/test_samples.py has the layers themselves."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import minorm as mn
 torch = pytest.importorskip("torch")
 pytest.importorskip("expecttest")
 
-from tests.twins.samples import compare, leaves, numbers, ours  # noqa: E402
+from tests.pytorch.twins.samples import compare, leaves, numbers, ours  # noqa: E402
 
 
 @pytest.mark.parametrize("norm_first", [False, True])

@@ -13,7 +13,7 @@ import minorm as mn
 torch = pytest.importorskip("torch")
 pytest.importorskip("expecttest")
 
-from tests.twins.samples import assert_same, numbers, ours, same_function, same_layer  # noqa: E402
+from tests.pytorch.twins.samples import assert_same, numbers, ours, same_function, same_layer  # noqa: E402
 
 SIZES = (7, 6, 5)
 

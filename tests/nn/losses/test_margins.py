@@ -1,4 +1,4 @@
-"""Triplet losses: against PyTorch's. The other losses with margins have PyTorch's samples (tests/test_samples.py)."""
+"""Triplet losses: against PyTorch's. tests/pytorch/test_samples.py has the other losses with margins."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import minorm as mn
 torch = pytest.importorskip("torch")
 pytest.importorskip("expecttest")
 
-from tests.twins.samples import compare, leaves, numbers, ours, same_function, same_layer  # noqa: E402
+from tests.pytorch.twins.samples import compare, leaves, numbers, ours, same_function, same_layer  # noqa: E402
 
 THREE = tuple(numbers(5, 4, seed=i) for i in range(3))
 

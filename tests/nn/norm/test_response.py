@@ -12,7 +12,7 @@ import minorm as mn
 torch = pytest.importorskip("torch")
 pytest.importorskip("expecttest")
 
-from tests.twins.samples import numbers, ours  # noqa: E402
+from tests.pytorch.twins.samples import numbers, ours  # noqa: E402
 
 CASES = [(3, 1e-4, 0.75, 1.0), (5, 0.5, 0.5, 2.0), (1, 0.1, 1.0, 1.0)]
 

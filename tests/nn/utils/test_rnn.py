@@ -15,7 +15,7 @@ pytest.importorskip("expecttest")
 
 import torch.nn.utils.rnn as theirs  # noqa: E402
 
-from tests.twins.samples import assert_same, compare, leaves, numbers, ours  # noqa: E402
+from tests.pytorch.twins.samples import assert_same, compare, leaves, numbers, ours  # noqa: E402
 
 SEQUENCES = [numbers(length, 2, seed=length) for length in (3, 5, 1, 4)]
 

@@ -12,7 +12,8 @@ import pytest
 import minorm as mn
 import minorm.functional as F
 import minorm.onnx as mo
-from minorm import nn, trace
+from minorm import nn
+from minorm.graph import trace
 
 onnx = pytest.importorskip("onnx")
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from minorm.devices import random
+from minorm.devices import generators
 from minorm.kernels.reference import norm
 from minorm.labs import capstone
 from minorm.labs.beside import lab12_capstone as beside
@@ -33,13 +33,13 @@ def train(run: Any, epochs: int) -> list[float]:
 def save(path: str, run: Any) -> None:
     """All parts of the run, and the generator that dropout draws from."""
     whole = {"model": run.model, "optimizer": run.optimizer, "scheduler": run.scheduler, "loader": run.loader}
-    checkpoint.save_training(path, **whole, random=random.get_state())
+    checkpoint.save_training(path, **whole, random=generators.get_state())
 
 
 def resume(path: str, run: Any) -> None:
     """The same parts."""
     whole = {"model": run.model, "optimizer": run.optimizer, "scheduler": run.scheduler, "loader": run.loader}
-    random.set_state(checkpoint.load_training(path, **whole)["random"])
+    generators.set_state(checkpoint.load_training(path, **whole)["random"])
 
 
 def write(path: str, model: Any) -> None:

@@ -17,7 +17,7 @@ from minorm.devices import dtypes
 from minorm.onnx.graph.draft import Draft, Kind
 from minorm.onnx.graph.errors import Decline
 from minorm.onnx.graph.graph import Graph, Value
-from minorm.onnx.graph.layer import Layer
+from minorm.onnx.graph.node_layers import Layer
 from minorm.onnx.graph.reading import Node
 from minorm.onnx.graph.registry import converts, reads, sets_mode, writes
 from minorm.tensor.tensor import Tensor

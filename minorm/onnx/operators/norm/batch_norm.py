@@ -20,7 +20,7 @@ from typing import Any
 import minorm.functional as F
 from minorm.onnx.graph.errors import Decline
 from minorm.onnx.graph.graph import Graph, Value
-from minorm.onnx.graph.layer import StatisticsLayer
+from minorm.onnx.graph.node_layers import StatisticsLayer
 from minorm.onnx.graph.reading import Node
 from minorm.onnx.graph.registry import lowers, reads, writes
 from minorm.onnx.operators.norm.batch_statistics import batch_axes, batch_moments, batch_norm, node, put

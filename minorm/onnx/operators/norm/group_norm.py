@@ -15,7 +15,7 @@ from minorm.devices import dtypes
 from minorm.onnx.graph.draft import Draft, Kind
 from minorm.onnx.graph.errors import Decline
 from minorm.onnx.graph.graph import Graph, Value
-from minorm.onnx.graph.layer import Written
+from minorm.onnx.graph.node_layers import Written
 from minorm.onnx.graph.reading import Node
 from minorm.onnx.graph.registry import converts, lowers, reads, writes
 from minorm.onnx.graph.sizes import product

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 
 import minorm.functional as F
-from minorm.onnx.graph.layer import NormLayer, Written
+from minorm.onnx.graph.node_layers import NormLayer, Written
 from minorm.onnx.operators.shape.shape import reshaped
 from minorm.ops.operands import axis_of
 from minorm.tensor.tensor import Tensor

@@ -14,7 +14,7 @@ from minorm.onnx.graph.decimals import shortest
 from minorm.onnx.graph.draft import Draft
 from minorm.onnx.graph.errors import Decline
 from minorm.onnx.graph.graph import Graph, Value
-from minorm.onnx.graph.layer import Written
+from minorm.onnx.graph.node_layers import Written
 from minorm.onnx.graph.reading import Node
 from minorm.onnx.graph.registry import converts, lowers, reads, writes
 from minorm.onnx.operators import precision

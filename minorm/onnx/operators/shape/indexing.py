@@ -16,9 +16,8 @@ from minorm.onnx.graph.sizes import Length, Size, size_of
 from minorm.onnx.operators.shape.generation import count
 from minorm.onnx.operators.shape.shape import INT_MAX, INT_MIN, expand, reshape, slice_, squeeze, unsqueeze
 from minorm.ops import indexing as ops
-from minorm.ops.diagonal import MatrixDiagonal
 from minorm.ops.operands import axes_of, axis_of
-from minorm.ops.shape import Unbind
+from minorm.ops.shape import MatrixDiagonal, Unbind
 from minorm.tensor.tensor import Tensor
 
 Ints = Sequence[int]

@@ -10,7 +10,7 @@ import pytest
 onnx = pytest.importorskip("onnx")
 
 import minorm.onnx as mo  # noqa: E402  after importorskip
-from minorm.onnx.graph.layer import NormLayer, Written  # noqa: E402
+from minorm.onnx.graph.node_layers import NormLayer, Written  # noqa: E402
 from minorm.onnx.operators.norm.recognised import GroupNorm, LayerNorm, RMSNorm  # noqa: E402
 from minorm.tensor.tensor import Tensor  # noqa: E402
 from minorm.testing import gradcheck  # noqa: E402

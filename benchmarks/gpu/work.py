@@ -1,0 +1,134 @@
+"""What is tried on a GPU, case by case, in the order of what one wants to know first.
+
+A family is a name and its cases: the name of each, and a function that gives a line of figures. A worker runs one
+family (gpu_worker.py), the supervisor one after the other (gpu.py).
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+import minorm as mn
+import minorm.functional as F
+from benchmarks.gpu import agreement, operations
+from benchmarks.gpu.cases import LARGE, SMALL, TYPES, Case, arrays, cases, forward, peer, spread, tensors
+from benchmarks.gpu.device_timing import both_ways, copies, copy_rate, microseconds
+from benchmarks.gpu.operations import FAMILIES, OPTIMIZERS, Family
+from minorm import models, optim
+
+Run = Callable[[], dict[str, Any]]
+NETWORK = 64, 3, 32  # images of a batch, their channels, their height and width
+TINY = (("layer", (32, 64)), ("rms", (32, 64)), ("batch", (8, 16, 4, 4)), ("group", (8, 16, 4, 4)))
+
+
+@functools.cache
+def torch_with_gpu() -> Any:
+    """PyTorch, where it is installed and can use the GPU."""
+    try:
+        import torch
+    except ImportError:
+        return None
+    return torch if torch.cuda.is_available() else None
+
+
+def families() -> dict[str, list[tuple[str, Run]]]:
+    """The cases of each family, by its name."""
+    found: dict[str, list[tuple[str, Run]]] = {"copy": [("1 GiB", lambda: {"bytes a second": copy_rate()})]}
+    for dtype in TYPES[:2]:
+        found[f"parity {dtype}"] = list(parity(dtype))
+    found["training"] = [("a step of ResNet-20", training)]
+    for dtype in TYPES[:2]:
+        found[f"speed {dtype}"] = list(speed(dtype))
+    found["overhead"] = [(str(Case(*tiny, "float32")), functools.partial(overhead, *tiny)) for tiny in TINY]
+    for dtype in TYPES[2:]:
+        found[f"parity {dtype}"] = list(parity(dtype))
+        found[f"speed {dtype}"] = list(speed(dtype))
+    return found
+
+
+def parity(dtype: str) -> Iterator[tuple[str, Run]]:
+    """Is each result right, in poisoned memory, and the same twice? Normalizations against formulas, else the CPU."""
+    for case in cases(SMALL, (dtype,)):
+        yield str(case), functools.partial(normalization_parity, case)
+    for family in FAMILIES:
+        yield f"{family.name} {dtype}", functools.partial(operations.family_parity, family, dtype)
+    for name in OPTIMIZERS:
+        yield f"{name} {dtype}", functools.partial(operations.optimizer_parity, name, dtype)
+    if dtype == "float32":
+        yield "steps of ResNet-20", operations.network_parity
+
+
+def normalization_parity(case: Case) -> dict[str, Any]:
+    verdict = agreement.judge(case)
+    return {"worst": verdict.worst, "share": verdict.share, "repeats": verdict.repeats, "passed": verdict.passed}
+
+
+def speed(dtype: str) -> Iterator[tuple[str, Run]]:
+    """Milliseconds of each operation on large tensors, and the bytes that must move at least, forward and backward."""
+    for case in cases(LARGE, (dtype,)):
+        yield str(case), functools.partial(normalization_speed, case)
+    for family in FAMILIES:
+        if family.large:
+            name = f"{family.name} {'x'.join(map(str, family.large[0]))} {dtype}"
+            yield name, functools.partial(family_speed, family, dtype)
+
+
+def normalization_speed(case: Case) -> dict[str, Any]:
+    torch = torch_with_gpu()
+    ours = [spread(case) for _ in range(copies(case.bytes))]
+    leaves = [[t[name] for name in ("x", "scale", "bias")] for t in ours]
+    found: dict[str, Any] = {"floors": [passes * case.bytes for passes in case.passes]}
+    found |= both_ways("minorm", [forward(case, t) for t in ours], leaves)
+    if torch is not None:
+        theirs = [{name: torch.from_dlpack(value.detach()) for name, value in t.items()} for t in ours]
+        leaves = [[t[name].requires_grad_(True) for name in ("x", "scale", "bias")] for t in theirs]
+        found |= both_ways("torch", [peer(case, t) for t in theirs], leaves)
+    return found
+
+
+def family_speed(family: Family, dtype: str) -> dict[str, Any]:
+    torch = torch_with_gpu()
+    size = int(np.prod(family.large[0])) * np.dtype(dtype).itemsize
+    ours = [operations.spread(family, dtype) for _ in range(copies(size))]
+    found: dict[str, Any] = {} if family.passes is None else {"floors": [passes * size for passes in family.passes]}
+    found |= both_ways("minorm", [lambda t=t: family.call(F, *t) for t in ours], ours)
+    if torch is not None:
+        theirs = [[torch.from_dlpack(t.detach()).requires_grad_(t.requires_grad) for t in inputs] for inputs in ours]
+        functions = torch.nn.functional
+        found |= both_ways("torch", [lambda t=t: family.call(functions, *t) for t in theirs], theirs)
+    return found
+
+
+def training() -> dict[str, Any]:
+    """Milliseconds of a step of ResNet-20, by the clock on the wall."""
+    torch = torch_with_gpu()
+    batch, channels, size = NETWORK
+    rng = np.random.default_rng(0)
+    images = mn.tensor(rng.standard_normal((batch, channels, size, size)), mn.float32, "cuda")
+    labels = mn.tensor(rng.integers(0, 10, batch), device="cuda")
+    net = models.build("resnet20", channels, size, 10).to("cuda")
+    step = operations.stepping(net, optim.SGD(net.parameters(), 0.01, momentum=0.9), F, images, labels)
+    found = {"minorm": microseconds(step, 100, wait=True) / 1000}
+    if torch is not None:
+        other = models.build("resnet20", channels, size, 10, torch.nn).cuda()
+        optimizer = torch.optim.SGD(other.parameters(), 0.01, momentum=0.9)
+        step = operations.stepping(
+            other, optimizer, torch.nn.functional, torch.from_dlpack(images), torch.from_dlpack(labels)
+        )
+        found["torch"] = microseconds(step, 100, wait=True) / 1000
+    return found
+
+
+def overhead(op: str, shape: tuple[int, ...]) -> dict[str, Any]:
+    """Microseconds of a small operation from Python, without waiting for the device."""
+    torch = torch_with_gpu()
+    case = Case(op, shape, "float32")
+    t = tensors(arrays(case), "cuda")
+    found = {"minorm": microseconds(forward(case, t))}
+    if torch is not None:
+        found["torch"] = microseconds(peer(case, {name: torch.from_dlpack(v.detach()) for name, v in t.items()}))
+    return found

@@ -1,0 +1,126 @@
+"""The page of the documentation: what every runtime makes of every case, with date and versions.
+
+python -m minorm.conformance.results_page docs/conformance.md    asks all runtimes, and writes between the page's marks
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import itertools
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from minorm.conformance.report import Report, conform
+from minorm.conformance.verdict import RIGHT, UNSUPPORTED, Cell, counted
+from minorm.serialization import atomic
+
+BEGIN = "<!-- conformance: python -m minorm.conformance.results_page docs/conformance.md -->"
+END = "<!-- end of conformance -->"
+TITLES = {"onnxruntime": "onnxruntime", "reference": "onnx's reference", "torch": "PyTorch", "minorm": "minorm"}
+
+
+def text(report: Report, date: dt.date) -> str:
+    """Everything between the marks."""
+    names = list(dict.fromkeys(cell.runtime for cell in report.cells))
+    found = ", ".join(f"{name} {version or 'not installed'}" for name, version in report.versions.items())
+    parts = [f"Measured on {date.isoformat()}: {found}.", totals(report.cells, names)]
+    for operator, of in itertools.groupby(sorted(report.cells, key=lambda c: c.operator), lambda c: c.operator):
+        parts.append(f"### {operator}")
+        parts += _operator([*of], names)
+    return "\n\n".join(parts)
+
+
+def totals(cells: Iterable[Cell], names: Sequence[str]) -> str:
+    """A line a version: how many cells are right, with the fewest digits of float32; wrong; unsupported."""
+    rows: dict[tuple[str, int], dict[str, list[Cell]]] = {}
+    for cell in cells:
+        rows.setdefault((cell.operator, cell.opset), {}).setdefault(cell.runtime, []).append(cell)
+    lines = _head(["operator", *(TITLES.get(name, name) for name in names)])
+    for (operator, opset), of in sorted(rows.items()):
+        lines.append(_row([f"{operator} {opset}", *(_count(of[name]) for name in names)]))
+    return "\n".join(lines)
+
+
+def _count(cells: Sequence[Cell]) -> str:
+    right, wrong, unsupported, digits = counted(cells)
+    words = [f"{right} right" + ("" if digits is None else f" ({digits:.1f})")] if right else []
+    words += [f"**{wrong} wrong**"] if wrong else []
+    words += [f"{unsupported} unsupported"] if unsupported else []
+    return ", ".join(words)
+
+
+def _operator(cells: Sequence[Cell], names: Sequence[str]) -> list[str]:
+    """The table of an operator, a line a case, and the notes that its cells point at."""
+    notes: dict[str, int] = {}
+    by_case: dict[str, list[Cell]] = {}
+    for cell in cells:
+        by_case.setdefault(cell.case, []).append(cell)
+    lines = _head(["case", "versions", *(TITLES.get(name, name) for name in names)])
+    for case, of in by_case.items():
+        opsets = _opsets(of)
+        shown = [_versions([cell for cell in of if cell.runtime == name], opsets, notes) for name in names]
+        lines.append(_row([case, opsets, *shown]))
+    return ["\n".join(lines), "\n".join(f"{number}. {note}" for note, number in notes.items())]
+
+
+def _opsets(cells: Iterable[Cell]) -> str:
+    return ", ".join(map(str, dict.fromkeys(cell.opset for cell in cells)))
+
+
+def _versions(cells: Sequence[Cell], opsets: str, notes: dict[str, int]) -> str:
+    """What a runtime makes of a case; where its versions differ, each with those that it is true of."""
+    told: dict[str, list[Cell]] = {}
+    for cell in cells:
+        told.setdefault(_shown(cell, notes), []).append(cell)
+    return "; ".join(f"{_opsets(of)}: {what}" if _opsets(of) != opsets else what for what, of in told.items())
+
+
+def _shown(cell: Cell, notes: dict[str, int]) -> str:
+    who = TITLES.get(cell.runtime, cell.runtime)
+    if cell.verdict == RIGHT:
+        return f"{cell.digits:.0f}"
+    if cell.verdict == UNSUPPORTED:
+        return f"- [{_number(notes, f'{who} refuses: {_code(cell.said)}')}]"
+    if " is off by " in cell.said:
+        amount = f"{cell.error:.1g}"
+    else:
+        amount = "NaN" if "NaN" in cell.said else "wrong"
+    note = f"{who} {cell.defect}" if cell.defect else f"{who}: {cell.said} (no known defect)"
+    return f"**{amount}** [{_number(notes, note)}]"
+
+
+def _number(notes: dict[str, int], note: str) -> int:
+    return notes.setdefault(note, len(notes) + 1)
+
+
+def _code(said: str) -> str:
+    return f"`{said.replace('`', chr(39))}`"
+
+
+def _head(names: Sequence[str]) -> list[str]:
+    return [_row(names), "|" + "---|" * len(names)]
+
+
+def _row(words: Sequence[str]) -> str:
+    return f"| {' | '.join(word.replace('|', chr(92) + '|') for word in words)} |"
+
+
+def page(old: str, new: str) -> str:
+    """A page with `new` between its marks."""
+    before, begin, rest = old.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise ValueError(f"the page lacks the marks {BEGIN} and {END}")
+    return f"{before}{BEGIN}\n\n{new}\n\n{END}{after}"
+
+
+def main(path: str) -> None:
+    """Ask all runtimes, and bring the page up to date."""
+    new = page(Path(path).read_text(encoding="utf-8"), text(conform(), dt.date.today()))
+    with atomic.replacing(path, "conform") as file:
+        file.write(new.encode())
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,1 @@
+"""Pictures in files: what a file says of itself, and its pixels."""

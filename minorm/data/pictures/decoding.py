@@ -1,0 +1,199 @@
+"""A picture file becomes a square of bytes: turned upright, made RGB or grey, the shorter side scaled, the centre cut.
+
+    file (any size, any mode)  ->  uint8, channels x size x size
+
+Training and prediction read through this one function, so a model sees in use what it saw in training. Of a large JPEG
+only as much is decoded as the square needs. Needs Pillow.
+"""
+
+from __future__ import annotations
+
+import functools
+import io
+from typing import Any
+
+import numpy as np
+
+from minorm.data.dataset import Array, FilePath
+from minorm.data.listing import FORMATS
+from minorm.data.pictures import picture_files
+from minorm.data.pictures.picture import Picture
+from minorm.serialization import limits, opening
+from minorm.support.documented import documented
+from minorm.support.masking import quoted
+
+PAPER = (255, 255, 255)  # what shines through where a picture is transparent
+GAP = 2.0  # a picture is decoded at no less than this times the size, so that scaling still has something to average
+SIXTEEN = ("I", "I;16", "I;16B", "I;16L")  # Pillow's modes of 16 bits of grey
+GREYS = ("1", "L", *SIXTEEN)
+STRIP = 1 << 20  # pixels that are converted at a time
+FACTOR, SPARE = 40, 56_000_000  # bytes for a byte of the file, and beside, before the file is known to be whole
+# In place of SPARE where only decoding shows whether a file is whole: WebP, GIF, compressed TIFF, JPEG of several scans
+LATE = 256 << 20
+
+
+class BrokenImage(ValueError):
+    """A file that holds no whole picture; the message names it and says why."""
+
+
+@documented(
+    {},
+    path="a PNG, JPEG, WebP, BMP, GIF or TIFF",
+    size="height and width: the shorter side is scaled to it, the centre cut",
+    channels="3 for RGB, 1 for grey",
+    max_bytes="what the decoded pixels may take, 4 bytes each; None allows 512 MiB",
+)
+def read_image(path: FilePath, size: int, channels: int = 3, max_bytes: int | None = None) -> Array:
+    """The picture as uint8, channels x size x size.
+
+    EXIF's rotation is obeyed, what is transparent becomes white, 16 bits become 8, CMYK becomes RGB; of a GIF it is the
+    first frame, of a TIFF the first page. BrokenImage (a ValueError) where the file is truncated, has more pixels than
+    `max_bytes` allows, or is of another format; OSError where it cannot be read.
+
+    Example:
+        >>> import tempfile
+        >>> from PIL import Image
+        >>> with tempfile.NamedTemporaryFile(suffix=".png") as file:
+        ...     Image.new("RGB", (9, 9), "white").save(file.name)
+        ...     mn.data.read_image(file.name, size=1, channels=1)
+        array([[[255]]], dtype=uint8)
+    """
+    try:
+        import PIL.Image  # noqa: F401
+    except ImportError as error:
+        raise ImportError("read_image: needs Pillow; install with: pip install pillow") from error
+    contents = opening.contents(path, "read_image")
+    try:
+        picture = picture_files.look(contents)
+        scale = _scale(picture, size)
+        _check(picture, scale, len(contents), max_bytes)
+        return _square(picture, size, channels)
+    except MemoryError:
+        raise
+    except Exception as error:  # Pillow raises whatever a decoder meets: OSError, SyntaxError, struct.error
+        raise BrokenImage(f"read_image: {quoted(str(path))} {_reason(contents, error)}") from error
+
+
+def _scale(picture: Picture, size: int) -> int:
+    """The 2, 4 or 8 by which a JPEG may be smaller when it is decoded, as Pillow's draft mode chooses it."""
+    if picture.kind != "JPEG":
+        return 1
+    least = min(picture.width, picture.height) // max(1, round(size * GAP))
+    return next((scale for scale in (8, 4, 2) if least >= scale), 1)
+
+
+def _check(picture: Picture, scale: int, length: int, max_bytes: int | None) -> None:
+    """ValueError where the picture takes too much, or much more than its file's length and is damaged."""
+    most = limits.IMAGE if max_bytes is None else max_bytes
+    if (decoded := picture.decoded(scale)) > most:
+        raise ValueError(limits.too_large(f"{picture.width} x {picture.height} pixels take", decoded, most))
+    if (taken := picture.taken(scale)) <= FACTOR * length + SPARE:
+        return
+    if picture.kind == "PNG":
+        picture_files.check_rows(picture)
+    elif picture.kind == "JPEG" and not picture.working:
+        with _opened(picture) as image:
+            image.draft(None, (1, 1))
+            image.load()
+    elif not picture.checked and max_bytes is None and taken > FACTOR * length + LATE:
+        raise ValueError(f"it takes {taken:,} bytes to find out whether it is whole, "
+                         f"far more than its {length:,}; {limits.raised(most)}")  # fmt: skip
+
+
+def _opened(picture: Picture) -> Any:
+    """Pillow's image, of which nothing is decoded yet.
+
+    Image.open would refuse sizes that the caller may have allowed, and looks into what follows a JPEG.
+    """
+    from PIL import BmpImagePlugin, GifImagePlugin, JpegImagePlugin, PngImagePlugin, WebPImagePlugin
+
+    classes: dict[str, Any] = {
+        "PNG": PngImagePlugin.PngImageFile, "JPEG": JpegImagePlugin.JpegImageFile,
+        "WEBP": WebPImagePlugin.WebPImageFile, "BMP": BmpImagePlugin.BmpImageFile,
+        "GIF": GifImagePlugin.GifImageFile, "TIFF": _tiff(),
+    }  # fmt: skip
+    return classes[picture.kind](io.BytesIO(picture.contents))
+
+
+@functools.cache
+def _tiff() -> Any:
+    """Pillow's TIFF, without its own limit on the pixels."""
+    from PIL import Image, ImageFile, TiffImagePlugin
+
+    class Tiff(TiffImagePlugin.TiffImageFile):
+        def load_prepare(self) -> None:
+            if self._im is None:
+                self.im = Image.core.new(self.mode, self._tile_size)
+            ImageFile.ImageFile.load_prepare(self)
+
+    return Tiff
+
+
+def _square(picture: Picture, size: int, channels: int) -> Array:
+    from PIL import Image
+
+    with _opened(picture) as image:
+        image.draft(None, (round(size * GAP),) * 2)  # JPEG decodes at 1/2, 1/4 or 1/8 as well
+        image.load()
+        upright = _cut(_flat(image, "L" if channels == 1 else "RGB"), size)
+    turn = _TURNS.get(picture.orientation)
+    if turn is not None:  # a centred square is turned as well after the cut as before
+        upright = upright.transpose(Image.Transpose(turn))
+    pixels = np.asarray(upright if channels == 1 else upright.convert("RGB"))
+    return pixels[None].copy() if channels == 1 else np.ascontiguousarray(pixels.transpose(2, 0, 1))
+
+
+# How to turn a picture whose EXIF orientation is this: Pillow's numbers for mirrored, upside down, and so on.
+_TURNS = {2: 0, 3: 3, 4: 1, 5: 5, 6: 4, 7: 6, 8: 2}
+
+
+def _flat(image: Any, mode: str) -> Any:
+    """The image in this mode, on white paper where it is transparent; one of greys alone may stay grey."""
+    if image.mode in GREYS and not image.has_transparency_data:
+        mode = "L"
+    if image.mode == mode and not image.has_transparency_data:
+        return image
+    from PIL import Image
+
+    flat = Image.new(mode, image.size)
+    width, height = image.size
+    rows = max(1, STRIP // width)
+    for top in range(0, height, rows):  # a whole copy for each step would take several times the image
+        strip = image.crop((0, top, width, min(top + rows, height)))
+        flat.paste(_flat_strip(strip, mode), (0, top))
+    return flat
+
+
+def _flat_strip(image: Any, mode: str) -> Any:
+    from PIL import Image
+
+    if image.mode in SIXTEEN:
+        levels = np.asarray(image).astype(np.int64).clip(0, 65535)
+        levels[levels == image.info.get("transparency", -1)] = 65535  # white, as the paper
+        image = Image.fromarray(((levels + 128) // 257).astype(np.uint8))
+    if image.has_transparency_data:
+        paper = Image.new("RGBA", image.size, (*PAPER, 255))
+        image = Image.alpha_composite(paper, image.convert("RGBA"))
+    return image.convert(mode)
+
+
+def _cut(image: Any, size: int) -> Any:
+    """The largest square in the middle, at this size."""
+    if image.size == (size, size):
+        return image
+    from PIL import Image
+
+    width, height = image.size
+    side = min(width, height)
+    left, top = (width - side) / 2, (height - side) / 2
+    box = (left, top, left + side, top + side)
+    return image.resize((size, size), Image.Resampling.BILINEAR, box=box, reducing_gap=GAP)
+
+
+def _reason(contents: bytes, error: Exception) -> str:
+    if not contents:
+        return f"is empty; expected a {FORMATS} file"
+    if isinstance(error, picture_files.OtherFormatError):
+        return f"is no picture that can be read; expected a {FORMATS} file"
+    said = str(error).rstrip(".") or type(error).__name__
+    return f"cannot be decoded: {said}"

@@ -1,0 +1,53 @@
+"""A GIF's first frame: the file is cut down to the screen's size, the colours and the one frame.
+
+A decoder would join all comments and look for further frames, and a frame may be larger than the screen.
+"""
+
+from __future__ import annotations
+
+import struct
+
+from minorm.data.pictures.picture import Picture
+
+START = b"GIF8"
+_EXTENSION, _FRAME, _CONTROL, _END = 0x21, 0x2C, 0xF9, 0x3B
+_HAS_PALETTE, _TRANSPARENT = 0x80, 1
+
+
+def read(contents: bytes) -> Picture:
+    """What the file says; ValueError where there is no frame, IndexError where it breaks off."""
+    width, height, flags = struct.unpack_from("<HHB", contents, 6)
+    at = 13 + _palette(flags)
+    colours, control = contents[13:at], b""
+    while contents[at] == _EXTENSION:
+        end = _after_blocks(contents, at + 2)
+        if contents[at + 1] == _CONTROL and contents[at + 2] == 4:
+            control = contents[at:end]
+        at = end
+    if contents[at] != _FRAME:
+        raise ValueError("there is no frame in it")
+    left, top, across, down, frame_flags = struct.unpack_from("<4HB", contents, at + 1)
+    end = _after_blocks(contents, at + 11 + _palette(frame_flags))
+    width, height = max(width, left + across), max(height, top + down)
+    if not across or not down:
+        raise ValueError(f"its frame has {across} x {down} pixels")
+    screen = contents[:6] + struct.pack("<HH", width, height) + contents[10:13]
+    kept = [screen, colours, _without_disposal(control), contents[at:end], bytes([_END])]
+    return Picture("GIF", width, height, 1, 0, b"".join(kept))
+
+
+def _palette(flags: int) -> int:
+    """Bytes of the palette that these flags announce."""
+    return 3 << ((flags & 7) + 1) if flags & _HAS_PALETTE else 0
+
+
+def _after_blocks(contents: bytes, at: int) -> int:
+    """Where the blocks that begin here end: each says its length, and one of length 0 ends them."""
+    while length := contents[at]:
+        at += 1 + length
+    return at + 1
+
+
+def _without_disposal(control: bytes) -> bytes:
+    """The frame's control without a word on what follows the frame."""
+    return control[:3] + bytes([control[3] & _TRANSPARENT]) + control[4:] if control else b""

@@ -1,0 +1,162 @@
+"""Transforms of transforms: one after the other, perhaps, or one of several."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from textwrap import indent
+from typing import Any
+
+import numpy as np
+
+from minorm.data.argument_texts import TRANSFORM
+from minorm.data.dataset import Array
+from minorm.data.showing import Shown
+from minorm.data.transforms.base import Generator, ImageTransform, Transform, check_probability
+from minorm.devices import generators
+from minorm.support.documented import documented
+from minorm.tensor.tensor import Tensor
+
+
+@documented(TRANSFORM)
+class Compose(Shown):
+    """One transform after the other, all with the one generator.
+
+    Example:
+        >>> T = mn.data.transforms
+        >>> T.Compose([T.Pad(1), T.CenterCrop(4)])(mn.ones(2, 1, 4, 4)).shape
+        (2, 1, 4, 4)
+    """
+
+    def __init__(self, transforms: Sequence[Transform]) -> None:
+        self.transforms = list(transforms)
+
+    def __call__(self, images: Any, generator: Any = None) -> Any:
+        """Apply each in turn, with the one generator."""
+        source = generators.source(generator)
+        for transform in self.transforms:
+            images = applied(transform, images, source)
+        return images
+
+    def __repr__(self) -> str:
+        return _listed("Compose", self.transforms)
+
+
+@documented(TRANSFORM, lambd="f(images) -> images")
+class Lambda(Shown):
+    """A function of the images alone.
+
+    Example:
+        >>> mn.data.transforms.Lambda(lambda images: images * 2)(mn.ones(1, 1, 1, 1))
+        tensor([[[[2.]]]])
+    """
+
+    def __init__(self, lambd: Callable[[Any], Any]) -> None:
+        if not callable(lambd):
+            raise TypeError(f"Lambda: lambd is a {type(lambd).__name__}; expected a function of the images")
+        self.lambd = lambd
+
+    def __call__(self, images: Any, generator: Any = None) -> Any:  # noqa: ARG002
+        """What the function returns."""
+        return self.lambd(images)
+
+
+@documented(TRANSFORM)
+class RandomApply(ImageTransform):
+    """All transforms in turn on an image with probability p; it keeps its shape.
+
+    ValueError for a transform that changes the shape.
+
+    Example:
+        >>> T = mn.data.transforms
+        >>> T.RandomApply([T.Lambda(lambda images: images * 0)], p=1.0)(mn.ones(1, 1, 1, 2))
+        tensor([[[[0., 0.]]]])
+    """
+
+    def __init__(self, transforms: Sequence[Transform], p: float = 0.5) -> None:
+        self.transforms, self.p = list(transforms), check_probability("RandomApply", p)
+
+    def apply(self, images: Array, generator: Generator) -> Array:
+        """A new choice for each image."""
+        chosen = generator.random(len(images)) < self.p
+        found = images.copy()
+        if chosen.any():
+            changed = Compose(self.transforms)(images[chosen], generator)
+            if changed.shape[1:] != images.shape[1:]:
+                raise ValueError(f"RandomApply: the transforms make {changed.shape[1:]} of {images.shape[1:]}; "
+                                 "expected the same shape, as the other images keep theirs")  # fmt: skip
+            found[chosen] = changed
+        return found
+
+    def __repr__(self) -> str:
+        return _listed("RandomApply", self.transforms, f"p={self.p:g}")
+
+
+@documented(TRANSFORM, p="how likely each transform is; None takes all alike")
+class RandomChoice(ImageTransform):
+    """One of the transforms, drawn for each image.
+
+    Example:
+        >>> T = mn.data.transforms
+        >>> choose = T.RandomChoice([T.RandomHorizontalFlip(1.0), T.RandomVerticalFlip(1.0)], p=[1, 0])
+        >>> choose(mn.tensor([[[1.0, 2.0]]]))
+        tensor([[[2., 1.]]])
+    """
+
+    def __init__(self, transforms: Sequence[Transform], p: Sequence[float] | None = None) -> None:
+        self.transforms = list(transforms)
+        shares = np.ones(len(self.transforms)) if p is None else np.asarray(p, np.float64)
+        if len(shares) != len(self.transforms) or not len(shares) or not (shares >= 0).all() or not shares.sum() > 0:
+            raise ValueError(f"RandomChoice: p={p} for {len(self.transforms)} transforms; expected a share for each")
+        self.p = None if p is None else list(p)
+        self._shares = shares / shares.sum()
+
+    def apply(self, images: Array, generator: Generator) -> Array:
+        """A new choice for each image."""
+        which = generator.choice(len(self.transforms), len(images), p=self._shares)
+        parts = {int(i): applied(self.transforms[i], images[which == i], generator) for i in np.unique(which)}
+        shapes = {part.shape[1:] for part in parts.values()}
+        if len(shapes) > 1:
+            raise ValueError(f"RandomChoice: the transforms make images of {sorted(shapes)}; expected the same shape")
+        found = np.empty((len(images), *(shapes.pop() if shapes else images.shape[1:])), images.dtype)
+        for i, part in parts.items():
+            found[which == i] = part
+        return found
+
+    def __repr__(self) -> str:
+        return _listed("RandomChoice", self.transforms, f"p={self.p}")
+
+
+def applied(transform: Any, images: Any, generator: Generator) -> Any:
+    """transform(images), as PyTorch's programs write it, with the generator where the transform asks for one.
+
+    It asks by an argument called `generator`, or by a second one that must be given. A second argument of another name
+    that has a default, `vertical=False` say, is the function's own.
+    """
+    if type(transform).__call__ in (ImageTransform.__call__, Compose.__call__):
+        return transform(images, generator)
+    if hasattr(transform, "forward") and isinstance(images, np.ndarray):  # a Module, which computes with Tensors
+        images = Tensor(images)
+    parameters = _parameters(transform)
+    named = parameters.get("generator")
+    if named is not None and named.kind is not named.POSITIONAL_ONLY:
+        bound = named.kind is named.KEYWORD_ONLY and named.default not in (None, named.empty)  # by functools.partial
+        return transform(images) if bound else transform(images, generator=generator)
+    placed = [p for p in parameters.values() if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    if len(placed) > 1 and placed[1].default is inspect.Parameter.empty:
+        return transform(images, generator)
+    return transform(images)
+
+
+def _parameters(transform: Any) -> Mapping[str, inspect.Parameter]:
+    """The arguments of a transform: of a Module those of `forward`; none of a function in C that shows no signature."""
+    if isinstance(transform, np.ufunc):  # their second argument is where the result goes
+        return {}
+    try:
+        return inspect.signature(getattr(transform, "forward", transform)).parameters
+    except ValueError:
+        return {}
+
+
+def _listed(name: str, transforms: Sequence[Any], *settings: str) -> str:
+    return "\n".join([f"{name}(", *(indent(text, "    ") for text in (*map(repr, transforms), *settings)), ")"])

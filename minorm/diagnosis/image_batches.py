@@ -1,0 +1,113 @@
+"""The images of a diagnosis: up to 512 from the loader, shuffled, as they may be sorted by class, and batched anew."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from minorm.data import DataLoader
+from minorm.devices import dtypes, generators
+from minorm.support.argument_errors import kind_of
+from minorm.tensor.tensor import Tensor
+
+MOST = 512  # images
+LOOKED_AT = 4096  # of a loader in a fixed order, from which those are drawn
+BATCH = 128
+NUMBERS = 1 << 22  # of the inputs in a batch, at most: large images come in smaller batches
+SEED = 0
+
+
+@dataclass(frozen=True)
+class Images:
+    """inputs (N, ...) and labels (N, ...) or None; batch_size: the median of the loader's batches."""
+
+    inputs: Any
+    labels: Any
+    batch_size: int
+
+    def __len__(self) -> int:
+        return len(self.inputs)
+
+    def batches(self) -> Iterator[tuple[slice, Tensor]]:
+        """The images in batches of nearly one size, and which they are."""
+        most = max(2, min(BATCH, NUMBERS // max(1, self.inputs[0].size)))
+        parts = -(-len(self) // most)
+        ends = [len(self) * part // parts for part in range(parts + 1)]
+        for start, end in pairwise(ends):
+            yield slice(start, end), Tensor(self.inputs[start:end])
+
+    @property
+    def batch(self) -> int:
+        """Images in each of these batches."""
+        return next(self.batches())[1].shape[0]
+
+
+def drawn(loader: Any) -> Images:
+    """Images of a loader, which stays as it is; TypeError or ValueError where it gives none."""
+    if isinstance(loader, (Tensor, np.ndarray)) or not hasattr(loader, "__iter__") or hasattr(loader, "__next__"):
+        raise TypeError(
+            f"diagnose: loader is a {kind_of(loader)}; expected batches that can be read again: a DataLoader, or a "
+            "list of (images, labels)"
+        )
+    with generators.kept():  # a sampler may draw its order
+        return _drawn(_mixed(loader) if isinstance(loader, DataLoader) else loader)
+
+
+def _mixed(loader: DataLoader) -> DataLoader:
+    """A loader of the same batches, shuffled unless a sampler decides the order; reading it moves no other's place."""
+    other = copy.copy(loader)
+    other.order = copy.copy(loader.order)
+    other.order.shuffle = True
+    return other
+
+
+def _drawn(loader: Any) -> Images:
+    chance = np.random.default_rng(SEED)
+    kept: list[Any] = []
+    sizes: list[int] = []
+    mixed = isinstance(loader, DataLoader) and loader.order.given is None and loader.batch_sampler is None
+    most = MOST if mixed else LOOKED_AT
+    for batch in loader:
+        inputs, labels = _parts(batch)
+        sizes.append(len(inputs))
+        for row in range(len(inputs)):
+            sample = inputs[row], None if labels is None else labels[row]
+            seen = sum(sizes[:-1]) + row
+            place = seen if seen < MOST else int(chance.integers(seen + 1))
+            if seen < MOST:
+                kept.append(sample)
+            elif place < MOST:
+                kept[place] = sample
+        if sum(sizes) >= most:
+            break
+    if len(kept) < 2:
+        raise ValueError(f"diagnose: the loader gave {len(kept)} images; expected at least 2, better {MOST}")
+    shapes = {sample.shape for sample, _ in kept}
+    if len(shapes) > 1:
+        raise ValueError(f"diagnose: the loader's images have shapes {sorted(shapes)[:4]}; expected one shape")
+    order = chance.permutation(len(kept))
+    inputs = np.stack([kept[i][0] for i in order])
+    labels = None if any(label is None for _, label in kept) else np.stack([kept[i][1] for i in order])
+    return Images(inputs, labels, int(np.median(sizes)))
+
+
+def _parts(batch: Any) -> tuple[Any, Any]:
+    """Inputs and labels, or None, of a batch that is x or (x, y, ...), as arrays."""
+    parts = batch if isinstance(batch, (tuple, list)) else (batch,)
+    arrays = [_array(part) for part in parts[:2]]
+    if not arrays or arrays[0] is None or not arrays[0].ndim:
+        raise TypeError(f"diagnose: a batch is a {kind_of(batch)}; expected x, or (x, labels), Tensors of N samples")
+    labels = arrays[1] if len(arrays) > 1 else None
+    classes = labels is not None and not dtypes.is_float(labels.dtype) and labels.shape[:1] == arrays[0].shape[:1]
+    return arrays[0], labels if classes else None
+
+
+def _array(value: Any) -> Any:
+    if isinstance(value, Tensor):
+        return value.cpu().array
+    return value if isinstance(value, np.ndarray) else None

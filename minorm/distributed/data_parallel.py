@@ -1,0 +1,247 @@
+"""DistributedDataParallel: a model of which every rank has a copy, trained on its part of the batch.
+
+    loss = cross_entropy(model(images), labels)       # of this rank's part
+    loss = model.backward(loss, len(labels))          # of the whole batch, and the gradients are too
+
+All ranks talk to each other in `backward`, and nowhere else but in SyncBatchNorm. A rank's loss is multiplied by its
+share of the batch *before* it goes backward, as gradients of all ranks meet inside SyncBatchNorm already; so the
+gradients of all parameters only need to be added up.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from minorm import devices
+from minorm.devices import dtypes
+from minorm.diagnosis.finite import NonFiniteLoss
+from minorm.distributed.meeting import RankError
+from minorm.distributed.process_group import Group
+from minorm.nn import Module, SyncBatchNorm
+from minorm.support.documented import documented
+from minorm.tensor.tensor import Tensor
+
+Array = Any
+
+
+@documented({}, module="the model, as each rank has made it", group="the ranks, as the program was given them")
+class DistributedDataParallel(Module):
+    """A model on every rank of `group`; it starts with the parameters and buffers of rank 0.
+
+    Keys, parameters and modes are the module's own, so a checkpoint does not know of ranks. Layers of SyncBatchNorm
+    without a group get this one. ValueError where the ranks' models differ, naming the first difference.
+
+    Example:
+        >>> def program(group):
+        ...     model = mn.distributed.DistributedDataParallel(nn.Linear(2, 1), group)
+        ...     return model.module.weight.detach()
+        >>> first, second = mn.distributed.simulate(2, program)
+        >>> first.equal(second)
+        True
+    """
+
+    def __init__(self, module: Module, group: Group) -> None:
+        super().__init__()
+        self.module, self.group = module, group
+        self.counted = 0.0  # what the last whole batch's mean was divided by
+        self._sync, self._unsent = True, False  # whether gradients are added up; whether some wait to be
+        for layer in module.modules():
+            if isinstance(layer, SyncBatchNorm) and layer.process_group is None:
+                layer.process_group = group
+        if group.size > 1:
+            _check_alike(module, group)
+            tensors = [tensor for _, tensor in (*module.named_parameters(), *module.named_buffers())]
+            for kind, same in _by_type(tensors, exact=True).items():
+                values = group.broadcast(_flat(same, kind, [t.array for t in same]), label="the model of rank 0")
+                for tensor, value in zip(same, _parts(values, same), strict=True):
+                    tensor.array[...] = devices.to_device(value, tensor.device)
+                    tensor.version.count += 1
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """What the module computes of this rank's part."""
+        return self.module(*args, **kwargs)
+
+    @contextmanager
+    def no_sync(self) -> Iterator[None]:
+        """`backward` leaves each rank its own gradients, and the next one outside adds up all of them: one message for
+        the micro-batches of a step. `zero_grad` comes before the first.
+        """
+        before, self._sync = self._sync, False
+        try:
+            yield
+        finally:
+            self._sync = before
+
+    def backward(self, loss: Tensor, count: float) -> Tensor:
+        """The gradients of the whole batch's mean loss in every parameter's `grad`; returns that loss.
+
+        loss   the mean over this rank's part, on which the graph hangs
+        count  what it is the mean of: this rank's images; with ignored targets or class weights the sum of the weights
+               of those that count. 0 for a part of which nothing counts, whose loss is not looked at
+
+        What `grad` held before is kept and added to. NonFiniteLoss on all ranks, before any gradient is computed, where
+        a rank with images has a loss that is NaN or infinite. KeyboardInterrupt on all ranks where one was asked to
+        stop.
+        """
+        if self.group.size == 1:
+            self.counted = float(count)
+            if not count:
+                return loss.detach()
+            if not math.isfinite(loss.item()):
+                raise NonFiniteLoss(f"the loss is {loss.item()}")
+            loss.backward()
+            return loss.detach()
+        total, whole = self._roll_call(loss, count)
+        self.counted = float(total)
+        parameters = [p for p in self.module.parameters() if p.requires_grad]
+        mine = self._unsent or not self._sync  # what grad holds is this rank's alone
+        before = [None if mine else p.grad for p in parameters]
+        for p in () if mine else parameters:
+            p.grad = None
+        loss.backward(Tensor(devices.to_device(np.asarray(count / (total or 1), loss.dtype), loss.device)))
+        self._unsent = not self._sync
+        if self._sync:
+            self._reduce(parameters)
+        for p, earlier in zip(parameters, before, strict=True):
+            if earlier is not None:
+                p.grad = earlier if p.grad is None else earlier.add_(p.grad)  # in place: the user may hold it
+        return Tensor(devices.to_device(np.asarray(whole, loss.dtype), loss.device))
+
+    def _roll_call(self, loss: Tensor, count: float) -> tuple[float, float]:
+        """Who is here, with how many images and which loss: the images of all ranks, and their mean loss."""
+        group, value = self.group, loss.item() if count else 0.0
+        bad = not math.isfinite(value)
+        mine = [count, 0.0 if bad else value * count, group.rank if bad else math.inf, value if bad else 0.0]
+        stop = group.rank if group.stopping else math.inf
+        total, summed, worst, what, stopped = group.all_reduce(np.array([*mine, stop]), _called, "the roll call")
+        if worst < math.inf:
+            raise NonFiniteLoss(f"rank {worst:.0f} of {group.size}: the loss is {what}", int(worst))
+        if stopped < math.inf:
+            raise KeyboardInterrupt
+        return float(total), summed / (float(total) or 1.0)
+
+    def _reduce(self, parameters: list[Any]) -> None:
+        """Add up the gradients of all ranks: all of one type in one vector, with a number for each that says how many
+        ranks have it. What none has stays None.
+        """
+        for kind, same in _by_type(parameters).items():
+            grads = [p.grad for p in same]
+            flat = _flat(same, kind, [None if grad is None else grad.array for grad in grads])
+            there = np.array([grad is not None for grad in grads], kind)
+            mine = np.concatenate([devices.to_device(flat, "cpu"), there])
+            total = self.group.all_reduce(mine, label="the gradients")
+            for p, value, ranks in zip(same, _parts(total, same), total[-len(same) :], strict=True):
+                if ranks:
+                    value = devices.to_device(value.astype(p.dtype, copy=True), p.device)
+                    if p.grad is None:
+                        p.grad = Tensor(value)
+                    else:  # in place: it may be a part of a buffer that holds all gradients
+                        p.grad.copy_(Tensor(value))
+
+    def average_buffers(self) -> None:
+        """Make the running statistics of all ranks equal: their mean. Before evaluating, and before saving.
+
+        Those of SyncBatchNorm are equal already, and keep their bits. Integers (counters) are left as they are.
+        """
+        buffers = [buffer for buffer in self.module.buffers() if dtypes.is_float(buffer.dtype)]
+        if self.group.size == 1 or not buffers:
+            return
+        kind = np.dtype(np.float64)
+        mine = np.append(devices.to_device(_flat(buffers, kind, [b.array for b in buffers]), "cpu"), 1.0)
+        mean = self.group.all_reduce(mine, _mean, "the running statistics")[:-1]
+        for buffer, value in zip(buffers, _parts(mean, buffers), strict=True):
+            buffer.array[...] = devices.to_device(value.astype(buffer.dtype), buffer.device)
+            buffer.version.count += 1
+
+    # The module's own names, parameters and modes: its keys have no prefix
+
+    def _named_modules(self, prefix: str) -> Iterator[tuple[str, Module]]:
+        yield from self.module._named_modules(prefix)
+
+    def state_dict(self, *args: Any, **options: Any) -> dict[str, Any]:
+        """The module's."""
+        return self.module.state_dict(*args, **options)
+
+    def train(self, mode: bool = True) -> DistributedDataParallel:
+        """Training mode for the module."""
+        self.module.train(mode)
+        return self
+
+    @property
+    def training(self) -> bool:  # type: ignore[override]
+        """Is the module in training mode?"""
+        return self.module.training
+
+
+def _called(a: Array, b: Array) -> Array:
+    """Two entries of the roll call as one: images and losses added, of wrong losses and of stops the first rank's."""
+    first = a if a[2] <= b[2] else b
+    return np.array([a[0] + b[0], a[1] + b[1], first[2], first[3], min(a[4], b[4])])
+
+
+def _mean(a: Array, b: Array) -> Array:
+    """The mean of a[-1] and b[-1] ranks together; where all agree it keeps their bits."""
+    count = a[-1] + b[-1]
+    mean = a + (b - a) * (b[-1] / count)
+    mean[-1] = count
+    return mean
+
+
+def _by_type(tensors: list[Any], exact: bool = False) -> dict[Any, list[Any]]:
+    """Tensors by the type that they travel in: 16-bit ones add up in float32, unless `exact`."""
+    found: dict[Any, list[Any]] = {}
+    for tensor in tensors:
+        found.setdefault(tensor.dtype if exact else dtypes.compute_type(tensor.dtype), []).append(tensor)
+    return found
+
+
+def _flat(tensors: list[Any], kind: Any, arrays: list[Any]) -> Array:
+    """Arrays of the tensors' shapes end to end on the host, zeros for what is None."""
+    vector = np.zeros(sum(t.array.size for t in tensors), kind)
+    for part, array in zip(_parts(vector, tensors), arrays, strict=True):
+        if array is not None:
+            part[...] = devices.to_device(array, "cpu")
+    return vector
+
+
+def _parts(vector: Array, tensors: list[Any]) -> Iterator[Array]:
+    """Views of the vector in the tensors' shapes, one after the other."""
+    start = 0
+    for tensor in tensors:
+        shape = tensor.array.shape
+        stop = start + math.prod(shape)
+        yield vector[start:stop].reshape(shape)
+        start = stop
+
+
+def _check_alike(module: Module, group: Group) -> None:
+    """Raise RankError unless all ranks have parameters and buffers of the same names, shapes and types."""
+    lines = [
+        f"{name} {tensor.dtype}{tuple(tensor.shape)}"
+        for name, tensor in (*module.named_parameters(), *module.named_buffers())
+    ]
+    digests = group.all_gather(_digests(["\n".join(lines)]), "the model's digest")[:, 0]
+    if (digests == digests[0]).all():
+        return
+    counts = group.all_gather(np.array(len(lines)), "the model's length")
+    most = int(counts.max())
+    table = np.zeros((most, 16), np.uint8)
+    table[: len(lines)] = _digests(lines)
+    tables = group.all_gather(table, "the model's lines")
+    line = next(i for i in range(most) if (tables[:, i] != tables[0, i]).any())
+    said = group.all_gather_text(lines[line] if line < len(lines) else "nothing", "the difference")
+    other = next(rank for rank, theirs in enumerate(said) if theirs != said[0])
+    raise RankError(
+        f"DistributedDataParallel: the models differ: rank 0 has {said[0]}, rank {other} has {said[other]}; expected "
+        "the same parameters and buffers on all ranks"
+    )
+
+
+def _digests(texts: list[str]) -> Array:
+    return np.array([list(hashlib.sha256(text.encode()).digest()[:16]) for text in texts], np.uint8).reshape(-1, 16)

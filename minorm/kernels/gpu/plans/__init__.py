@@ -1,0 +1,1 @@
+"""Which kernels run, on how many blocks, with what arguments."""

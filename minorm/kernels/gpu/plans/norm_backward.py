@@ -1,0 +1,280 @@
+"""Plans of the backward pass: functions of arrays alone, made once for a nest and its types, and kept.
+
+    rows      in registers: dx in one kernel, with the sums for scale and bias where their places allow it
+    columns   longer rows, one scale a column: row sums, then dx together with the sums of the columns; 5 passes
+    runs      scale and bias constant along some reduced loop: one pass for all sums, then dx; 5 passes
+    separate  what is left: sums for dx, dx, sums for scale and bias; 7 passes
+
+Behind a ReLU dy is 0 where y <= 0. `rows` and `runs` see to it on their way; for the others it is a pass of its own.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import cupy
+import numpy as np
+
+from minorm.devices import dtypes
+from minorm.kernels.gpu.elementwise import relu_grad
+from minorm.kernels.gpu.launch import WARP, blocks
+from minorm.kernels.gpu.plans import norm_plan
+from minorm.kernels.gpu.plans.norm_arguments import Array, Type, cached, scalars, with_struct
+from minorm.kernels.gpu.plans.norm_forward import THREADS, Run, apply_program, rows_program
+from minorm.kernels.gpu.plans.structs import Struct
+from minorm.kernels.gpu.program import Program
+from minorm.normalization.equation import Equation
+from minorm.normalization.nest import Nest
+
+grads_program = Program("norm_grads.cu")
+
+PACKS = 4  # the most of x, and of dy, that a thread of a row keeps
+KEPT = 128  # bytes of each, widened: registers. Half as many where it keeps sums for scale and bias, or y as well
+NONE, OF_ROW, OF_ELEMENTS = 0, 1, 2  # norm_rows.cu
+
+
+@cached
+def backward(
+    nest: Nest,
+    storage: Type,
+    compute: Type,
+    parameter: Type,
+    aligned: bool,
+    equation: Equation,
+    of_input: bool,
+    of_parameters: bool,
+    relu: bool,
+) -> Run:
+    types = storage, compute, parameter, aligned
+    if not of_input:
+        return _after_relu(_parameters_alone(nest, *types), relu)
+    loops = norm_plan.of_statistics(nest)
+    sums = NONE
+    if of_parameters:
+        sums = OF_ELEMENTS if norm_plan.fits_param_columns(nest) else OF_ROW
+    widened = compute.itemsize * (loops.width(storage.itemsize) if aligned else 1)
+    share = (2 if relu else 1) * (2 if sums == OF_ELEMENTS else 1) * norm_plan.registers_of_an_index(nest)
+    packs = min(PACKS, max(1, KEPT // share // widened))
+    if sums != OF_ROW or all(not loop.param for loop in loops.reduced):
+        size = norm_plan.size_of(nest)
+        rows = norm_plan.rows(loops, size, storage.itemsize, aligned, packs, THREADS, together=sums == OF_ELEMENTS)
+        if rows is not None:
+            return _rows(nest, storage, compute, parameter, equation, with_struct(rows), sums, relu)
+    if norm_plan.has_runs(nest):
+        return _runs(nest, *types, equation, of_parameters, relu)
+    columns = norm_plan.columns(nest, storage.itemsize, aligned) if of_parameters else None
+    if columns is not None:
+        return _after_relu(_columns(nest, *types, equation, with_struct(columns)), relu)
+    return _after_relu(_separate(nest, *types, equation, of_parameters), relu)
+
+
+def _after_relu(plain: Run, relu: bool) -> Run:
+    """A plan that knows no ReLU, behind one."""
+    if not relu:
+        return plain
+
+    def run(dy: Array, x: Array, y: Array, stats: Array, s: Any, dx: Any, both: Any, masked: Any) -> None:
+        dy = relu_grad(dy, y)
+        if masked is not None:
+            masked[...] = dy
+        plain(dy, x, None, stats, s, dx, both, None)
+
+    return run
+
+
+def _rows(
+    nest: Nest,
+    storage: Type,
+    compute: Type,
+    parameter: Type,
+    equation: Equation,
+    rows: norm_plan.Rows,
+    sums: int,
+    relu: bool,
+) -> Run:
+    shape = rows.index, rows.width, rows.packs, rows.warp
+    kernel = rows_program.kernel("row_backward", storage, compute, parameter, *shape, sums, relu)
+    rule, parts_of, merge, of_columns = scalars(equation), rows.grid[0], None, None
+    if sums == OF_ELEMENTS:
+        of_columns = _merge_parts(nest.columns, parts_of, compute, compute, rows.index, None)
+    elif sums == OF_ROW and nest.param_size != nest.rows:
+        runs = norm_plan.runs(nest)
+        merge = _merge_runs(runs._replace(runs=norm_plan.Loops((), ())), nest.rows, parameter, compute, rows.index)
+
+    def run(dy: Array, x: Array, y: Any, stats: Array, s: Any, dx: Array, both: Any, masked: Any) -> None:
+        of_rows = cupy.empty((2, nest.rows), dtypes.float64) if merge else None
+        parts = cupy.empty((2, parts_of, nest.columns), compute) if of_columns else None if merge else both
+        kernel(rows.grid, rows.block, (rows.loops, dy, x, y, stats, s, dx, masked, of_rows, parts, *rule))
+        if merge:
+            merge(of_rows, None, None, None, both)
+        if of_columns:
+            of_columns(parts, None, both)
+
+    return run
+
+
+def _columns(
+    nest: Nest,
+    storage: Type,
+    compute: Type,
+    parameter: Type,
+    aligned: bool,
+    equation: Equation,
+    columns: norm_plan.Columns,
+) -> Run:
+    find = sums_of(norm_plan.of_statistics(nest), nest, storage, compute, parameter, aligned, equation, dtypes.float64)
+    kernel = apply_program.kernel("grad_input_columns", storage, compute, parameter, columns.index, columns.width)
+    merge = _merge_parts(nest.columns, columns.chunks, compute, compute, columns.index, None)
+
+    def run(dy: Array, x: Array, y: None, stats: Array, s: Any, dx: Array, both: Array, masked: None) -> None:  # noqa: ARG001
+        sums = cupy.empty((2, nest.rows), dtypes.float64)
+        find(dy, x, stats, s, sums)
+        partial = cupy.empty((2, columns.chunks, nest.columns), compute)
+        kernel(columns.grid, columns.block, (columns.loops, columns.chunk, dy, x, stats, sums, s, dx, partial))
+        merge(partial, None, both)
+
+    return run
+
+
+def _runs(
+    nest: Nest,
+    storage: Type,
+    compute: Type,
+    parameter: Type,
+    aligned: bool,
+    equation: Equation,
+    of_parameters: bool,
+    relu: bool,
+) -> Run:
+    runs = norm_plan.runs(nest)
+    find, walk = _partial_sums(runs.runs, nest, storage, compute, parameter, aligned, relu)
+    merge = _merge_runs(
+        runs.in_chunks(walk.chunks), walk.chunks * walk.results, parameter, compute, walk.index, equation, of_parameters
+    )
+    use = grad_input(nest, storage, compute, parameter, aligned, False)
+    use_masked = grad_input(nest, storage, compute, parameter, aligned, True) if relu else use
+
+    def run(dy: Array, x: Array, y: Any, stats: Array, s: Any, dx: Array, both: Any, masked: Any) -> None:
+        sums = cupy.empty((2, nest.rows), dtypes.float64)
+        merge(find(dy, x, y, stats, None, masked), s, stats, sums, both)
+        if masked is None:
+            use_masked(dy, x, y, stats, sums, s, dx)
+        else:
+            use(masked, x, None, stats, sums, s, dx)
+
+    return run
+
+
+def _separate(
+    nest: Nest, storage: Type, compute: Type, parameter: Type, aligned: bool, equation: Equation, of_parameters: bool
+) -> Run:
+    types = storage, compute, parameter, aligned
+    find = sums_of(norm_plan.of_statistics(nest), nest, *types, equation, dtypes.float64)
+    use = grad_input(nest, *types, False)
+    parameters = _parameters_alone(nest, *types)
+
+    def run(dy: Array, x: Array, y: None, stats: Array, s: Any, dx: Array, both: Any, masked: None) -> None:
+        sums = cupy.empty((2, nest.rows), dtypes.float64)
+        find(dy, x, stats, s, sums)
+        use(dy, x, None, stats, sums, s, dx)
+        if of_parameters:
+            parameters(dy, x, y, stats, s, None, both, masked)
+
+    return run
+
+
+def _parameters_alone(nest: Nest, storage: Type, compute: Type, parameter: Type, aligned: bool) -> Run:
+    find = sums_of(norm_plan.of_parameters(nest), nest, storage, compute, parameter, aligned, None, compute)
+
+    def run(dy: Array, x: Array, y: None, stats: Array, s: Any, dx: None, both: Array, masked: None) -> None:  # noqa: ARG001
+        find(dy, x, stats, None, both)
+
+    return run
+
+
+@cached
+def grad_input(nest: Nest, storage: Type, compute: Type, parameter: Type, aligned: bool, relu: bool) -> Run:
+    loops = norm_plan.of_statistics(nest)
+    walk = norm_plan.walk(loops, norm_plan.size_of(nest), storage.itemsize, aligned, elementwise=True)
+    walk = with_struct(walk)
+    shape = walk.index, walk.width, walk.team
+    kernel = apply_program.kernel(f"grad_input_{walk.form}", storage, compute, parameter, *shape, relu)
+
+    def run(dy: Array, x: Array, y: Any, stats: Array, sums: Any, s: Any, dx: Array) -> None:
+        kernel(walk.grid, walk.block, (walk.loops, walk.chunk, dy, x, y, stats, sums, s, dx))
+
+    return run
+
+
+@cached
+def sums_of(
+    loops: norm_plan.Loops,
+    nest: Nest,
+    storage: Type,
+    compute: Type,
+    parameter: Type,
+    aligned: bool,
+    equation: Equation | None,
+    out: Type,
+) -> Run:
+    """The two sums over some loops, without a detour over runs."""
+    find, walk = _partial_sums(loops, nest, storage, compute, parameter, aligned, False)
+    merge = _merge_parts(walk.results, walk.chunks, dtypes.float64, out, walk.index, equation)
+
+    def run(dy: Array, x: Array, stats: Array, s: Any, result: Array) -> None:
+        merge(find(dy, x, None, stats, s, None), stats if equation else None, result)
+
+    return run
+
+
+def _partial_sums(
+    loops: norm_plan.Loops, nest: Nest, storage: Type, compute: Type, parameter: Type, aligned: bool, relu: bool
+) -> tuple[Run, norm_plan.Walk]:
+    walk = with_struct(norm_plan.walk(loops, norm_plan.size_of(nest), storage.itemsize, aligned))
+    shape = walk.index, walk.width, walk.team
+    kernel = grads_program.kernel(f"grads_{walk.form}", storage, compute, parameter, *shape, relu)
+    rows = walk.index.type(nest.rows)
+
+    def run(dy: Array, x: Array, y: Any, stats: Array, s: Any, masked: Any) -> Array:
+        partial = cupy.empty((2, walk.chunks, walk.results), dtypes.float64)
+        kernel(walk.grid, walk.block, (walk.loops, rows, walk.chunk, dy, x, y, stats, s, partial, masked))
+        return partial
+
+    return run, walk
+
+
+def _merge_parts(results: int, parts: int, stored: Type, out: Type, index: Type, equation: Equation | None) -> Run:
+    """(2, parts, results) to (2, results)."""
+    plan = norm_plan.merge(results, parts)
+    kernel = grads_program.kernel("merge_parts", stored, index, plan.splits, out)
+    sizes, rule = (index.type(results), np.int32(parts)), scalars(equation)
+
+    def run(partial: Array, stats: Array | None, result: Array) -> None:
+        kernel(plan.grid, plan.block, (*sizes, partial, stats, *rule, result))
+
+    return run
+
+
+def _merge_runs(
+    runs: norm_plan.Runs,
+    second: int,
+    parameter: Type,
+    out: Type,
+    index: Type,
+    equation: Equation | None = None,
+    of_parameters: bool = True,
+) -> Run:
+    """The sums of runs to those of the statistics, where there is an `equation`, and to those of the parameters."""
+    of_rows, of_params = runs.to_rows, runs.to_parameters
+    terms = max(of_rows.terms if equation else 1, of_params.terms if of_parameters else 1)
+    threads = norm_plan.team(terms, index)
+    kernel = grads_program.kernel("merge_runs", out, index, parameter, threads == WARP)
+    loops = of_rows.packed(index, equation is not None), of_params.packed(index, of_parameters)
+    packed, rule = (*map(Struct, loops), index.type(second)), scalars(equation)
+    results, block = int(sum(each["results"] for each in loops)), max(threads, 4 * WARP)
+    grid = (blocks(results, block // threads),)
+
+    def run(partial: Array, s: Any, stats: Any, sums: Any, both: Any) -> None:
+        kernel(grid, (block,), (*packed, partial, s, stats, *rule, sums, both))
+
+    return run

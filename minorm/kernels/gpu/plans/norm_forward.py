@@ -1,0 +1,96 @@
+"""Plans of the forward pass: functions of arrays alone, made once for a nest and its types, and kept.
+
+Rows that fit into the registers of a warp or a block take one kernel (norm_rows.cu); others take moments by chunks,
+merged in a fixed order, and a pass over the elements. A ReLU, and a residual before it, ride along with what writes y.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import cupy
+import numpy as np
+
+from minorm.devices import dtypes
+from minorm.kernels.gpu.plans import norm_plan
+from minorm.kernels.gpu.plans.norm_arguments import Array, Type, cached, scalars, with_struct
+from minorm.kernels.gpu.program import Program
+from minorm.normalization.equation import Equation
+from minorm.normalization.nest import Nest
+
+Run = Callable[..., Any]
+
+rows_program, moments_program, apply_program = (Program(f"norm_{name}.cu") for name in ("rows", "moments", "apply"))
+
+THREADS, PACKS = 512, 8  # the most that one row may take
+KEPT = 256  # bytes of x that a thread keeps, widened: registers. Half as many beside a residual, and with wide indices
+PLAIN, RELU, RESIDUAL_RELU = 0, 1, 2  # ending.cuh
+
+
+@cached
+def forward(
+    nest: Nest,
+    storage: Type,
+    compute: Type,
+    parameter: Type,
+    running: Type,
+    aligned: bool,
+    equation: Equation,
+    ending: int,
+) -> Run:
+    loops = norm_plan.of_statistics(nest)
+    widened = compute.itemsize * (loops.width(storage.itemsize) if aligned else 1)
+    share = (2 if ending == RESIDUAL_RELU else 1) * norm_plan.registers_of_an_index(nest)
+    packs = min(PACKS, KEPT // share // widened)
+    rows = norm_plan.rows(loops, norm_plan.size_of(nest), storage.itemsize, aligned, packs, THREADS)
+    if rows is not None:
+        rows = with_struct(rows)
+        shape = rows.index, rows.width, rows.packs, rows.warp
+        kernel = rows_program.kernel("row_forward", storage, compute, parameter, *shape, running, ending)
+        rule = scalars(equation)
+
+        def in_one(x: Array, s: Any, b: Any, residual: Any, y: Array, stats: Array, kept: Any) -> None:
+            kernel(rows.grid, rows.block, (rows.loops, x, s, b, residual, y, stats, *rule, kept))
+
+        return in_one
+    find = moments(nest, storage, compute, running, aligned, equation)
+    use = apply(nest, storage, compute, parameter, aligned, ending)
+
+    def in_passes(x: Array, s: Any, b: Any, residual: Any, y: Array, stats: Array, kept: Any) -> None:
+        find(x, stats, kept)
+        use(x, stats, s, b, residual, y)
+
+    return in_passes
+
+
+@cached
+def moments(nest: Nest, storage: Type, compute: Type, running: Type, aligned: bool, equation: Equation) -> Run:
+    loops = norm_plan.of_statistics(nest)
+    walk = with_struct(norm_plan.walk(loops, norm_plan.size_of(nest), storage.itemsize, aligned))
+    kernel = moments_program.kernel(f"moments_{walk.form}", storage, compute, walk.index, walk.width, walk.team)
+    plan = norm_plan.merge(nest.rows, walk.chunks)
+    merge = moments_program.kernel("merge_moments", compute, walk.index, plan.splits, running)
+    eps, centered, guard = scalars(equation)
+    sizes = walk.index.type(nest.rows), walk.index.type(nest.columns), walk.chunk, np.int32(walk.chunks)
+
+    def run(x: Array, stats: Array, kept: Any) -> None:
+        partial = cupy.empty((2, walk.chunks, nest.rows), dtypes.float64)
+        kernel(walk.grid, walk.block, (walk.loops, walk.chunk, x, partial, centered))
+        merge(plan.grid, plan.block, (*sizes, partial, stats, eps, guard, kept))
+
+    return run
+
+
+@cached
+def apply(nest: Nest, storage: Type, compute: Type, parameter: Type, aligned: bool, ending: int) -> Run:
+    loops = norm_plan.of_statistics(nest)
+    walk = norm_plan.walk(loops, norm_plan.size_of(nest), storage.itemsize, aligned, elementwise=True)
+    walk = with_struct(walk)
+    shape = walk.index, walk.width, walk.team
+    kernel = apply_program.kernel(f"apply_{walk.form}", storage, compute, parameter, *shape, ending)
+
+    def run(x: Array, stats: Array, s: Any, b: Any, residual: Any, y: Array) -> None:
+        kernel(walk.grid, walk.block, (walk.loops, walk.chunk, x, stats, s, b, residual, y))
+
+    return run

@@ -1,0 +1,1 @@
+"""A submission in processes of its own: what is sent to it, and what comes back."""

@@ -1,0 +1,75 @@
+"""What layers and ranks hand to a student's functions, as names and parts that travel (see wire).
+
+The judge runs the layers and gives a nest, an equation and statistics to the student's function, wherever that is. Of
+these it takes back statistics alone, and looks at their type and shape before a kernel sees them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from minorm.kernels.protocol import Statistics
+from minorm.labs.calling.wire import TYPES, Makers, Packers
+from minorm.normalization.equation import Equation
+from minorm.normalization.nest import Axis, Loop, Nest
+
+
+class Callback:
+    """A function of the judge's, by name: the student's code can call it and cannot see it."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+
+class RankReference:
+    """A rank's place among others: its number, and of how many. The student's code gets a rank that asks the judge."""
+
+    def __init__(self, number: int, size: int) -> None:
+        self.number, self.size = number, size
+
+
+def _nest(parts: Any) -> Nest:
+    keep, reduce, axes, order, rows, columns, param_size, param_order, code = parts
+    keep, reduce = (tuple(Loop(*loop) for loop in loops) for loops in (keep, reduce))
+    axes = tuple(Axis(*axis) for axis in axes)
+    return Nest(keep, reduce, axes, order, rows, columns, param_size, param_order, bytes.fromhex(code))
+
+
+def statistics(block: Any) -> Statistics:
+    """Of a block that came from somewhere: four rows of float64."""
+    if not isinstance(block, np.ndarray) or block.dtype != np.float64 or block.ndim != 2 or len(block) != 4:
+        raise ValueError("statistics are four vectors of float64")
+    return Statistics(np.ascontiguousarray(block))
+
+
+def as_bytes(data: bytes) -> Any:
+    """Bytes as an array, which can travel."""
+    return np.frombuffer(data, np.uint8)
+
+
+SENT: Packers = {
+    Nest: ("nest", lambda n: (
+        n.keep, n.reduce, n.axes, n.order, n.rows, n.columns, n.param_size, n.param_order, n.code.hex(),
+    )),
+    Equation: ("equation", lambda e: (e.eps, e.centered, e.guard)),
+    Statistics: ("statistics", lambda s: s.block),
+    np.dtype: ("dtype", str),
+    Callback: ("callback", lambda function: function.name),
+    RankReference: ("rank", lambda rank: (rank.number, rank.size)),
+}  # fmt: skip
+TAKEN_BACK: Makers = {"statistics": statistics}  # all that the judge makes of a stranger's message
+
+
+def made_for_students(function: Callable[[str], Any], rank: Callable[[int, int], Any]) -> Makers:
+    """What a student's process makes: `function` of a Callback, `rank` of a RankReference."""
+    return {
+        **TAKEN_BACK,
+        "nest": _nest,
+        "equation": lambda parts: Equation(*parts),
+        "dtype": TYPES.__getitem__,
+        "callback": function,
+        "rank": lambda parts: rank(*parts),
+    }

@@ -1,0 +1,218 @@
+"""A submission in sealed processes: one for the file, one for each rank, one for native code, one for what is ours.
+
+Each starts when it is first needed, and again when it was lost. No two share anything: what one of them remembers, or
+tells by way of memory or files, reaches no other.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from minorm.labs.beside import Beside
+from minorm.labs.calling import objects, wire, worker
+from minorm.labs.calling.allowance import DEADLINE, Allowance
+from minorm.labs.calling.sent import Sent
+from minorm.labs.calling.student import MAIN, NATIVE, YARDSTICK, Failure, Implementation, Student, printable, served
+from minorm.labs.sealed import compile_process, finding, walls
+from minorm.labs.sealed.process import KEPT, Process
+
+LOADING = 30.0  # seconds
+MOST_LOST = 3  # processes; after that, checks are not run any more
+
+
+class Remote(Student):
+    """A submission.
+
+    text, file    of the submission
+    beside        the lab's module whose functions may run next to it
+    memory        bytes of each process
+    patience      a factor for all limits of time
+    around        the walls
+    deadline      seconds for loading and all checks together
+    """
+
+    def __init__(
+        self,
+        text: str,
+        file: str,
+        beside: Beside,
+        memory: int,
+        patience: float = 1.0,
+        around: walls.Walls | None = None,
+        deadline: float = DEADLINE,
+    ) -> None:
+        self._text, self._file, self._beside = text, file, beside
+        self._memory, self._patience = memory, patience
+        self._walls = finding.find() if around is None else around
+        self._processes: dict[Any, Process] = {}
+        self._lost: list[str] = []
+        self._right: Implementation = {}
+        self._used: Callable[[str], None] = lambda _: None
+        self._unloadable: Failure | None = None
+        self._deadline = self._seconds = 0.0
+        self._allowance = Allowance(deadline * patience)
+        self._starting = threading.Lock()
+        self._starter = ThreadPoolExecutor(1)
+        self.notes: list[str] = []
+        self.remarks: list[str] = []
+        self.printed, self.beginning = 0, ""
+
+    def allow(self, seconds: float) -> None:
+        """Loading does not count."""
+        self._loaded(MAIN)
+        self._deadline = time.monotonic() + seconds * self._patience
+        self._seconds = seconds * self._patience
+
+    def fresh(self) -> None:
+        """End the process of the file, so that the next call starts another."""
+        self._end(MAIN)
+
+    def replace(self, functions: Implementation, used: Callable[[str], None]) -> None:
+        """From now on, these are in place of the student's, in fresh processes; `used` is told when one is called."""
+        for where in [where for where in self._processes if where != YARDSTICK]:
+            self._end(where)
+        self._right, self._used = functions, used
+
+    def call(
+        self, name: str, args: tuple[Any, ...], options: dict[str, Any], serving: Implementation | None = None
+    ) -> Any:
+        """One of the student's functions; what is in its place is called here, and no process sees what it says."""
+        if name in self._right:
+            return self._instead(name, *args, **options)
+        return super().call(name, args, options, serving)
+
+    def _instead(self, name: str, *args: Any, **options: Any) -> Any:
+        self._used(name)
+        return self._right[name](*args, **options)
+
+    def native_threads(self) -> int:
+        """As the kernel counts them, from outside."""
+        process = self._processes.get(NATIVE)
+        return process.threads() if process is not None else 0
+
+    def ask(self, request: dict[str, Any], serving: Implementation | None = None, where: Any = MAIN) -> Any:
+        """Send it and wait for the answer, serving what the code asks for in between."""
+        process = self._loaded(where)
+        return self._answer_of(self._counted(process, request, serving or {}, self._deadline, where))
+
+    def _counted(
+        self, process: Process, request: dict[str, Any], serving: Implementation, deadline: float, where: Any
+    ) -> Any:
+        """The same as `_asked`, within the time that the file has in all; the yardstick is ours and takes none."""
+        if where == YARDSTICK:
+            return self._asked(process, request, serving, deadline, where)
+        with self._allowance.waiting():
+            until = min(deadline, time.monotonic() + self._allowance.left)
+            return self._asked(process, request, serving, until, where)
+
+    def _asked(
+        self, process: Process, request: dict[str, Any], serving: Implementation, deadline: float, where: Any
+    ) -> Any:
+        """The reply; a Failure where there is none in time."""
+        right = {
+            worker.RIGHT + name: functools.partial(self._used if isinstance(function, Sent) else self._instead, name)
+            for name, function in self._right.items()
+        }
+        serving = {**serving, **right, "compile": functools.partial(self._compiled, deadline)}
+        try:
+            process.line.send(request, deadline)
+            reply = process.line.receive(deadline)
+            while isinstance(reply, dict) and "ask" in reply:
+                process.line.send(served(reply, serving), deadline)
+                reply = process.line.receive(deadline)
+        except TimeoutError:
+            raise self._lose(where, "too slow", self._over() or f"no answer within {self._seconds:.0f} s") from None
+        except (EOFError, OSError):
+            raise self._lose(where, "died", f"the code {process.ended()}") from None
+        except wire.WireError as error:
+            raise self._lose(where, "died", f"what came back is {error}") from None
+        return reply
+
+    def _over(self) -> str:
+        """That the file's time is used up, if it is."""
+        over = f"loading the file and its checks together took all of their {self._allowance.seconds:g} s"
+        return over if self._allowance.left <= 0 else ""
+
+    def _compiled(self, deadline: float, kind: str, text: str) -> Any:
+        """A library for one of the processes, as an array of bytes."""
+        return objects.as_bytes(compile_process.compiled(self._walls, kind, text, deadline))
+
+    def close(self) -> None:
+        """End all processes; when this returns, they are gone."""
+        for where in list(self._processes):
+            self._end(where)
+        self._starter.shutdown()
+
+    def __enter__(self) -> Remote:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _end(self, where: Any) -> None:
+        process = self._processes.pop(where, None)
+        if process is not None:
+            process.end()
+            self.printed += process.printed
+            self.beginning = (self.beginning + process.beginning.decode(errors="replace"))[:KEPT]
+
+    def _loaded(self, where: Any) -> Process:
+        """The process for this, running and loaded; what that takes is added to the deadline."""
+        with self._starting:
+            if self._unloadable is not None and where != YARDSTICK:
+                raise self._unloadable
+            if where in self._processes:
+                return self._processes[where]
+            if where != YARDSTICK and (over := self._over()):
+                raise Failure("lost", f"not run: {over}")
+            if len(self._lost) >= MOST_LOST:
+                raise Failure("lost", f"not run: the process was lost {MOST_LOST} times before")
+            start = time.monotonic()
+            process = self._start(where)
+            self._deadline += time.monotonic() - start
+            return process
+
+    def _start(self, where: Any) -> Process:
+        mine = where not in (NATIVE, YARDSTICK)  # with the student's Python
+        text = self._text if mine else ""
+        request = {"do": "load", "text": objects.as_bytes(text.encode()), "file": self._file, "beside": self._beside}
+        # By a thread that lives as long as this: a process ends with the *thread* that started it.
+        process = self._processes[where] = self._starter.submit(Process, self._walls, self._memory).result()
+        limit = LOADING * self._patience
+        preparing = {"do": "prepare", "text": request["text"], "beside": self._beside}
+        prepare = self._asked
+        if self._walls.closes:  # then it imports what the text names
+            prepare = self._counted
+        try:
+            prepare(process, preparing, {}, time.monotonic() + limit, where)["value"]
+            notes = self._counted(process, request, {}, time.monotonic() + limit, where)["value"]
+            if mine and self._right:
+                sources = {name: right.source for name, right in self._right.items() if isinstance(right, Sent)}
+                replacing = {"do": "replace", "names": list(self._right), "sources": sources}
+                self._counted(process, replacing, {}, time.monotonic() + limit, where)["value"]
+            if mine:
+                self.notes = [printable(note) for note in notes][:20]
+        except Failure as failure:
+            if self._over():  # by no fault of the loading alone
+                raise
+            words = str(failure)
+            if failure.status == "too slow":
+                words = f"running the file's cells took over {LOADING:.0f} s"
+            elif failure.status == "died":
+                words = f"while the file's cells ran, {words}"
+            self._unloadable = Failure(failure.status, words)
+        except (TypeError, KeyError):
+            self._unloadable = self._lose(where, "died", "while the file's cells ran, the code spoiled its line")
+        if self._unloadable is not None:
+            raise self._unloadable
+        return process
+
+    def _lose(self, where: Any, status: str, message: str) -> Failure:
+        self._end(where)
+        self._lost.append(message)
+        return Failure(status, message)

@@ -1,0 +1,182 @@
+"""A student's file as the checks see it: `student.moments(x, (0, 2))` calls the student's function.
+
+`Remote` (minorm/labs/calling/remote.py) calls it in another process, behind walls and within limits; `Here` calls it in
+this process, for checks in a notebook. Either way arguments and answers make the journey through `wire`, so a check
+sees the same. What goes wrong is a Failure. Layers, ranks and clocks stay with the judge.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from minorm.labs.beside import Beside
+from minorm.labs.calling import objects, submission, wire, worker
+from minorm.labs.ranks import Rank
+from minorm.support import masking
+
+Implementation = Mapping[str, Callable[..., Any]]  # what a student's code may ask for: functions by name
+MAIN, NATIVE, YARDSTICK = "main", "native", "yardstick"
+
+
+class Failure(Exception):
+    """The student's function gave no answer. status: "not done", "error", "too slow", "died" or "lost".
+
+    kind  the class of the student's exception, where there was one
+    """
+
+    def __init__(self, status: str, message: str, kind: str = "") -> None:
+        super().__init__(message)
+        self.status, self.kind = status, kind
+
+
+class Student:
+    """What both kinds have."""
+
+    notes: list[str]  # about statements of the file that failed
+    remarks: list[str]  # about calls: what was changed in place; the check that asks empties it
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return lambda *args, **options: self.call(name, args, options)
+
+    def call(
+        self, name: str, args: tuple[Any, ...], options: dict[str, Any], serving: Implementation | None = None
+    ) -> Any:
+        """One of the student's functions; what it may ask for meanwhile is served."""
+        return self.ask({"do": "call", "name": name, "args": args, "options": options}, serving)
+
+    def drive(self, function: str, /, **options: Any) -> Any:
+        """`function(module, **options)` of minorm.labs.beside, run where the student's module is."""
+        return self.ask({"do": "drive", "name": function, "options": options})
+
+    def native(self, kind: str, pieces: tuple[str, ...], function: str, /, where: str = NATIVE, **options: Any) -> Any:
+        """`function(compiled, **options)` of minorm.labs.beside, where no Python of the student's runs.
+
+        kind  "cython" or "cuda", which the pieces of text are
+        """
+        request = {"do": "native", "kind": kind, "pieces": list(pieces), "name": function, "options": options}
+        return self.ask(request, where=where)
+
+    def yardstick(self, kind: str, pieces: tuple[str, ...], function: str, /, **options: Any) -> Any:
+        """The same with text of ours, in yet another process: what the student's kernel is compared with."""
+        return self.native(kind, pieces, function, where=YARDSTICK, **options)
+
+    def at(self, rank: Rank) -> OfRank:
+        """The student's functions as this rank runs them: each takes the rank first."""
+        return OfRank(self, rank)
+
+    def tests(self, implementation: Implementation) -> list[dict[str, Any]]:
+        """Run the student's test_ functions against an implementation; [{"name": ..., "error": ... or None}, ...]."""
+        results = self.ask({"do": "tests"}, implementation)
+        if not isinstance(results, list) or not all(
+            isinstance(r, dict) and {"name", "error"} <= r.keys() for r in results
+        ):
+            raise Failure("error", "the tests gave no list of results")
+        return [{"name": printable(r["name"]), "error": r["error"] and printable(r["error"])} for r in results]
+
+    def allow(self, seconds: float) -> None:
+        """The time for what is asked from now on, all together."""
+
+    def fresh(self) -> None:
+        """Forget what the student's code may remember, where that is possible."""
+
+    def native_threads(self) -> int:
+        """How many threads there are where native code runs; 0 where nobody can tell."""
+        return _tasks("self")
+
+    def ask(self, request: dict[str, Any], serving: Implementation | None = None, where: Any = MAIN) -> Any:
+        """The value, or a Failure. where: MAIN, NATIVE, YARDSTICK or the number of a rank."""
+        raise NotImplementedError
+
+    def _answer_of(self, reply: Any) -> Any:
+        """The value of a reply, or the Failure in it; keeps what it says of arguments that were changed."""
+        changed = reply.get("changed") if isinstance(reply, dict) else None
+        for pair in changed[:10] if isinstance(changed, list) else ():
+            if isinstance(pair, list) and len(pair) == 2:
+                name, argument = map(printable, pair)
+                self.remarks.append(f"{name} changes its argument {argument} in place")
+        return _value_of(reply)
+
+
+class OfRank:
+    """A student's functions on one rank. Its messages go through the judge's rank, which counts them."""
+
+    def __init__(self, student: Student, rank: Rank) -> None:
+        self._student, self._rank = student, rank
+        self._serving = {"all_gather": rank.all_gather, "all_reduce": rank.all_reduce}
+        self._reference = objects.RankReference(rank.number, rank.size)
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return lambda *args: self._ask({"do": "call", "name": name, "args": (self._reference, *args), "options": {}})
+
+    def hold(self, name: str) -> Callable[..., Any]:
+        """What a function returns stays there; this calls its methods, hold("sync_backend")("forward", ...)."""
+        held = self._ask({"do": "hold", "name": name, "args": (self._reference,)})
+        return lambda method, *args, **options: self._ask(
+            {"do": "method", "held": held, "name": method, "args": args, "options": options}
+        )
+
+    def _ask(self, request: dict[str, Any]) -> Any:
+        return self._student.ask(request, self._serving, self._rank.number)
+
+
+class Here(Student):
+    """The functions of a notebook that is running."""
+
+    def __init__(self, module: Any, beside: Beside) -> None:
+        self.notes, self.remarks = [], []
+        self._module, self._beside = module, beside
+        self._workers: dict[Any, worker.Worker] = {}
+
+    def ask(self, request: dict[str, Any], serving: Implementation | None = None, where: Any = MAIN) -> Any:
+        """Call it here; the cause of a Failure is the student's own exception."""
+        local = self._workers.setdefault(where, worker.Worker(self._module, self._beside))
+        local.ask = lambda question: served(question, serving or {})  # type: ignore[method-assign]
+        try:
+            reply = local.answer(wire.decode(*wire.encode(request, objects.SENT), local.makers))
+            return self._answer_of(wire.decode(*wire.encode(reply, objects.SENT), objects.TAKEN_BACK))
+        except Failure as failure:
+            raise failure from local.error
+
+
+def printable(text: Any) -> str:
+    """The beginning of a stranger's text, without what could steer a terminal."""
+    return masking.printable(str(text)[:500])
+
+
+def served(reply: dict[str, Any], serving: Implementation) -> dict[str, Any]:
+    """What a function of the judge's says to a student's code; its arguments come from a stranger."""
+    try:
+        function, (args, options) = serving[reply["ask"]], wire.copied((reply["args"], reply["options"]))
+        answer = {"value": wire.copied(function(*args, **options))}
+    except Exception as error:  # noqa: BLE001  the student's code sees it as its own
+        return {"refusal": submission.describe(error), "kind": type(error).__name__}
+    return answer
+
+
+def _tasks(process: Any) -> int:
+    """How many threads a process has."""
+    try:
+        return len(os.listdir(f"/proc/{process}/task"))
+    except OSError:
+        return 0
+
+
+def _value_of(reply: Any) -> Any:
+    """The value of a reply, or the Failure in it."""
+    if isinstance(reply, dict) and "value" in reply:
+        return reply["value"]
+    if not isinstance(reply, dict) or not isinstance(reply.get("error"), str):
+        raise Failure("error", "no answer")
+    message = printable(reply["error"])
+    kind = printable(reply.get("kind"))
+    if kind == "NotImplementedError":
+        raise Failure("not done", message.removeprefix("NotImplementedError: "), kind)
+    place = reply.get("place")
+    text = f"{printable(place)}: {message}" if place and isinstance(place, str) else message
+    raise Failure("error", text)

@@ -1,0 +1,268 @@
+"""A student's process: loads the file, calls what the judge asks for, and answers with values.
+
+It never decides anything. What it says is a value, or that a call raised; whether that is right the judge finds out in
+its own process. It runs behind walls (see sealed), so that nothing it does reaches further than its answers.
+
+Three kinds run this: the student's file, one of its ranks (lab 9), and native code of the student's without the file
+(labs 7 and 8), so that no Python of theirs stands beside what is compared and timed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import importlib.abc
+import linecache
+import os
+import sys
+from collections.abc import Callable, Sequence
+from types import ModuleType
+from typing import Any
+
+from minorm.kernels.protocol import Statistics
+from minorm.labs import compiling, cuda, ranks
+from minorm.labs.beside import Beside
+from minorm.labs.calling import objects, submission
+from minorm.labs.calling.sent import Told
+from minorm.labs.calling.watching import Watched, WatchedModule
+from minorm.labs.calling.wire import Line, Packers, WireError, encode
+from minorm.labs.sealed import entry
+
+TEST = "test_"
+SENT: Packers = {Statistics: objects.SENT[Statistics]}
+SECRET = ("minorm.labs.checks", "minorm.labs.wrong_kernels")
+BUILDERS: dict[str, Callable[..., Any]] = {"cython": compiling.build, "cuda": cuda.Program}
+
+
+def main(descriptor: int, plan: dict[str, Any]) -> None:
+    """Serve the judge at the other end of the descriptor until it hangs up."""
+    close_checks()
+    worker = Worker()
+    line = Line(Descriptor(descriptor), SENT, worker.makers)
+
+    def ask(question: dict[str, Any]) -> dict[str, Any]:
+        line.send(question)
+        answer: dict[str, Any] = line.receive()
+        return answer
+
+    worker.ask = ask  # type: ignore[method-assign]
+    compiling.elsewhere.append(worker.compiled)
+    with contextlib.suppress(EOFError, OSError):
+        request = line.receive()  # to prepare
+        if entry.closes_files(plan):
+            import_all(bytes(request["text"]).decode(), Beside(*request["beside"]))
+            entry.close_files()
+        while True:
+            reply = worker.answer(request)
+            with contextlib.suppress(Exception):  # whatever the student has made of it
+                sys.stdout.flush()  # so that the judge can say how much was printed
+            line.send(reply)
+            request = line.receive()
+    os._exit(0)  # no handlers of the student's
+
+
+class Descriptor:
+    """A file descriptor with the methods of a socket that a line uses: here is no socket to be had."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def recv(self, size: int) -> bytes:
+        """Some bytes; none at the end."""
+        return os.read(self.number, size)
+
+    def sendall(self, data: bytes) -> None:
+        """Write all."""
+        view = memoryview(data)
+        while view:
+            view = view[os.write(self.number, view) :]
+
+    def settimeout(self, seconds: float) -> None:
+        """The judge alone has deadlines."""
+
+
+class Closed(importlib.abc.MetaPathFinder):
+    """The checks cannot be imported here, even where no wall hides their files."""
+
+    def find_spec(self, name: str, path: Any, target: Any = None) -> None:  # noqa: ARG002  importlib's signature
+        """ImportError for what would tell the right answers."""
+        if name.startswith(SECRET):
+            raise ImportError(f"{name} is closed while a submission is graded")
+
+
+def close_checks() -> None:
+    """`check` does nothing beside a student's code that is graded: each notebook asks for it at its top."""
+    sys.meta_path.insert(0, Closed())
+    visible = ModuleType("minorm.labs.visible")
+    visible.checker = lambda *_, **__: lambda _: None  # type: ignore[attr-defined]
+    sys.modules["minorm.labs.visible"] = visible
+
+
+def import_all(text: str, beside: Beside) -> None:
+    """Import what the file may import, and what its lab needs: later on there may be no file to import from."""
+    for name in submission.imports(text):
+        with contextlib.suppress(Exception):
+            importlib.import_module(name)
+    with contextlib.suppress(ImportError):  # a lab that has none
+        prepare = getattr(beside.module(), "prepare", None)
+        if prepare is not None:
+            prepare()
+
+
+class Worker:
+    """A loaded submission, and what can be asked of it."""
+
+    def __init__(self, module: ModuleType | None = None, beside: Beside | None = None) -> None:
+        self.module, self.beside = module or ModuleType(submission.NAME), beside or Beside("")
+        self.error: BaseException | None = None
+        self.held: list[Any] = []
+        self.changed: list[list[str]] = []
+        self.makers = objects.made_for_students(self._function, self._rank)
+
+    def ask(self, question: dict[str, Any]) -> dict[str, Any]:
+        """Put a question to the judge; whoever makes a worker puts its own in this place."""
+        raise NotImplementedError
+
+    def answer(self, request: dict[str, Any]) -> dict[str, Any]:
+        """{"value": ..., "changed": [...]}, or {"error": ..., "kind": ..., "place": ...}."""
+        self.changed = []
+        try:
+            value = getattr(self, "do_" + request.pop("do"))(**request)
+            return {"value": sendable(value), "changed": self.changed}
+        except BaseException as error:  # noqa: BLE001  SystemExit and KeyboardInterrupt are answers too
+            self.error = error
+            return {
+                "error": submission.describe(error),
+                "kind": kind_of(error),
+                "place": submission.place_of(error, getattr(self.module, "__file__", None) or ""),
+            }
+
+    def do_prepare(self, text: Any, beside: tuple[str, str]) -> None:
+        """Do nothing. The answer says that the library is imported, so its import takes none of the file's time."""
+
+    def do_load(self, text: Any, file: str, beside: tuple[str, str]) -> Any:
+        """Run the file's cells, an array of bytes, for a notebook with pictures is long; notes on what failed."""
+        self.beside = Beside(*beside)
+        self.module, notes = submission.load(bytes(text).decode(), file)
+        return notes
+
+    def do_call(self, name: str, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
+        """One of the student's functions."""
+        return Watched(function_of(self.module, name), name, self.changed)(*args, **options)
+
+    def do_replace(self, names: Sequence[str], sources: dict[str, str]) -> None:
+        """Put the judge's functions in place of the student's, by name: it says what they give, or sends a source."""
+        for name in names:
+            asked = self._function(RIGHT + name)
+            setattr(self.module, name, Told(name, sources[name], asked) if name in sources else asked)
+
+    def do_hold(self, name: str, args: tuple[Any, ...]) -> int:
+        """Keep what one of the student's functions returns, for a backend has no place in a message; its number."""
+        self.held.append(function_of(self.module, name)(*args))
+        return len(self.held) - 1
+
+    def do_method(self, held: int, name: str, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
+        """A method of what is kept."""
+        return getattr(self.held[held], name)(*args, **options)
+
+    def do_drive(self, name: str, options: dict[str, Any]) -> Any:
+        """A function of minorm.labs.beside, which is given the student's module."""
+        module = WatchedModule(self.module, self.changed)
+        return getattr(self.beside.module(), name)(module, **options)
+
+    def do_native(self, kind: str, pieces: Sequence[str], name: str, options: dict[str, Any]) -> Any:
+        """A function of minorm.labs.beside, which is given what the pieces of text become when they are compiled."""
+        return getattr(self.beside.module(), name)(BUILDERS[kind](*pieces), **options)
+
+    def do_tests(self) -> list[dict[str, Any]]:
+        """The student's tests against an implementation that stays in the judge's process."""
+        return run_tests(self.module, Absent(self.asked))
+
+    def asked(self, name: str, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
+        """What a function of the judge's says."""
+        reply = self.ask({"ask": name, "args": args, "options": options})
+        if "refusal" in reply:
+            kind = REFUSALS.get(reply["kind"], RuntimeError)
+            raise kind(reply["refusal"].removeprefix(f"{kind.__name__}: "))
+        return reply["value"]
+
+    def compiled(self, kind: str, text: str) -> bytes:
+        """A shared library of this text: the judge has it compiled, where none of the student's Python runs."""
+        return bytes(self.asked("compile", (kind, text), {}))
+
+    def _function(self, name: str) -> Callable[..., Any]:
+        return lambda *args, **options: self.asked(name, args, options)
+
+    def _rank(self, number: int, size: int) -> ranks.Rank:
+        return ranks.Rank(ranks.RemoteGroup(number, size, self._function))
+
+
+RIGHT = "right "  # before the names of functions that are in place of the student's
+REFUSALS: dict[str, type[Exception]] = {
+    "ValueError": ValueError,
+    "TypeError": TypeError,
+    "CompileError": compiling.CompileError,
+    "RankError": ranks.RankError,
+}
+
+
+def sendable(value: Any) -> Any:
+    """The value itself; TypeError where it has no place in a message."""
+    try:
+        encode(value, SENT)
+    except WireError as error:
+        raise TypeError(f"the answer holds {error}") from None
+    return value
+
+
+class Absent:
+    """An implementation that is somewhere else: its functions are asked for by name."""
+
+    def __init__(self, ask: Callable[[str, tuple[Any, ...], dict[str, Any]], Any]) -> None:
+        self._ask = ask
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return lambda *args, **options: self._ask(name, args, options)
+
+
+def function_of(module: Any, name: str) -> Callable[..., Any]:
+    """The student's function, or a NameError that says it is not there."""
+    found = getattr(module, name, None)
+    if not callable(found):
+        raise NameError(f"there is no function {name} in the file")
+    return found
+
+
+def run_tests(module: Any, implementation: Any) -> list[dict[str, Any]]:
+    """Each test_ function of the module with the implementation; stops behind the first that fails."""
+    tests = [(name, f) for name, f in vars(module).items() if name.startswith(TEST) and callable(f)]
+    if not tests:
+        raise NameError(f"there is no function {TEST}... in the file")
+    results = []
+    for name, test in tests:
+        try:
+            test(implementation)
+        except NotImplementedError:
+            raise
+        except BaseException as error:  # noqa: BLE001  any failure of a test is its verdict
+            results.append({"name": name, "error": failed_at(error, test)})
+            break
+        results.append({"name": name, "error": None})
+    return results
+
+
+def failed_at(error: BaseException, test: Callable[..., Any]) -> str:
+    """`cell 3, line 7: AssertionError, in: assert y[0] == 3`, the last line of the student's that the test reached."""
+    file = getattr(getattr(test, "__code__", None), "co_filename", "")
+    line, said = submission.line_of(error, file), submission.describe(error)
+    if line is None:
+        return said
+    source = linecache.getline(file, line).strip()
+    return f"{submission.place(file, line)}: {said}" + (f", in: {source}" if source else "")
+
+
+def kind_of(error: BaseException) -> str:
+    """The name of the class; NotImplementedError also for its subclasses."""
+    return "NotImplementedError" if isinstance(error, NotImplementedError) else type(error).__name__

@@ -1,0 +1,1 @@
+"""Grading: submissions are judged, scored and reported."""

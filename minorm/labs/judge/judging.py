@@ -1,0 +1,88 @@
+"""Judging one submission: its code in a process with limits, the checks in this one."""
+
+from __future__ import annotations
+
+import io
+import math
+import os
+import time
+from pathlib import Path
+
+from minorm.labs import cells
+from minorm.labs.calling.remote import Remote
+from minorm.labs.lab import Lab
+from minorm.labs.scores import Report
+from minorm.labs.sealed import finding, walls
+from minorm.serialization.opening import regular
+from minorm.support.masking import printable
+
+SEED = 1
+LARGEST_FILE = 32 << 20
+LEAST_MEMORY = 256  # MB: with less Python and NumPy do not start, and every right answer counts as wrong
+MOST_MEMORY = 1 << 24  # MB: more than any machine has, and setrlimit still takes it
+MOST_PATIENCE = 1000.0
+
+
+def require(seed: int, memory: int | None, patience: float) -> None:
+    """ValueError unless a submission can be judged with these: what fails later would cost students their points."""
+    if seed < 0:
+        raise ValueError(f"seed {seed}: expected a whole number of at least 0")
+    if memory is not None and memory != 0 and not LEAST_MEMORY <= memory <= MOST_MEMORY:
+        raise ValueError(f"memory {memory}: expected MB from {LEAST_MEMORY} to {MOST_MEMORY}, or 0 for no limit")
+    if not (math.isfinite(patience) and 0 < patience <= MOST_PATIENCE):
+        raise ValueError(f"patience {patience:g}: expected a factor above 0 and at most {MOST_PATIENCE:g}")
+
+
+def judge(
+    lab: Lab,
+    path: str | Path,
+    seed: int = SEED,
+    memory: int | None = None,
+    patience: float = 1.0,
+    around: walls.Walls | None = None,
+) -> Report:
+    """Run all checks of the lab on the file.
+
+    seed      of the numbers that the checks draw; choose your own and keep it to yourself
+    memory    MB of address space for the student's process, 0 for no limit; None is what the lab says
+    patience  a factor for all limits of time, for slow machines
+    around    the walls; None are those that this machine has
+
+    ValueError where one of these cannot be used, and where the file is too large, no text or no notebook; ImportError
+    where this machine lacks what the lab needs.
+    """
+    start = time.monotonic()
+    require(seed, memory, patience)
+    lab.require()
+    text = read(Path(path))
+    cells.read(text, Path(path).name)
+    around = finding.find(secret=walls.secret(lab.lab_dir), programs=lab.programs) if around is None else around
+    bytes_each = (lab.memory if memory is None else memory) << 20
+    with Remote(text, Path(path).name, lab.beside, bytes_each, patience, around, lab.seconds) as student:
+        outcomes = lab.run(student, seed)
+        student.close()
+        return Report(
+            lab.number,
+            lab.title,
+            printable(Path(path).name),
+            outcomes,
+            student.notes,
+            student.printed,
+            student.beginning,
+            time.monotonic() - start,
+            str(around),
+        )
+
+
+def read(path: Path) -> str:
+    """The text of a submission."""
+    if path.suffix not in (".py", ".ipynb"):
+        raise ValueError(f"{path.name}: expected a .py file or an .ipynb notebook")
+    with regular(path, "labs", follow=False) as file:
+        size = os.fstat(file.fileno()).st_size
+        if size > LARGEST_FILE:
+            raise ValueError(f"{path.name} has {size >> 20} MB; expected at most {LARGEST_FILE >> 20}")
+        try:
+            return io.TextIOWrapper(file, "utf-8-sig").read()  # some editors put a mark in front
+        except UnicodeDecodeError:
+            raise ValueError(f"{path.name} is not text in UTF-8") from None

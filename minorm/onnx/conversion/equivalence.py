@@ -1,0 +1,76 @@
+"""Old against new in onnxruntime: the old file says what is right."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import onnx
+
+from minorm.onnx.checking import declared, sandbox, sandbox_worker, trying
+from minorm.onnx.checking.sandbox import Stage, Trial
+from minorm.onnx.checking.size_checks import Comparison, first_difference
+from minorm.onnx.checking.trying import Size
+from minorm.onnx.graph.lengths import declared_of
+
+Lengths = Mapping[str, Sequence[int | str]]  # by input; a str is an axis that stays free
+
+
+def inputs_of(graph: Any) -> list[Any]:
+    """The inputs that a caller must give."""
+    held = {tensor.name for tensor in graph.initializer}
+    return [entry for entry in graph.input if entry.name not in held]
+
+
+class OldFile:
+    """What the model in a file computes; folder: where its weights may lie."""
+
+    name = "the old model"
+    training = False
+    looks_inside = False  # a value may keep its name and be another, where a node became several
+
+    def __init__(self, model: Any, folder: str | None) -> None:
+        self.model, self.folder = declared.bare(model), folder
+
+    def try_all(self, groups: Sequence[Sequence[Size]]) -> list[Trial] | Stage:
+        """In onnxruntime."""
+        for entry in inputs_of(self.model.graph):
+            if entry.type.tensor_type.elem_type not in sandbox_worker.DTYPES:
+                return Stage("absent", f"input {entry.name!r} is no tensor of numbers")
+        return sandbox.try_all(self.model, [[size.request() for size in group] for group in groups], self.folder)
+
+    def where(self, new: Any, size: Size, folder: str | None) -> str:
+        """The first node whose result both have, and have different."""
+        kept = {name for node in new.graph.node for name in node.output if name}
+        names = [name for node in self.model.graph.node for name in node.output if name in kept]
+        copy = declared.bare(self.model)
+        del copy.graph.output[:]
+        copy.graph.output.extend(onnx.ValueInfoProto(name=name) for name in names)
+        trials = sandbox.try_all(copy, [[size.request()]], self.folder) if names else []
+        if isinstance(trials, Stage) or not trials or trials[0].taken is None:
+            return ""
+        return first_difference(new, size, dict(zip(names, trials[0].outputs, strict=True)), folder)
+
+
+def against(old: Any, folder: str | None, shapes: Lengths) -> Comparison:
+    """What the old model computes, at its usual sizes; shapes: of inputs, where they are given and not guessed."""
+    labels = {entry.name: labels_of(entry, shapes) for entry in inputs_of(old.graph)}
+    elems = {entry.name: entry.type.tensor_type.elem_type for entry in inputs_of(old.graph)}
+    try:
+        return Comparison(OldFile(old, folder), trying.usual(labels, elems), "convert")
+    except ValueError as error:
+        tried = ", ".join(f"{name} {tuple(lengths)}" for name, lengths in labels.items())
+        raise ValueError(
+            f"convert: the model does not run on random inputs of the shapes it declares ({tried}): {error}; "
+            "give shapes, which fixes lengths"
+        ) from error
+
+
+def labels_of(entry: Any, shapes: Lengths, operation: str = "convert") -> list[int | str]:
+    """Each length of an input: a number, or a name under which equal ones are equal."""
+    lengths = shapes.get(entry.name, declared_of(entry))
+    if lengths is None:
+        raise ValueError(
+            f"{operation}: input {entry.name!r} has no shape in the file; give one, such as {entry.name}=1,3,8,8"
+        )
+    return [n if n != "" else f"{entry.name}_axis_{axis}" for axis, n in enumerate(lengths)]

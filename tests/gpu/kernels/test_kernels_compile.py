@@ -1,0 +1,110 @@
+"""Every kernel of every family and type, for each generation of devices: it compiles, nothing spills, blocks fit."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import instances
+import nvrtc
+import pytest
+
+from minorm.devices import dtypes
+from minorm.kernels.gpu.plans import softmax_plan, update_plan, window_struct
+from minorm.kernels.gpu.source import FOLDER, expression, options, source
+
+INT, LONG = dtypes.int32, dtypes.int64
+ACTIVATIONS = ["relu", "relu6", "leaky_relu", "hardswish", "sigmoid", "tanh", "silu", "elu", "gelu", "gelu_tanh", "erf"]
+FILES = ["elementwise.cu", "softmax.cu", "sums.cu", "pool.cu", "conv.cu", "update.cu", "random.cu"]
+PARAMETERS = 4096  # bytes of arguments that every device takes
+
+
+def kernels(file: str, dtype: Any, index: Any, width: int) -> list[tuple[Any, ...]]:
+    """Each kernel of a file, with the options that take most registers."""
+    compute = dtypes.compute_type(dtype)
+    two, wide = (dtype, compute), (dtype, compute, width, index)
+    if file == "elementwise.cu":
+        one = [("map_one", f"op::{name}", *wide) for name in [*ACTIVATIONS, "scale"]]
+        return one + [("map_two", f"op::{name}", *wide) for name in [*ACTIVATIONS, "add", "sub", "mul"]]
+    if file == "softmax.cu":
+        found: list[tuple[Any, ...]] = [
+            ("cross_entropy", dtype, compute, width, False, index),
+            ("cross_entropy_grad", *wide),
+        ]
+        for name, inputs in {"softmax": 1, "log_softmax": 1, "softmax_grad": 2, "log_softmax_grad": 2}.items():
+            most = min(8, softmax_plan.REGISTERS // (compute.itemsize * width * inputs))
+            found += [("rows", f"op::{name}", *two, width, packs, False, index) for packs in (0, most)]
+            found += [("columns", f"op::{name}", *two, index)]
+        return found
+    if file == "sums.cu":
+        results = dict.fromkeys((dtype, dtypes.float64))
+        found = [("sum_rows", dtype, result, width, False, index) for result in results]
+        return found + [("sum_columns", dtype, result, width, 32, index) for result in results]
+    if file == "random.cu":
+        found = [("dropout", dtype, compute, width, decides, index) for decides in (True, False)]
+        return found + ([("uniform", dtype, width, index)] if dtype == compute else [])
+    if file == "pool.cu":
+        return [(name, *two, index) for name in ("max_forward", "max_backward", "avg_forward", "avg_backward")]
+    if file == "conv.cu":
+        forms: list[tuple[Any, ...]] = [("col2im", *two, index), ("im2col", *two, index)]
+        return forms + [("swap", of, dtype, compute, 16 // max(t.itemsize for t in two), index) for of in two]
+    found = [(f"sgd{kept}", *two, width, True, True) for kept in ("", "_kept")]
+    found += [(f"adam{kept}", *two, width, True) for kept in ("", "_kept")]
+    return [*found, ("scale", *two, width)]
+
+
+@pytest.mark.skipif(not nvrtc.available, reason="no NVRTC, or no headers for it")
+@pytest.mark.parametrize("file", FILES)
+@pytest.mark.parametrize("architecture", nvrtc.ARCHITECTURES)
+def test_no_kernel_spills(architecture: str, file: str) -> None:
+    calls = [call for dtype in instances.FLOATS for call in kernels(file, dtype, INT, 16 // dtype.itemsize)]
+    if architecture == nvrtc.WIDEST and file != "elementwise.cu":
+        calls += kernels(file, dtypes.float32, LONG, 1)
+    names = list(dict.fromkeys(expression(*call) for call in calls))
+    assert instances.left_out(file, names) == set()
+    found = nvrtc.resources(source(file), names, architecture, options(file))
+    assert {kernel.name for kernel in found} >= set(names)
+    assert [kernel for kernel in found if kernel.spilled or kernel.stack] == []
+    assert max(kernel.shared for kernel in found) <= 48 << 10  # what every device has without asking
+    assert [kernel for kernel in found if not kernel.fits(instances.most_threads(kernel.name))] == []
+
+
+@pytest.mark.skipif(not nvrtc.available, reason="no NVRTC, or no headers for it")
+@pytest.mark.parametrize(
+    ("file", "name"),
+    [
+        ("elementwise.cu", "map_two<op::relu, __half, float, 8, int>"),
+        ("softmax.cu", "rows<op::softmax_grad, float, float, 4, 4, true, int>"),
+        ("sums.cu", "sum_rows<double, double, 2, false, int>"),
+        ("update.cu", "adam<__nv_bfloat16, float, 8, true>"),
+        ("random.cu", "dropout<__nv_bfloat16, float, 8, true, int>"),
+        ("norm_rows.cu", "row_forward<__nv_bfloat16, float, __nv_bfloat16, int, 8, 8, false, float, RELU>"),
+        ("norm_rows.cu", "row_backward<__half, float, float, int, 8, 2, false, OF_ELEMENTS, false>"),
+    ],
+)
+def test_accesses_take_sixteen_bytes_and_arrays_stay_in_registers(file: str, name: str) -> None:
+    program = nvrtc.nvrtc.createProgram(source(file), file, (), ())
+    nvrtc.nvrtc.addNameExpression(program, name)
+    nvrtc.nvrtc.compileProgram(program, ("--gpu-architecture=compute_75", "-std=c++17", *nvrtc._includes()))
+    assembly = str(nvrtc.nvrtc.getPTX(program))
+    assert re.search(r"ld\.global\.(?:nc\.)?(v4\.[uf]32|v2\.f64)", assembly)
+    assert re.search(r"st\.global\.(v4\.[uf]32|v2\.f64)", assembly) or file == "sums.cu"  # whose results are few
+    assert ".local" not in assembly
+
+
+def test_no_file_is_left_out() -> None:
+    files = {file.name for file in FOLDER.glob("*.cu")}
+    assert files == {
+        *FILES,
+        "norm_rows.cu",
+        "norm_moments.cu",
+        "norm_apply.cu",
+        "norm_grads.cu",
+    }  # test_norm_compiles.py
+    for file in files:
+        assert instances.left_out(file, []) == instances.left_out(file, ["another<float>"]) != set()
+
+
+def test_structs_fit_into_the_arguments() -> None:
+    assert update_plan.STRUCT.itemsize + 8 * 8 <= PARAMETERS
+    assert window_struct.STRUCT.itemsize <= PARAMETERS

@@ -1,0 +1,141 @@
+"""All normalization kernels in all types, for each generation of devices: they compile, nothing spills, blocks fit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product
+from typing import Any
+
+import instances
+import nvrtc
+import pytest
+
+from minorm.devices import dtypes
+from minorm.kernels.gpu.plans.norm_plan import LANES, SPLITS
+from minorm.kernels.gpu.source import expression, source
+
+TYPES = [  # stored, computed, parameters
+    (dtypes.float32, dtypes.float32, dtypes.float32),
+    (dtypes.float64, dtypes.float64, dtypes.float64),
+    (dtypes.float16, dtypes.float32, dtypes.float16),
+    (dtypes.bfloat16, dtypes.float32, dtypes.bfloat16),
+    (dtypes.float16, dtypes.float32, dtypes.float32),
+    (dtypes.bfloat16, dtypes.float32, dtypes.float32),
+    (dtypes.float32, dtypes.float64, dtypes.float32),
+    (dtypes.bfloat16, dtypes.float64, dtypes.bfloat16),
+]
+FILES = ["norm_rows.cu", "norm_moments.cu", "norm_apply.cu", "norm_grads.cu"]
+PACKS = {"row_forward": 8, "row_backward": 4}  # the most that norm_forward.py and norm_backward.py ask for
+KEPT = {"row_forward": 256, "row_backward": 128}
+
+
+def kernels(file: str, types: Any, index: Any, width: int, warp: bool) -> list[str]:
+    """Each kernel of the file, with all that may follow or precede it."""
+    stored, computed, parameters = types
+    three, two = (stored, computed, parameters, index, width), (stored, computed, index, width)
+
+    def packs(kernel: str, share: int) -> int:
+        share *= index.itemsize // 4
+        return min(PACKS[kernel], max(1, KEPT[kernel] // share // (computed.itemsize * width)))
+
+    calls: dict[str, list[Any]] = {
+        "norm_rows.cu": [
+            *[("row_forward", *three, packs("row_forward", 1 + (ending == 2)), warp, dtypes.float32, ending)
+              for ending in (0, 2)],
+            *[("row_backward", *three, packs("row_backward", (1 + relu) * shared), warp, sums, bool(relu))
+              for sums, shared in ((0, 1), (1, 1), (2, 2)) for relu in (0, 1)],
+        ],
+        "norm_moments.cu": [
+            ("moments_rows", *two, warp), ("moments_lanes", *two, LANES),
+            *[("merge_moments", computed, index, splits, parameters) for splits in (1, SPLITS[-1])],
+        ],
+        "norm_apply.cu": [
+            *[("apply_rows", *three, warp, ending) for ending in (0, 2)],
+            *[("apply_lanes", *three, LANES, ending) for ending in (0, 2)],
+            *[("grad_input_rows", *three, warp, relu) for relu in (False, True)],
+            *[("grad_input_lanes", *three, LANES, relu) for relu in (False, True)],
+            ("grad_input_columns", *three),
+        ],
+        "norm_grads.cu": [
+            *[("grads_rows", *three, warp, relu) for relu in (False, True)],
+            *[("grads_lanes", *three, LANES, relu) for relu in (False, True)],
+            ("merge_runs", computed, index, parameters, warp),
+            *[("merge_parts", dtypes.float64, index, splits, computed) for splits in (1, SPLITS[-1])],
+            ("merge_parts", computed, index, SPLITS[-1], computed),
+            ("merge_parts", dtypes.float64, index, 1, dtypes.float64),
+        ],
+    }  # fmt: skip
+    return [expression(*call) for call in calls[file]]
+
+
+def all_of(file: str, architecture: str) -> Iterator[str]:
+    """Every kernel in every type, and with wide indices; for one device also in what else shapes ask for."""
+    for types in TYPES if architecture == nvrtc.WIDEST else TYPES[:4]:
+        yield from kernels(file, types, dtypes.int32, 16 // types[0].itemsize, False)
+    for types in (TYPES[0], TYPES[3]):
+        yield from kernels(file, types, dtypes.int64, 16 // types[0].itemsize, False)
+    if architecture == nvrtc.WIDEST:
+        for index, width, warp in product((dtypes.int32, dtypes.int64), (1, 4), (False, True)):
+            yield from kernels(file, TYPES[0], index, width, warp)
+
+
+@pytest.mark.skipif(not nvrtc.available, reason="no NVRTC, or no headers for it")
+@pytest.mark.parametrize("file", FILES)
+@pytest.mark.parametrize("architecture", nvrtc.ARCHITECTURES)
+def test_no_kernel_spills(architecture: str, file: str) -> None:
+    names = list(dict.fromkeys(all_of(file, architecture)))
+    assert instances.left_out(file, names) == set()
+    found = nvrtc.resources(source(file), names, architecture)
+    assert {kernel.name for kernel in found} >= set(names)
+    assert [kernel for kernel in found if kernel.spilled or kernel.stack] == []
+    assert [kernel for kernel in found if not kernel.fits(instances.most_threads(kernel.name))] == []
+    assert max(kernel.shared for kernel in found) <= 48 << 10  # what every device has without asking
+
+
+@pytest.mark.skipif(nvrtc.disassembler is None, reason="no NVRTC, or no nvdisasm")
+@pytest.mark.parametrize(
+    ("file", "kernel", "loads"),
+    [  # loads on their way before the first is used: a batch of 8 packs, or 4 of each array
+        ("norm_moments.cu", "moments_rows<float, float, int, 4, false>", 8),
+        ("norm_moments.cu", "moments_rows<__nv_bfloat16, float, int, 8, true>", 4),
+        ("norm_moments.cu", "moments_lanes<float, float, int, 4, 32>", 8),
+        ("norm_apply.cu", "apply_rows<float, float, float, int, 4, false, PLAIN>", 4),
+        ("norm_apply.cu", "apply_lanes<float, float, float, int, 4, 32, RESIDUAL_RELU>", 8),
+        ("norm_apply.cu", "grad_input_rows<float, float, float, int, 4, false, false>", 8),
+        ("norm_apply.cu", "grad_input_rows<float, float, float, int, 4, false, true>", 12),
+        ("norm_apply.cu", "grad_input_columns<float, float, float, int, 4>", 8),
+        ("norm_grads.cu", "grads_rows<float, float, float, int, 4, false, false>", 8),
+        ("norm_grads.cu", "grads_lanes<float, float, float, int, 4, 32, true>", 12),
+        ("norm_grads.cu", "merge_runs<float, int, float, false>", 8),
+        ("norm_grads.cu", "merge_parts<double, int, 32, float>", 8),
+        ("norm_rows.cu", "row_forward<float, float, float, int, 4, 8, false, float, PLAIN>", 8),
+        ("norm_rows.cu", "row_backward<float, float, float, int, 4, 4, false, OF_ROW, false>", 8),
+        ("norm_rows.cu", "row_backward<__nv_bfloat16, float, float, int, 8, 2, true, OF_ROW, true>", 6),
+    ],
+)
+def test_loads_are_on_their_way_together(file: str, kernel: str, loads: int) -> None:
+    assert nvrtc.loads_in_flight(source(file), kernel) >= loads
+
+
+@pytest.mark.skipif(not nvrtc.available, reason="no NVRTC, or no headers for it")
+@pytest.mark.parametrize("packs", [1, 2])
+@pytest.mark.parametrize("kind", ["float", "__nv_bfloat16"])
+def test_registers_leave_room_for_a_third_of_a_device(kind: str, packs: int) -> None:
+    """LayerNorm's backward pass keeps a few packs a thread, so that the warps of other rows fit beside them."""
+    width = 4 if kind == "float" else 8
+    packs = packs if kind == "float" else 1
+    names = [
+        f"row_backward<{kind}, float, float, int, {width}, {packs}, {warp}, 2, false>" for warp in ("true", "false")
+    ]
+    for found in nvrtc.resources(source("norm_rows.cu"), names, "sm_90"):
+        assert (1 << 16) // (32 * found.registers) / 64 >= 0.3
+
+
+def test_what_counts_as_a_use() -> None:
+    loads = "/*0010*/ LDG.E.128 R4, desc[UR8][R2.64] ;\n/*0020*/ @P0 LDG.E.128 R8, desc[UR8][R12.64] ;\n"
+    assert nvrtc.most_in_flight(loads + "/*0030*/ FADD R20, R4, R8 ;") == 2
+    assert nvrtc.most_in_flight(loads.replace("\n/*0020", "\n/*0018*/ FADD R20, R7, 1 ;\n/*0020")) == 1
+    assert nvrtc.most_in_flight("ld.global.v4.f32 {%f1, %f2, %f3, %f4}, [%rd1];\nld.global.f32 %f5, [%rd2];") == 2
+    assert (
+        nvrtc.most_in_flight("ld.global.f32 %f1, [%rd1];\nadd.ftz.f32 %f2, %f1, %f1;\nld.global.f32 %f5, [%rd2];") == 1
+    )

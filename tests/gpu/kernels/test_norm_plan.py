@@ -1,0 +1,225 @@
+"""Grids and loops of the GPU's normalization kernels: plain arithmetic, looked at from all sides without a device."""
+
+from __future__ import annotations
+
+from itertools import product
+from math import prod
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from minorm.devices import dtypes
+from minorm.kernels.gpu import launch
+from minorm.kernels.gpu.plans import norm_plan
+from minorm.normalization.nest import Nest, plan
+
+BATCH = plan((32, 64, 56, 56), (0, 2, 3), 1, (1,))
+LAYER = plan((8192, 1024), (1,), 1, (1,))
+GROUPS = plan((8, 64, 56, 56), (2, 3), 8, (1, 2))
+LAST = plan((32, 64, 56, 56), (0, 2, 3), 1, (1,), (64 * 56 * 56, 1, 64 * 56, 64))
+GROUPS_LAST = plan((8, 64, 56, 56), (2, 3), 8, (1, 2), (64 * 56 * 56, 1, 64 * 56, 64))
+
+
+def rows(nest: Nest, together: bool = False, most_packs: int = 8) -> norm_plan.Rows | None:
+    return norm_plan.rows(norm_plan.of_statistics(nest), nest.rows * nest.columns, 4, True, most_packs, 512, together)
+
+
+def walk(nest: Nest, elementwise: bool = False) -> norm_plan.Walk:
+    return norm_plan.walk(norm_plan.of_statistics(nest), nest.rows * nest.columns, 4, True, elementwise)
+
+
+def test_a_layer_norm_row_is_read_by_a_warp_or_by_a_block() -> None:
+    for columns, warp, packs, threads in (
+        (64, True, 1, 128), (768, True, 8, 128), (1024, True, 8, 128), (4096, False, 4, 256), (8192, False, 4, 512),
+        (16384, False, 8, 512),
+    ):  # fmt: skip
+        found = rows(plan((8192, columns), (1,), 1, (1,)))
+        assert found is not None
+        assert (found.warp, found.packs, found.block) == (warp, packs, (threads,))
+        assert found.width == 4
+        assert found.grid == (2048 if warp else 8192,)
+    assert rows(plan((8192, 16388), (1,), 1, (1,))) is None
+    assert rows(LAST) is None
+
+
+def test_a_large_batch_norm_keeps_a_device_busy() -> None:
+    assert rows(BATCH) is None
+    found = walk(BATCH)
+    assert found.form == "rows"
+    assert found.grid == (64, 13)  # eight accesses a thread at least
+    assert found.chunk * 13 >= BATCH.columns > found.chunk * 12
+    last = walk(LAST)
+    assert last.form == "lanes"
+    assert last.team * last.width == 64  # as many threads side by side as there are channels
+    assert last.grid == (1, 784)  # chunks of whole steps of all threads
+
+
+def test_teams_that_add_up_gradients_of_scale_take_several_rows() -> None:
+    found = rows(LAYER, together=True, most_packs=4)
+    assert found is not None
+    assert (found.packs, found.block, found.grid) == (2, (128,), (1024,))  # half the packs, so that more run at once
+    few = rows(plan((9, 1024), (1,), 1, (1,)), together=True, most_packs=4)
+    assert few is not None
+    assert few.grid == (3,)
+    widest = rows(plan((8192, 8192), (1,), 1, (1,)), together=True, most_packs=4)
+    assert widest is not None
+    assert (widest.packs, widest.block) == (4, (512,))  # the largest team, and then as many packs as it must keep
+
+
+@pytest.mark.parametrize("width", [64, 256, 1024, 4096, 8192])
+def test_teams_of_large_batches_are_enough_for_half_a_large_device(width: int) -> None:
+    found = rows(plan((2**26 // width, width), (1,), 1, (1,)), together=True, most_packs=4)
+    assert found is not None
+    assert found.grid[0] * found.block[0] >= 0.48 * 132 * 2048  # threads that an H100 holds
+
+
+SERIAL = 32  # steps that no sum goes over one after the other, whatever the shape
+
+
+@given(st.integers(1, 1 << 20), st.integers(1, 2048))
+def test_no_merge_is_serial(results: int, parts: int) -> None:
+    found = norm_plan.merge(results, parts)
+    side = found.block[0] // found.splits
+    assert -(-parts // found.splits) + found.splits.bit_length() - 1 <= SERIAL
+    assert found.grid[0] * side >= results > (found.grid[0] - 1) * side
+    assert found.block[0] in (256, 1024)
+
+
+@pytest.mark.parametrize(
+    "nest", [BATCH, LAST, GROUPS, LAYER, GROUPS_LAST], ids=["batch", "last", "groups", "layer", "groups last"]
+)
+def test_merges_of_real_shapes_take_few_steps(nest: Nest) -> None:
+    found = walk(nest)
+    merge = norm_plan.merge(nest.rows, found.chunks)
+    assert -(-found.chunks // merge.splits) <= norm_plan.SERIAL
+    if norm_plan.has_runs(nest):
+        runs = norm_plan.runs(nest)
+        chunks = norm_plan.walk(runs.runs, nest.rows * nest.columns, 4, True).chunks
+        for loops in runs.in_chunks(chunks)[1:]:
+            assert -(-loops.terms // norm_plan.team(loops.terms, dtypes.int32)) + 10 <= SERIAL
+    most = norm_plan.SERIAL * norm_plan.SPLITS[-1]
+    assert most >= norm_plan.BUSY  # chunks that there can be
+    assert most >= norm_plan.TEAM_THREADS // 64  # blocks of teams, each of 64 threads at least
+
+
+def test_wide_indices_leave_fewer_registers() -> None:
+    assert norm_plan.registers_of_an_index(LAYER) == 1
+    assert norm_plan.registers_of_an_index(plan((1 << 16, 1 << 16), (1,), 1, (1,))) == 2
+    assert [norm_plan.team(1 << 30, index) for index in (dtypes.int32, dtypes.int64)] == [1024, 512]
+    assert norm_plan.team(1, dtypes.int64) == 32
+
+
+def test_long_rows_are_walked_up_by_columns() -> None:
+    long = plan((1024, 65536), (1,), 1, (1,))
+    found = norm_plan.columns(long, 4, True)
+    assert found is not None
+    assert (found.width, found.grid, found.block, found.chunk) == (4, (64, 16), (256,), 64)
+    odd = norm_plan.columns(plan((33, 20001), (1,), 1, (1,)), 4, True)
+    assert odd is not None
+    assert (odd.width, odd.grid, odd.chunk) == (1, (79, 3), 11)
+    for nest in (BATCH, LAST, GROUPS, plan((3, 4, 5, 6), (1, 3), 1, (1, 3))):
+        assert norm_plan.columns(nest, 4, True) is None
+
+
+def test_which_sums_share_a_pass() -> None:
+    assert norm_plan.has_runs(BATCH)
+    assert norm_plan.has_runs(GROUPS)
+    assert norm_plan.has_runs(LAST)
+    assert not norm_plan.has_runs(LAYER)
+    assert norm_plan.fits_param_columns(LAYER)
+    assert not norm_plan.fits_param_columns(BATCH)
+    runs = norm_plan.runs(GROUPS)
+    assert runs.runs.results == 8 * 64  # a run is a channel of a sample
+    assert runs.runs.terms == 56 * 56
+    assert (runs.to_rows.results, runs.to_rows.terms) == (64, 8)
+    assert (runs.to_parameters.results, runs.to_parameters.terms) == (64, 8)
+    last = norm_plan.runs(GROUPS_LAST)  # the same runs, side by side in memory
+    assert last.runs.is_lanes
+    assert (last.runs.results, last.runs.terms, last.runs.width(4)) == (8 * 64, 56 * 56, 4)
+    assert (last.to_rows, last.to_parameters) == (runs.to_rows, runs.to_parameters)
+    chunked = last.in_chunks(5)
+    assert (chunked.to_rows.terms, chunked.to_rows.reduced[0].data) == (40, 512)
+
+
+def test_indices_are_as_wide_as_they_must_be() -> None:
+    assert launch.index_type(2**31 - 2**24 - 1) == dtypes.int32
+    assert launch.index_type(2**31 - 2**24) == dtypes.int64
+    large = plan((3, 2**30), (1,), 1, (1,))
+    found = walk(large)
+    assert found.index == dtypes.int64
+    assert found.loops["terms"] == 2**30
+    assert found.chunk.dtype == np.int64
+
+
+def test_accesses_are_wide_only_where_every_step_allows_it() -> None:
+    for last, itemsize, width in ((8, 4, 4), (8, 2, 8), (4, 2, 4), (6, 2, 2), (6, 8, 2), (7, 8, 1), (1, 4, 1)):
+        nest = plan((3, 5, last), (2,), 1, (2,))
+        assert norm_plan.of_statistics(nest).width(itemsize) == width
+    # A pack must not reach over into the next channel of a channels-last tensor's lanes.
+    assert norm_plan.of_statistics(plan((4, 6, 3, 3), (0, 2, 3), 1, (1,), (54, 1, 18, 6))).width(4) == 2
+
+
+def test_accesses_are_as_wide_as_steps_allow() -> None:
+    found = {n: (launch.width(2, n), launch.width(4, n)) for n in (1, 2, 12, 49, 196, 784, 3136)}
+    assert found == {1: (1, 1), 2: (2, 2), 12: (4, 4), 49: (1, 1), 196: (4, 4), 784: (8, 4), 3136: (8, 4)}
+    assert launch.width(2, 8, 6) == 2
+
+
+@st.composite
+def nests(draw: st.DrawFn) -> Nest:
+    shape = tuple(draw(st.lists(st.sampled_from([1, 2, 3, 4, 8, 12]), min_size=1, max_size=4)))
+    axes = tuple(draw(st.sets(st.integers(0, len(shape) - 1))))
+    groups = 2 if len(shape) > 1 and 1 not in axes and shape[1] % 2 == 0 and draw(st.booleans()) else 1
+    param = tuple(draw(st.sets(st.integers(0, len(shape) - (groups == 1)))))
+    return plan(shape, axes, groups, param)
+
+
+def places(loops: norm_plan.Loops) -> list[tuple[int, int, int]]:
+    """(data, param, row) of all turns of both groups."""
+    both = [*loops.kept, *loops.reduced]
+    turns = product(*[range(loop.count) for loop in both])
+    return [tuple(sum(t * loop[i] for t, loop in zip(turn, both, strict=True)) for i in (1, 2, 3)) for turn in turns]  # type: ignore[misc]
+
+
+@given(nests())
+def test_every_grouping_visits_every_element_once(nest: Nest) -> None:
+    if len(nest.keep) > 2 or len(nest.reduce) > 2:
+        return
+    statistics, parameters = norm_plan.of_statistics(nest), norm_plan.of_parameters(nest)
+    assert statistics.results == nest.rows
+    assert statistics.terms == nest.columns
+    assert parameters.results == nest.param_size
+    for loops in (statistics, parameters):
+        assert sorted(data for data, _, _ in places(loops)) == list(range(prod(nest.shape)))
+        assert sorted(places(loops)) == sorted(places(statistics))
+    assert [place.param for place in parameters.kept] == sorted((p.param for p in parameters.kept), reverse=True)
+    if norm_plan.has_runs(nest):
+        runs = norm_plan.runs(nest)
+        assert runs.runs.results * runs.runs.terms == prod(nest.shape)
+        assert runs.to_rows.results * runs.to_rows.terms == runs.runs.results
+        assert runs.to_parameters.results == nest.param_size
+        for loops in (runs.to_rows, runs.to_parameters):
+            assert sorted(data for data, _, _ in places(loops)) == list(range(runs.runs.results))
+
+
+@given(nests(), st.sampled_from([2, 4, 8]), st.booleans())
+def test_chunks_cover_all_terms_and_begin_at_packs(nest: Nest, itemsize: int, elementwise: bool) -> None:
+    if len(nest.keep) > 2 or len(nest.reduce) > 2:
+        return
+    found = norm_plan.walk(norm_plan.of_statistics(nest), prod(nest.shape), itemsize, True, elementwise)
+    assert (found.chunks - 1) * found.chunk < nest.columns <= found.chunks * found.chunk
+    if found.form == "rows":
+        assert found.chunk % found.width == 0
+
+
+@pytest.mark.parametrize("name", ["int", "long long"])
+def test_the_struct_is_as_the_kernel_reads_it(name: str) -> None:
+    index = dtypes.int32 if name == "int" else dtypes.int64
+    struct = norm_plan.of_statistics(BATCH).packed(index)
+    assert struct.nbytes == 34 * index.itemsize
+    assert struct["kept"].tolist() == [[1, 0, 0, 0]] * 3 + [[64, 3136, 1, 1]]
+    assert struct["reduced"].tolist() == [[1, 0, 0, 0]] * 2 + [[32, 200704, 0, 0], [3136, 1, 0, 0]]
+    assert struct["results"] == 64
+    assert struct["terms"] == 32 * 3136

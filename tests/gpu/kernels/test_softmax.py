@@ -1,0 +1,190 @@
+"""softmax.cu and softmax.py: rows of a warp, of a block, too long for registers; columns; the cross entropy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import instances
+import numpy as np
+import pytest
+import shim
+
+import minorm as mn
+import minorm.functional as F
+from minorm.devices import dtypes
+from minorm.kernels.gpu.plans import softmax_plan
+from minorm.kernels.reference import softmax as reference
+
+pytestmark = pytest.mark.skipif(not shim.available, reason="no g++")
+FUNCTIONS = {"softmax": 1, "log_softmax": 1, "softmax_grad": 2, "log_softmax_grad": 2}
+SHAPES = [((1, 1), -1), ((5, 3), -1), ((3, 100), -1), ((9, 64), 1), ((2, 1030), 1), ((3, 5, 4), 1), ((130, 3), 0)]
+LONG = (1, 2100)  # with few registers allowed, this is read again and again
+CLASSES = [(1, 1), (7, 10), (3, 64), (2, 1030)]
+
+
+def needed() -> list[tuple[Any, ...]]:
+    keys: list[tuple[Any, ...]] = []
+    for dtype in instances.FLOATS:
+        compute = dtypes.compute_type(dtype)
+        for name, inputs in FUNCTIONS.items():
+            for shape, axis in SHAPES:
+                if axis in (-1, len(shape) - 1):
+                    plan = softmax_plan.rows(shape[0], shape[1], dtype, True, inputs)
+                    rest = (plan.width, plan.packs, plan.warp, plan.integer)
+                    keys.append(("rows", f"op::{name}", dtype, compute, *rest))
+            keys.append(("columns", f"op::{name}", dtype, compute, dtypes.int32))
+            keys.append(("rows", f"op::{name}", dtype, compute, 16 // dtype.itemsize, 0, False, dtypes.int32))
+        for shape in CLASSES:
+            plan = softmax_plan.rows(*shape, dtype, True, 0)
+            keys.append(("cross_entropy", dtype, compute, plan.width, plan.warp, plan.integer))
+            keys.append(("cross_entropy_grad", dtype, compute, plan.width, plan.integer))
+    return keys
+
+
+@pytest.fixture
+def gpu(cuda: Any) -> Any:
+    from minorm.kernels.gpu import softmax
+
+    instances.compiled(softmax._program, needed())
+    return softmax
+
+
+def random(shape: Any, dtype: Any, seed: int = 0) -> np.ndarray:
+    return (np.random.default_rng(seed).standard_normal(shape) * 3).astype(dtype)
+
+
+def compare(gpu: Any, cuda: Any, shape: Any, axis: int, dtype: Any) -> None:
+    units = 1 if dtype in dtypes.HALVES else 40
+    small = 3e-6 if dtype != dtypes.float64 else 1e-14
+    x, dy = random(shape, dtype), random(shape, dtype, 1)
+    for name in ("softmax", "log_softmax"):
+        y = getattr(reference, name)(x, axis)
+        instances.close(getattr(gpu, name)(cuda.array(x), axis), y, units, small)
+        dx = getattr(reference, f"{name}_grad")(dy, y, axis)
+        instances.close(getattr(gpu, f"{name}_grad")(cuda.array(dy), cuda.array(y), axis), dx, units, small * 10)
+
+
+@pytest.mark.parametrize("dtype", instances.FLOATS, ids=str)
+@pytest.mark.parametrize(("shape", "axis"), SHAPES)
+def test_softmax(shape: Any, axis: int, dtype: Any, gpu: Any, cuda: Any) -> None:
+    compare(gpu, cuda, shape, axis, dtype)
+    assert cuda.transfers.to_host == 0
+
+
+@pytest.mark.parametrize("dtype", instances.FLOATS, ids=str)
+def test_rows_too_long_for_registers(dtype: Any, gpu: Any, cuda: Any, monkeypatch: Any) -> None:
+    monkeypatch.setattr(softmax_plan, "REGISTERS", 0)
+    monkeypatch.setattr(gpu.softmax_plan, "REGISTERS", 0)
+    gpu.softmax_plan.rows.cache_clear()
+    assert gpu.softmax_plan.rows(*LONG, dtype, True, 1).packs == 0
+    compare(gpu, cuda, LONG, -1, dtype)
+    gpu.softmax_plan.rows.cache_clear()
+
+
+def test_a_plan_holds_every_row() -> None:
+    for dtype in instances.FLOATS:
+        for n in (1, 31, 512, 513, 1000, 16384, 50_257, 10**6):
+            plan = softmax_plan.rows(10, n, dtype, True, 1)
+            team = 32 if plan.warp else plan.block[0]
+            held = plan.packs * plan.width * team
+            assert held >= n or plan.packs == 0
+            assert plan.packs * plan.width * dtypes.compute_type(dtype).itemsize <= softmax_plan.REGISTERS
+
+
+def test_infinities_and_large_numbers(gpu: Any, cuda: Any) -> None:
+    x = np.array([[1e30, 0, -1e30], [np.inf, 0, 1], [-np.inf, 0, 1], [-np.inf] * 3, [np.nan, 1, 2]], np.float32)
+    with np.errstate(all="ignore"):
+        for name in ("softmax", "log_softmax"):
+            instances.close(getattr(gpu, name)(cuda.array(x)), getattr(reference, name)(x), 2)
+        target = np.array([2, 1, 0, 0, 1])
+        loss, lse = gpu.cross_entropy(cuda.array(x), cuda.array(target))
+        expected = reference.cross_entropy(x, target)
+        instances.close(loss, expected[0], 2)
+        np.testing.assert_allclose(lse.memory, expected[1])
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize("dtype", instances.FLOATS, ids=str)
+@pytest.mark.parametrize("shape", CLASSES)
+def test_cross_entropy(shape: Any, dtype: Any, smoothing: float, gpu: Any, cuda: Any) -> None:
+    x, dy = random(shape, dtype), random(shape[0], dtype, 1)
+    target = np.random.default_rng(2).integers(0, shape[1], shape[0])
+    target[: shape[0] // 2] = -100
+    units, small = (1, 1e-3) if dtype in dtypes.HALVES else (40, 1e-5 if dtype == dtypes.float32 else 1e-13)
+    options = {"label_smoothing": smoothing}
+    loss, lse = gpu.cross_entropy(cuda.array(x), cuda.array(target), **options)
+    expected, expected_lse = reference.cross_entropy(x, target, **options)
+    instances.close(loss, expected, units, small * 1e-2)
+    np.testing.assert_allclose(lse.memory, expected_lse, rtol=1e-6 if dtype != dtypes.float64 else 1e-15)
+    dx = gpu.cross_entropy_grad(cuda.array(dy), cuda.array(x), cuda.array(target), lse, **options)
+    expected = reference.cross_entropy_grad(dy, x, target, expected_lse, **options)
+    instances.close(dx, expected, units, small * 1e-2)
+    assert cuda.transfers.to_host == 0
+
+
+def test_a_target_that_is_no_class_is_nan(gpu: Any, cuda: Any) -> None:
+    x = random((4, 10), np.float32)
+    loss, _ = gpu.cross_entropy(cuda.array(x), cuda.array(np.array([0, 10, -1, 9])))
+    assert np.isnan(loss.memory).tolist() == [False, True, True, False]
+
+
+def test_a_label_that_is_no_class_makes_the_loss_nan(cuda: Any) -> None:
+    """On the CPU it is a ValueError; to raise one here the host would have to wait."""
+    x = mn.randn(4, 3, device="cuda", requires_grad=True)
+    weight = mn.ones(3, device="cuda")
+    labels = {bad: mn.tensor([0, 2, bad, -100], device="cuda") for bad in (3, -1, 1)}
+    cuda.transfers.clear()
+    losses = {
+        bad: (F.cross_entropy(x, t), F.cross_entropy(x, t, weight), F.nll_loss(x, t), F.nll_loss(x, t, weight))
+        for bad, t in labels.items()
+    }
+    for several in losses.values():
+        for loss in several:
+            loss.backward()
+    assert cuda.transfers.to_host == 0
+    for bad, several in losses.items():
+        assert [np.isnan(loss.item()) for loss in several] == [bad != 1] * 4
+
+
+def test_nothing_and_integers(gpu: Any, cuda: Any) -> None:
+    assert gpu.softmax(cuda.zeros((0, 3), np.float32)).shape == (0, 3)
+    loss, lse = gpu.cross_entropy(cuda.zeros((0, 3), np.float32), cuda.zeros(0, np.int64))
+    assert loss.shape == lse.shape == (0,)
+
+
+def test_an_unaligned_view(gpu: Any, cuda: Any) -> None:
+    x = random((4, 5, 4), np.float32)
+    there = cuda.array(x.reshape(-1)[1:]).reshape(-1)[:76].reshape(19, 4)
+    instances.close(gpu.softmax(cuda.array(x)[:, 1:]), reference.softmax(x[:, 1:]), 8)
+    instances.close(gpu.softmax(there[1:]), reference.softmax(there.memory[1:]), 8)
+
+
+def test_any_order_of_threads_gives_the_same_bits(gpu: Any, cuda: Any) -> None:
+    x = random((2, 1030), np.float32)
+    results = set()
+    for shim.State.seed in range(2):
+        results.add(gpu.softmax(cuda.array(x)).memory.tobytes())
+    shim.State.seed = 0
+    assert len(results) == 1
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        ("    __syncthreads();\n    for (int warp = 0", "    for (int warp = 0"),
+        ("warp < blockDim.x / 32; warp++", "warp < blockDim.x / 32 - 1; warp++"),
+    ],
+)
+def test_a_broken_kernel_is_found(right: str, wrong: str, gpu: Any, cuda: Any, monkeypatch: Any) -> None:
+    text = instances.source(gpu._program.name)
+    assert right in text
+    plan = softmax_plan.rows(2, 1030, dtypes.float32, True, 1)
+    float32 = dtypes.float32
+    key = ("rows", "op::log_softmax", float32, float32, plan.width, plan.packs, plan.warp, plan.integer)
+    name = instances.expression(*key)
+    module = shim.Module(code=text.replace(right, wrong), options=("-std=c++17",), name_expressions=[name])
+    monkeypatch.setitem(gpu._program._kernels, key, module.get_function(name))
+    x = random((2, 1030), np.float32) * 40
+    x[:, 1000] = 500  # of the last warp
+    with pytest.raises((AssertionError, shim.KernelError)):
+        instances.close(gpu.log_softmax(cuda.array(x)), reference.log_softmax(x), 8)

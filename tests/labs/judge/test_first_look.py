@@ -1,0 +1,73 @@
+"""What a look at a file shows before it runs, and where the CSV says it."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import pytest
+
+import minorm as mn
+from minorm.cli import main
+from minorm.labs import catalogue, cells
+from minorm.labs.judge import first_look
+
+LAB = catalogue.find(0)
+SOLUTIONS = Path(__file__).resolve().parents[3] / "examples" / "labs" / "solutions"
+SOLUTION = (SOLUTIONS / "lab00_axes.py").read_text()
+OTHER = (SOLUTIONS / "lab01_forward.py").read_text()
+
+
+def test_a_copy_is_one_whatever_its_comments_and_its_kind_of_file() -> None:
+    mine = first_look.look(SOLUTION, "a.py", LAB)
+    assert mine["remarks"] == []
+    renamed = SOLUTION.replace("# %%\n", "# %%\n# all my own work\n\n")
+    assert first_look.look(renamed, "b.py", LAB) == mine
+    assert first_look.look(cells.to_notebook(cells.read_percent(SOLUTION)), "c.ipynb", LAB) == mine
+    assert first_look.look(SOLUTION + "\n# %%\nx = 1\n", "d.py", LAB)["code"] != mine["code"]
+
+
+@pytest.mark.parametrize(
+    ("text", "remark"),
+    [
+        ("", "there is no code in it"),
+        ("# %% [markdown]\n# # Lab 0: Axes\n\n# %%\n# nothing yet\n", "there is no code in it"),
+        (catalogue.notebook(LAB), "it is as it was handed out"),
+        (OTHER, "it says that it is lab 1; this is lab 0"),
+    ],
+)
+def test_what_is_not_compared_is_said(text: str, remark: str) -> None:
+    assert first_look.look(text, "a.py", LAB) == {"code": None, "remarks": [remark]}
+
+
+def test_seeds_are_told_apart() -> None:
+    assert first_look.seed_hash(1) == first_look.seed_hash(1) != first_look.seed_hash(2)
+    assert len(first_look.seed_hash(1)) == 12
+
+
+def test_the_csv_and_the_pages_of_a_class(tmp_path: Path) -> None:
+    handed_in = tmp_path / "all"
+    handed_in.mkdir()
+    half = SOLUTION.replace("def to_mask", "def not_to_mask")
+    for name, text in {"ann.py": half, "ben.py": "# ben\n" + half, "cy.py": "", "d<b>y.py": "x = 1\n"}.items():
+        (handed_in / name).write_text(text)
+    (handed_in / "eve.txt").write_text("hello")
+    grades, reports = tmp_path / "g.csv", tmp_path / "pages"
+    options = ["--seed", "7", "-o", str(grades), "--reports", str(reports)]
+    assert main(["labs", "grade", "0", str(handed_in), *options]) == 0
+    with open(grades, newline="") as file:
+        rows = {row["submission"]: row for row in csv.DictReader(file)}
+    assert {name: row["same as"] for name, row in rows.items()} == {
+        "ann.py": "ben.py", "ben.py": "ann.py", "cy.py": "", "d<b>y.py": "", "eve.txt": ""
+    }  # fmt: skip
+    assert "there is no code in it" in rows["cy.py"]["notes"]
+    assert {row["version"] for row in rows.values()} == {mn.__version__}
+    assert {row["seed hash"] for row in rows.values()} == {first_look.seed_hash(7)}
+    assert sorted(path.name for path in reports.iterdir()) == [
+        "ann.py.html", "ben.py.html", "cy.py.html", "d_b_y.py.html", "eve.txt.html"
+    ]  # fmt: skip
+    page = (reports / "ann.py.html").read_text()
+    assert f"{rows['ann.py']['score']} of {rows['ann.py']['points']} points" in page
+    assert "ben" not in page
+    assert "expected a .py file" in (reports / "eve.txt.html").read_text()
+    assert "d&lt;b&gt;y.py" in (reports / "d_b_y.py.html").read_text()

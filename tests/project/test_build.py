@@ -1,0 +1,192 @@
+"""setup.py on a project of one kernel: what it builds, what it builds again, and how it says that something is missing.
+
+Compilers that lack something are played by a script in front of the real one, named in CC.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("Cython")
+pytest.importorskip("setuptools")
+
+CHECKOUT = Path(__file__).parents[2]
+X86 = platform.machine().lower() in ("x86_64", "amd64")
+LEVELS = ["baseline", "v3", "v4"] if X86 else ["baseline"]
+COMPILER = shutil.which("gcc") or shutil.which("cc")
+TOY = """# cython: language_level=3
+from cython.parallel cimport prange
+from minorm_ext.room.half cimport half
+
+def total(int n, int threads):
+    cdef int i
+    cdef long sum = 0
+    for i in prange(n, nogil=True, num_threads=threads):
+        sum += half(2 * i)
+    return sum
+"""
+HALF = """
+cdef inline int half(int i) noexcept nogil:
+    return i // 2
+"""
+
+if not (CHECKOUT / "setup.py").exists() or COMPILER is None:
+    pytest.skip("needs a checkout and a compiler", allow_module_level=True)
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    package = tmp_path / "minorm_ext"
+    for level in ("baseline", "v3", "v4"):
+        (package / level).mkdir(parents=True)
+        (package / level / "__init__.py").touch()
+    for folder in ("runtime", "room"):
+        (package / folder).mkdir()
+        (package / folder / "__init__.pxd").touch()
+    for name in ("__init__.py", "runtime/machine.pyx", "runtime/switch.pyx", "runtime/processors.h"):
+        shutil.copy(CHECKOUT / "minorm_ext" / name, package / name)
+    (package / "room" / "toy.pyx").write_text(TOY)
+    (package / "room" / "half.pxd").write_text(HALF)
+    shutil.copy(CHECKOUT / "setup.py", tmp_path)
+    return tmp_path
+
+
+def build(project: Path, *options: str, cc: str | None = None) -> subprocess.CompletedProcess[str]:
+    environment = {name: value for name, value in os.environ.items() if name not in ("CC", "CFLAGS", "LDSHARED")}
+    return subprocess.run(
+        [sys.executable, "setup.py", "build_ext", "--inplace", *options],
+        cwd=project,
+        env=environment | ({"CC": cc} if cc else {}),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+        timeout=200,
+    )
+
+
+def compiler(project: Path, pattern: str, then: str) -> str:
+    """The real compiler behind a script; `then` is what happens to arguments that fit the shell pattern."""
+    script = project / "cc.sh"
+    script.write_text(
+        f'#!/bin/bash\nkept=()\nfor a in "$@"; do case "$a" in {pattern}) {then};; *) kept+=("$a");; esac; done\n'
+        f'exec {COMPILER} "${{kept[@]}}"\n'
+    )
+    script.chmod(script.stat().st_mode | stat.S_IXUSR)
+    return str(script)
+
+
+def compiler_without(project: Path, pattern: str) -> str:
+    return compiler(project, pattern, "exit 1")
+
+
+def ask(project: Path, expression: str) -> str:
+    program = f"import minorm_ext; print({expression})"
+    result = subprocess.run([sys.executable, "-c", program], cwd=project, capture_output=True, text=True, check=True)
+    return result.stdout.strip()
+
+
+def compiled(project: Path) -> dict[str, int]:
+    """Level and module -> when it was built."""
+    files = (project / "minorm_ext").glob("*/*.so")
+    return {f"{file.parent.name}.{file.name.split('.')[0]}": file.stat().st_mtime_ns for file in files}
+
+
+def sentence(result: subprocess.CompletedProcess[str]) -> str:
+    """What a failed build ends with."""
+    assert result.returncode != 0
+    assert "Traceback" not in result.stdout
+    return result.stdout.strip().splitlines()[-1]
+
+
+def test_every_level_is_built_and_only_what_changed_again(project: Path) -> None:
+    result = build(project)
+    assert result.returncode == 0, result.stdout
+    first = compiled(project)
+    assert sorted(first) == sorted(["baseline.machine", "baseline.switch", *(f"{level}.toy" for level in LEVELS)])
+    for level in LEVELS:
+        if level in ask(project, "minorm_ext.levels()"):
+            assert ask(project, f"minorm_ext.kernels('toy', level={level!r}).total(10, 2)") == "45"
+
+    assert list((project / "minorm_ext" / "__pycache__").glob("__init__.*.pyc"))
+
+    # Generated C stays under build/.
+    assert not list((project / "minorm_ext").rglob("*.c"))
+    assert list((project / "build").rglob("toy.c"))
+
+    # The flags that change numbers are nowhere, and those of a level only there.
+    commands = [line for line in result.stdout.splitlines() if " -c " in line]
+    for flag in ("-ffast-math", "-Ofast", "-fassociative-math", "-funsafe-math-optimizations", "-march=native"):
+        assert flag not in result.stdout
+    for line in commands:
+        assert ("-march=x86-64-v4" in line) == ("/v4/" in line)
+        assert ("-march=x86-64-v3" in line) == ("/v3/" in line)
+
+    assert build(project).returncode == 0
+    assert compiled(project) == first
+
+    # A changed .pxd makes the kernels that use it again, and no other.
+    (project / "minorm_ext" / "room" / "half.pxd").write_text(HALF.replace("i // 2", "i // 2 + 1"))
+    assert build(project).returncode == 0
+    assert ask(project, "minorm_ext.kernels('toy').total(10, 2)") == "55"
+    assert compiled(project)["baseline.machine"] == first["baseline.machine"]
+
+
+def test_only_builds_what_is_named(project: Path) -> None:
+    (project / "minorm_ext" / "room" / "broken.pyx").write_text("this is no Cython(\n")
+    assert build(project, "--only", "machine").returncode == 0
+    assert sorted(compiled(project)) == ["baseline.machine"]
+    assert "--only: no module conv in minorm_ext; there are broken, machine, switch, toy" in sentence(
+        build(project, "--only", "conv")
+    )
+
+
+def test_without_openmp_the_build_is_serial(project: Path) -> None:
+    result = build(project, cc=compiler_without(project, "-fopenmp"))
+    assert result.returncode == 0, result.stdout
+    assert "no OpenMP, so serial" in result.stdout
+    assert ask(project, "minorm_ext.openmp(), minorm_ext.kernels('toy').total(10, 2)") == "0 45"
+
+
+@pytest.mark.skipif(not X86, reason="one level here")
+def test_a_compiler_that_does_not_know_a_level(project: Path) -> None:
+    result = build(project, "--only", "machine", cc=compiler_without(project, "-march=x86-64-v4"))
+    assert result.returncode == 0, result.stdout
+    build(project, "--only", "switch")  # minorm_ext imports it
+    assert ask(project, "minorm_ext.baseline.machine.built_levels()") == "('baseline', 'v3')"
+
+
+@pytest.mark.skipif(not X86, reason="one level, without flags of its own, here")
+@pytest.mark.parametrize("flag", ["-fvect-cost-model=*", "-fno-thread-jumps"])
+def test_a_compiler_that_does_not_know_what_spares_gcc_work(project: Path, flag: str) -> None:
+    """As clang, where both are errors."""
+    result = build(project, cc=compiler_without(project, flag))
+    assert result.returncode == 0, result.stdout
+    assert sorted(compiled(project)) == sorted(
+        ["baseline.machine", "baseline.switch", *(f"{level}.toy" for level in LEVELS)]
+    )
+
+
+def test_modules_declare_that_they_need_no_global_lock(project: Path) -> None:
+    assert build(project, "--only", "machine").returncode == build(project, "--only", "switch").returncode == 0
+    assert "Py_MOD_GIL_NOT_USED" in (project / "build" / "cython" / "minorm_ext" / "runtime" / "machine.c").read_text()
+
+
+def test_without_a_compiler(project: Path) -> None:
+    last = sentence(build(project, cc="no-such-cc"))
+    assert "the C compiler `no-such-cc` is missing or does not work" in last
+    assert "apt-get install gcc" in last
+
+
+def test_without_the_python_headers(project: Path) -> None:
+    last = sentence(build(project, cc=compiler(project, "-I*python3*", "true")))
+    assert "Python.h of Python 3." in last
+    assert "apt-get install python3-dev" in last

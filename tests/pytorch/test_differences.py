@@ -1,0 +1,147 @@
+"""Where layers and modules differ from PyTorch on purpose: docs/differences.md says it, and here each is seen."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import minorm as mn
+
+torch = pytest.importorskip("torch")
+
+PAGE = Path(__file__).parents[2] / "docs" / "differences.md"
+DIFFERENCES: dict[str, tuple[str, Callable[[], None]]] = {}
+
+
+def differs(name: str, text: str) -> Callable[[Callable[[], None]], Callable[[], None]]:
+    def keep(check: Callable[[], None]) -> Callable[[], None]:
+        DIFFERENCES[name] = text, check
+        return check
+
+    return keep
+
+
+@differs(
+    "load_state_dict",
+    "a state that does not fit is a ValueError, and nothing is loaded; PyTorch's is a RuntimeError, after the "
+    "keys that fit",
+)
+def state() -> None:
+    layer, theirs = mn.nn.Linear(2, 3), torch.nn.Linear(2, 3)
+    before = layer.weight.tolist()
+    with pytest.raises(ValueError, match="nothing was loaded"):
+        layer.load_state_dict({"weight": mn.ones(3, 2)})
+    with pytest.raises(RuntimeError, match="Missing key"):
+        theirs.load_state_dict({"weight": torch.ones(3, 2)})
+    assert layer.weight.tolist() == before
+    assert theirs.weight.tolist() == [[1.0, 1.0]] * 3
+
+
+@differs(
+    "Lazy layers",
+    "have no parameters, and no state, before the first input; PyTorch's have uninitialized ones, and load a state",
+)
+def lazy() -> None:
+    layer, theirs = mn.nn.LazyLinear(3), torch.nn.LazyLinear(3)
+    assert (list(layer.state_dict()), list(theirs.state_dict())) == ([], ["weight", "bias"])
+    with pytest.raises(ValueError, match="unexpected keys: weight, bias"):
+        layer.load_state_dict(mn.nn.Linear(2, 3).state_dict())
+    theirs.load_state_dict(torch.nn.Linear(2, 3).state_dict())
+
+
+@differs("proj_size of LSTM", "other than 0 is a NotImplementedError: ONNX's LSTM has none; put a Linear behind it")
+def projection() -> None:
+    with pytest.raises(NotImplementedError, match="LSTM: proj_size is 2"):
+        mn.nn.LSTM(3, 4, proj_size=2)
+
+
+@differs(
+    "targets of kl_div and poisson_nll_loss",
+    "where log(target) has no slope, at 0, its part of the gradient is 0; PyTorch's is NaN",
+)
+def targets() -> None:
+    for name, options in (("kl_div", {}), ("poisson_nll_loss", {"full": True})):
+        found = []
+        for library, functions in ((mn, mn.functional), (torch, torch.nn.functional)):
+            target = library.tensor([0.0, 0.5], requires_grad=True)
+            getattr(functions, name)(library.tensor([0.1, 0.2]), target, reduction="sum", **options).backward()
+            found.append(target.grad.tolist())
+        assert found[0][0] == pytest.approx(-0.1)
+        assert np.isnan(found[1][0])
+        assert found[0][1] == pytest.approx(found[1][1])
+
+
+@differs(
+    "16-bit floats",
+    "what is composed of several functions (mish, selu) rounds after each of them; PyTorch's kernels round "
+    "once: the last digit may differ",
+)
+def rounding() -> None:
+    numbers = np.random.default_rng(0).standard_normal(2000).astype(np.float32)
+    for name in ("mish", "selu", "gelu", "softmax"):
+        given = (0,) if name == "softmax" else ()
+        mine = getattr(mn.functional, name)(mn.tensor(numbers).to(mn.bfloat16), *given).float().array
+        theirs = getattr(torch.nn.functional, name)(torch.tensor(numbers).bfloat16(), *given).float().numpy()
+        np.testing.assert_allclose(mine, theirs, rtol=2**-6, atol=2**-7)
+        assert (mine == theirs).all() == (name in ("gelu", "softmax"))
+
+
+@differs(
+    "nn.CrossMapLRN2d",
+    "is LocalResponseNorm; PyTorch's window never lets the first channel go, as its code counts from 0 where "
+    "Torch's counted from 1",
+)
+def across_channels() -> None:  # closer: tests/nn/norm/test_response.py
+    x = np.ones((1, 4, 1, 1))
+    mine = mn.nn.CrossMapLRN2d(1, 1.0)(mn.tensor(x)).array.ravel()
+    assert np.ptp(mine) == 0
+    assert np.ptp(torch.nn.CrossMapLRN2d(1, 1.0)(torch.tensor(x)).numpy()) > 0.1
+
+
+@differs("eps below 0", "an error of every normalization; PyTorch gives NaN where the variance is smaller")
+def negative_eps() -> None:
+    with pytest.raises(ValueError, match=r"layer_norm: eps=-1\.0"):
+        mn.functional.layer_norm(mn.ones(2, 3), (3,), eps=-1.0)
+    assert torch.nn.functional.layer_norm(torch.ones(2, 3), (3,), eps=-1.0).isnan().all()
+
+
+@differs("shapes that do not fit", "a ValueError that names the operation and both shapes; PyTorch's is a RuntimeError")
+def shapes() -> None:
+    with pytest.raises(ValueError, match=r"add: shapes \(2,\) and \(3,\) do not broadcast"):
+        mn.ones(2) + mn.ones(3)
+    with pytest.raises(RuntimeError, match="must match"):
+        torch.ones(2) + torch.ones(3)
+
+
+@differs(
+    "autocast",
+    "one policy for both devices, near to PyTorch's for CUDA: sums, softmax and losses are float32 on the CPU too; "
+    "normalizations keep x's type, as they compute in float32 inside",
+)
+def casting() -> None:
+    with mn.autocast("cpu"), torch.autocast("cpu"):
+        mine, theirs = mn.ones(2, 3, dtype=mn.bfloat16), torch.ones(2, 3, dtype=torch.bfloat16)
+        assert mine.softmax(1).dtype == mine.sum().dtype == mn.float32
+        assert theirs.softmax(1).dtype == theirs.sum().dtype == torch.bfloat16
+        assert mn.functional.layer_norm(mine, (3,)).dtype == mn.bfloat16
+
+
+@differs("forward(input=x)", "layers that come with the import call their input x; give it by position")
+def by_position() -> None:
+    with pytest.raises(TypeError, match="input"):
+        mn.nn.Linear(2, 3)(input=mn.ones(1, 2))
+
+
+@pytest.mark.parametrize("name", DIFFERENCES)
+def test_the_difference_is_there(name: str) -> None:
+    DIFFERENCES[name][1]()
+
+
+def test_the_page_lists_them() -> None:
+    section = PAGE.read_text(encoding="utf-8").partition("## Layers and modules\n")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| `?([^|`]+)`? \| (.+) \|$", section, flags=re.MULTILINE)
+    assert rows[1:] == [(name, text) for name, (text, _) in DIFFERENCES.items()]
