@@ -1,8 +1,9 @@
 """Build of the kernels: each .pyx below minorm_ext/ is translated to C once and compiled once for each instruction set.
 
-    python setup.py build_ext --inplace                     all kernels, next to their sources
-    python setup.py build_ext --inplace --only conv,pool    these two
-    MINORM_NO_KERNELS=1 pip wheel .                         none: a wheel for browsers, where NumPy computes
+    python setup.py build_ext --inplace                          all kernels, next to their sources
+    python setup.py build_ext --inplace --only conv,pool         these two
+    python setup.py build_ext --inplace --only norm --level v3   this one, for one instruction set
+    MINORM_NO_KERNELS=1 pip wheel .                              none: a wheel for browsers, where NumPy computes
 
 Everything else about the package is in pyproject.toml. Generated C and objects stay under build/, and what did not
 change is not built again. Three findings decide what is built: does the compiler work, does OpenMP work, which
@@ -124,23 +125,29 @@ def processors() -> int:
 class BuildKernels(build_ext):
     """`build_ext` that looks at the compiler first, translates each source once, and compiles on all processors."""
 
-    user_options: ClassVar = [*build_ext.user_options, ("only=", None, "build only these modules (comma separated)")]
+    user_options: ClassVar = [
+        *build_ext.user_options,
+        ("only=", None, "build only these modules (comma separated)"),
+        ("level=", None, "build only for these instruction sets (comma separated); libraries of others stay"),
+    ]
 
     def initialize_options(self) -> None:  # noqa: D102  the five below are steps that build_ext documents
         super().initialize_options()
         self.only = None
+        self.level = None
 
     def finalize_options(self) -> None:  # noqa: D102
         super().finalize_options()
         self.parallel = self.parallel or processors()
-        if self.only:
-            wanted = set(self.only.split(","))
-            known = {module_name(extension) for extension in self.extensions}
-            if unknown := sorted(wanted - known):
-                raise OptionError(
-                    f"--only: no module {', '.join(unknown)} in minorm_ext; there are {', '.join(sorted(known))}"
-                )
-            self.extensions = [extension for extension in self.extensions if module_name(extension) in wanted]
+        modules = named("--only", "module", self.only, set(map(module_name, self.extensions)))
+        levels = named("--level", "level", self.level, set(map(level_name, self.extensions)))
+        self.extensions = [
+            extension
+            for extension in self.extensions
+            if module_name(extension) in modules and level_name(extension) in levels
+        ]
+        if self.only and (left := sorted(modules - set(map(module_name, self.extensions)))):
+            raise OptionError(f"--level: {', '.join(left)} of --only is compiled for baseline alone; got {self.level}")
 
     def run(self) -> None:  # noqa: D102
         if NO_KERNELS:
@@ -159,7 +166,12 @@ class BuildKernels(build_ext):
             (way for way in OPENMP if self.compiles(OPENMP_PROGRAM, [*way[0], *way[1]], run=True)), ([], [])
         )
         levels = [level for level in LEVELS if level == "baseline" or (X86 and self.compiles(C_PROGRAM, LEVELS[level]))]
-        print(f"minorm: kernels for {', '.join(levels)}; {'OpenMP' if openmp else 'no OpenMP, so serial'}")
+        wanted = self.level.split(",") if self.level else levels
+        if unknown := sorted(set(wanted) - set(levels)):
+            raise PlatformError(
+                f"--level: the C compiler does not know {', '.join(unknown)}; it knows {', '.join(levels)}"
+            )
+        print(f"minorm: kernels for {', '.join(wanted)}; {'OpenMP' if openmp else 'no OpenMP, so serial'}")
 
         self.extensions = [extension for extension in self.extensions if level_name(extension) in levels]
         spared = [*SPARING, *LEVELS["baseline"]]
@@ -220,6 +232,16 @@ class BuildKernels(build_ext):
             except OSError as error:
                 # What was linked is for another processor: a cross compiler's, and all that can be known here.
                 return error.errno in (errno.ENOEXEC, 86)  # macOS calls it EBADARCH
+
+
+def named(option: str, kind: str, given: str | None, known: set[str]) -> set[str]:
+    """The names that an option lists, each of which has to be known; all that are known without the option."""
+    wanted = set(given.split(",")) if given else known
+    if unknown := sorted(wanted - known):
+        raise OptionError(
+            f"{option}: no {kind} {', '.join(unknown)} in minorm_ext; there are {', '.join(sorted(known))}"
+        )
+    return wanted
 
 
 def level_name(extension: Extension) -> str:

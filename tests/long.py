@@ -75,6 +75,7 @@ EACH = {
     "onnx/test_strangers.py::test_a_file_runs_trains_and_goes_out_again": 3,
     "project/test_build.py::test_a_compiler_that_does_not_know_a_level": 0,
     "project/test_build.py::test_a_compiler_that_does_not_know_what_spares_gcc_work": 0,
+    "project/test_build.py::test_a_level_of_the_module_that_lists_the_levels_leaves_them_in_the_list": 0,
     "project/test_build.py::test_modules_declare_that_they_need_no_global_lock": 0,
     "project/test_build.py::test_without_openmp_the_build_is_serial": 0,
     "project/test_examples.py::test_gan": 0,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import shutil
 import stat
 import subprocess
@@ -147,6 +148,37 @@ def test_only_builds_what_is_named(project: Path) -> None:
     assert "--only: no module conv in minorm_ext; there are broken, machine, switch, toy" in sentence(
         build(project, "--only", "conv")
     )
+
+
+@pytest.mark.skipif(not X86, reason="one level here")
+def test_level_builds_one_instruction_set_and_leaves_the_others(project: Path) -> None:
+    other = project / "minorm_ext" / "v4" / "toy.of-an-earlier-build.so"
+    other.touch()
+    before = compiled(project)
+    result = build(project, "--only", "toy", "--level", "v3")
+    assert result.returncode == 0, result.stdout
+    assert "minorm: kernels for v3;" in result.stdout
+    assert compiled(project).keys() == {"v3.toy", "v4.toy"}
+    assert compiled(project)["v4.toy"] == before["v4.toy"]
+
+
+@pytest.mark.skipif(not X86, reason="one level here")
+def test_a_level_of_the_module_that_lists_the_levels_leaves_them_in_the_list(project: Path) -> None:
+    """Their libraries are still there."""
+    result = build(project, "--only", "machine", "--level", "baseline")
+    assert result.returncode == 0, result.stdout
+    assert re.search(r"-DMINORM_LEVELS=\W+baseline v3 v4\W", result.stdout)
+
+
+@pytest.mark.skipif(not X86, reason="one level here")
+def test_a_level_that_cannot_be_built_is_said_and_nothing_is_built(project: Path) -> None:
+    last = sentence(build(project, "--only", "toy", "--level", "v5"))
+    assert "--level: no level v5 in minorm_ext; there are baseline, v3, v4" in last
+    last = sentence(build(project, "--only", "machine,toy", "--level", "v3"))
+    assert "--level: machine of --only is compiled for baseline alone; got v3" in last
+    last = sentence(build(project, "--level", "v4", cc=compiler_without(project, "-march=x86-64-v4")))
+    assert "--level: the C compiler does not know v4; it knows baseline, v3" in last
+    assert not compiled(project)
 
 
 def test_without_openmp_the_build_is_serial(project: Path) -> None:
