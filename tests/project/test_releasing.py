@@ -64,7 +64,7 @@ def test_a_workflow_names_the_exact_version_of_what_it_uses(workflow: Path) -> N
     used = re.findall(r"uses: (\S+)", text)
     assert used
     assert all(re.fullmatch(r"[\w./-]+@v\d+\.\d+\.\d+", action) for action in used), used
-    installed = re.findall(r"pip install (?!-e \.|dist/)(.+)", text)
+    installed = re.findall(r"pip install (?!(?:-e )?\.|dist/)(.+)", text)
     assert all("==" in package for line in installed for package in line.split())
     assert re.search(r"^permissions: \{\}$", text, re.MULTILINE)  # each job says what it needs
 
