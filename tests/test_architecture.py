@@ -168,7 +168,7 @@ def modules() -> dict[str, set[str]]:
 
 
 CIRCLES = {
-    frozenset({"minorm.onnx.graph.graph", "minorm.onnx.graph.measuring"})
+    frozenset({"minorm.onnx.graph.model_graph", "minorm.onnx.graph.measuring"})
 }  # nodes that a Graph gets from a Graph
 
 
