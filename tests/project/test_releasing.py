@@ -41,10 +41,15 @@ def test_the_recipe_is_of_this_version_and_requires_what_the_wheel_does() -> Non
     ]
 
 
-def test_the_changelog_begins_with_what_is_unreleased() -> None:
-    headings = re.findall(r"^## (.+)$", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
+def test_the_changelog_begins_with_what_is_unreleased_and_then_this_version() -> None:
+    text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    headings = re.findall(r"^## (.+)$", text, re.MULTILINE)
     assert headings[0] == "[Unreleased]"
     assert len(headings) == len(set(headings))
+    released = rf"\[{re.escape(mn.__version__)}\] - (\d{{4}}-\d\d-\d\d|not yet released)"
+    assert re.fullmatch(released, headings[1]), headings[1]
+    section = text.partition(f"## {headings[1]}\n")[2].partition("\n## ")[0]
+    assert {"Added", "Changed", "Fixed"} & set(re.findall(r"^### (.+)$", section, re.MULTILINE))
 
 
 @pytest.mark.parametrize("name", sorted(set(re.findall(r"`((?:tests|minorm|recipe|\.github)/[\w./]+)`", STEPS))))
