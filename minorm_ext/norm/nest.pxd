@@ -1,5 +1,6 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-# The nest as kernels see it: four loops of count, data step and parameter step (minorm/normalization/nest.py finds them).
+# The nest as kernels see it: four loops of count, data step and parameter step.
+# minorm/normalization/nest.py finds them.
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdint cimport int64_t
