@@ -55,12 +55,6 @@ TRANSPOSED = {
 }
 
 
-def _words(axes: int, kind: str = "") -> dict[str, str]:
-    """For the docstring of a layer of so many axes."""
-    lengths = ("KD", "KH", "KW")[-axes:] if axes > 1 else ("K",)
-    return {**AXES[axes], "kernel_lengths": ", ".join(lengths), "function": f"F.conv{kind}{axes}d"}
-
-
 def sizes_of(layer: str, name: str, value: Any, axes: int, least: int = 1) -> tuple[int, ...]:
     """An int for every axis, or one int an axis, as a tuple."""
     sizes = (value,) * axes if isinstance(value, (int, np.integer)) else tuple(value) if value is not None else ()
@@ -190,9 +184,9 @@ class _Forward(_Conv):
 
         floor((n + 2 * padding - dilation * (kernel_size - 1) - 1) / stride) + 1
 
-    weight (out_channels, in_channels / groups, {kernel_lengths}) and bias (out_channels) are learned; both start
+    weight (out_channels, in_channels / groups, {taps}) and bias (out_channels) are learned; both start
     uniform on +-1 / sqrt(fan_in), fan_in = in_channels / groups * the elements of the kernel. ValueError for shapes
-    that do not fit, TypeError for another float type. See `{function}`.
+    that do not fit, TypeError for another float type. See `F.conv{rank}d`.
 
     Example:
         >>> layer = nn.{name}(3, 6, 3, padding=1)
@@ -223,7 +217,7 @@ class _Forward(_Conv):
         )
 
 
-@documented(LAYER, base=_Forward, words=_words(1))
+@documented(LAYER, base=_Forward, words=AXES[1])
 class Conv1d(_Forward):
     """y[n, o, i] = bias[o] + sum over c, k of weight[o, c, k] * x[n, c, s i + d k - p]."""
 
@@ -231,7 +225,7 @@ class Conv1d(_Forward):
     function = staticmethod(F.conv1d)
 
 
-@documented(LAYER, base=_Forward, words=_words(2))
+@documented(LAYER, base=_Forward, words=AXES[2])
 class Conv2d(_Forward):
     """y[n, o, i, j] = bias[o] + sum over c, k, l of weight[o, c, k, l] * x[n, c, s i + d k - p, s j + d l - p]."""
 
@@ -239,7 +233,7 @@ class Conv2d(_Forward):
     function = staticmethod(F.conv2d)
 
 
-@documented(LAYER, base=_Forward, words=_words(3))
+@documented(LAYER, base=_Forward, words=AXES[3])
 class Conv3d(_Forward):
     """y[n, o, h, i, j] = bias[o] + sum over c, m, k, l of weight[o, c, m, k, l] * x[n, c, s h + d m - p, ...]."""
 
@@ -255,9 +249,9 @@ class _Transposed(_Conv):
         (n - 1) * stride - 2 * padding + dilation * (kernel_size - 1) + output_padding + 1
 
     layer(x, output_size) takes the lengths themselves instead of output_padding. weight (in_channels, out_channels /
-    groups, {kernel_lengths}) and bias (out_channels) are learned; both start uniform on +-1 / sqrt(fan), fan =
+    groups, {taps}) and bias (out_channels) are learned; both start uniform on +-1 / sqrt(fan), fan =
     out_channels / groups * the elements of the kernel. ValueError for shapes that do not fit, TypeError for another
-    float type. See `{function}`.
+    float type. See `F.conv_transpose{rank}d`.
 
     Example:
         >>> layer = nn.{name}(3, 6, 2, stride=2)
@@ -308,7 +302,7 @@ class _Transposed(_Conv):
         return extra
 
 
-@documented(TRANSPOSED, base=_Transposed, words=_words(1, "_transpose"))
+@documented(TRANSPOSED, base=_Transposed, words=AXES[1])
 class ConvTranspose1d(_Transposed):
     """y[n, o, s i + d k - p] += weight[c, o, k] * x[n, c, i] for all c, i, k; y starts as bias[o]."""
 
@@ -316,7 +310,7 @@ class ConvTranspose1d(_Transposed):
     function = staticmethod(F.conv_transpose1d)
 
 
-@documented(TRANSPOSED, base=_Transposed, words=_words(2, "_transpose"))
+@documented(TRANSPOSED, base=_Transposed, words=AXES[2])
 class ConvTranspose2d(_Transposed):
     """y[n, o, s i + d k - p, s j + d l - p] += weight[c, o, k, l] * x[n, c, i, j] for all; y starts as bias[o]."""
 
@@ -324,7 +318,7 @@ class ConvTranspose2d(_Transposed):
     function = staticmethod(F.conv_transpose2d)
 
 
-@documented(TRANSPOSED, base=_Transposed, words=_words(3, "_transpose"))
+@documented(TRANSPOSED, base=_Transposed, words=AXES[3])
 class ConvTranspose3d(_Transposed):
     """y[n, o, s h + d m - p, ...] += weight[c, o, m, k, l] * x[n, c, h, i, j] for all; y starts as bias[o]."""
 
