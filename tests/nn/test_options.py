@@ -49,4 +49,4 @@ def test_an_option_that_is_a_module_is_a_child():
 @pytest.mark.parametrize("layer", [nn.ReLU(), nn.ELU(0.5), nn.Softplus(2.0), nn.Softmax(1), nn.MaxPool2d(2)])
 def test_x_may_be_named_and_a_copy_does_the_same(layer):
     x = mn.randn(2, 3, 4, 4)
-    assert layer(x=x).tolist() == layer(x).tolist() == pickle.loads(pickle.dumps(layer))(x).tolist()  # noqa: S301
+    assert layer(x=x).tolist() == layer(x).tolist() == pickle.loads(pickle.dumps(layer))(x).tolist()

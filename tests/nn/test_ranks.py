@@ -28,7 +28,7 @@ def test_a_member_is_a_class_in_words_of_its_rank(family, rank):
     assert {1: "(C, L)", 2: "(C, H, W)", 3: "(C, D, H, W)"}[rank] in text
     layer, x = layer_class(*FAMILIES[family]), mn.randn(1, 4, *(6,) * rank)
     expected = layer(x).tolist()
-    for twin in (copy.deepcopy(layer), pickle.loads(pickle.dumps(layer))):  # noqa: S301
+    for twin in (copy.deepcopy(layer), pickle.loads(pickle.dumps(layer))):
         assert type(twin) is layer_class
         assert repr(twin) == repr(layer)
         assert twin(x).tolist() == expected
@@ -55,6 +55,6 @@ def test_the_functions_of_a_family_are_functions_with_their_own_signatures():
         assert inspect.isfunction(function)
         assert function.__name__ == f"max_pool{rank}d"
         assert list(inspect.signature(function).parameters)[:2] == ["x", "kernel_size"]
-        assert pickle.loads(pickle.dumps(function)) is function  # noqa: S301
+        assert pickle.loads(pickle.dumps(function)) is function
         with pytest.raises(TypeError, match=f"max_pool{rank}d: there is no argument 'kernel'; did you mean"):
             function(mn.randn(1, 1, *(4,) * rank), kernel=2)
