@@ -250,6 +250,7 @@ from minorm.tensor.functions import (
     tanh,
     tile,
     topk,
+    trace,
     transpose,
     tril,
     triu,
