@@ -100,26 +100,6 @@ class MSELoss(_Loss):
         super().__init__(reduction)
 
 
-@documented(arguments_of(F.l1_loss))
-class L1Loss(_Loss):
-    """loss = |input - target|: for regression with outliers, which weigh less than in a square.
-
-    input and target have one shape, any, and one float type, ValueError and TypeError otherwise: they do not
-    broadcast. The loss is one number, or of that shape without a reduction.
-
-    Example:
-        >>> nn.L1Loss()(mn.tensor([1.0, 2.0]), mn.tensor([1.0, 4.0]))
-        tensor(1.)
-
-    ONNX Sub 14, Abs 13 and ReduceMean 18.
-    """
-
-    function = staticmethod(F.l1_loss)
-
-    def __init__(self, *, reduction: str = "mean") -> None:
-        super().__init__(reduction)
-
-
 @documented(arguments_of(F.smooth_l1_loss))
 class SmoothL1Loss(_Loss):
     """loss = d^2 / (2 beta) where |d| < beta, else |d| - beta / 2, d = input - target: L1 with a round bottom.
@@ -138,6 +118,26 @@ class SmoothL1Loss(_Loss):
 
     def __init__(self, *, reduction: str = "mean", beta: float = 1.0) -> None:
         super().__init__(reduction, beta=beta)
+
+
+@documented(arguments_of(F.l1_loss))
+class L1Loss(_Loss):
+    """loss = |input - target|: for regression with outliers, which weigh less than in a square.
+
+    input and target have one shape, any, and one float type, ValueError and TypeError otherwise: they do not
+    broadcast. The loss is one number, or of that shape without a reduction.
+
+    Example:
+        >>> nn.L1Loss()(mn.tensor([1.0, 2.0]), mn.tensor([1.0, 4.0]))
+        tensor(1.)
+
+    ONNX Sub 14, Abs 13 and ReduceMean 18.
+    """
+
+    function = staticmethod(F.l1_loss)
+
+    def __init__(self, *, reduction: str = "mean") -> None:
+        super().__init__(reduction)
 
 
 @documented(arguments_of(F.binary_cross_entropy_with_logits))
