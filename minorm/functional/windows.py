@@ -18,7 +18,8 @@ from minorm.tensor.tensor import Tensor
 Ints = tuple[int, ...]
 Pairs = tuple[tuple[int, int], ...]
 AnyCallable = TypeVar("AnyCallable", bound=Callable[..., Any])
-Arguments, Result = ParamSpec("Arguments"), TypeVar("Result")
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
 Public = tuple[Callable[Arguments, Result], ...]
 MOST = 2**31 - 1  # of a stride, a dilation, a padding: kernels compute places from them in 64 bits
 AXES = {1: "(N, C, L)", 2: "(N, C, H, W)", 3: "(N, C, D, H, W)"}
