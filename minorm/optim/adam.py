@@ -42,18 +42,9 @@ class Adam(Optimizer):
         differentiable: bool = False,
         fused: bool | None = None,  # noqa: ARG002
     ) -> None:
-        super().__init__(
-            params,
-            {
-                "lr": lr,
-                "betas": tuple(betas),
-                "eps": eps,
-                "weight_decay": weight_decay,
-                "amsgrad": amsgrad,
-                "maximize": maximize,
-            },
-            differentiable,
-        )
+        super().__init__(params, {"lr": lr, "betas": tuple(betas), "eps": eps, "weight_decay": weight_decay,
+                                  "amsgrad": amsgrad, "maximize": maximize},
+                         differentiable)  # fmt: skip
 
     def _update(self, group: dict[str, Any], parameters: list[Tensor], gradients: list[Any]) -> None:
         means, squares, peaks, steps = [], [], [], []

@@ -44,18 +44,9 @@ class SGD(Optimizer):
         differentiable: bool = False,
         fused: bool | None = None,  # noqa: ARG002
     ) -> None:
-        super().__init__(
-            params,
-            {
-                "lr": lr,
-                "momentum": momentum,
-                "dampening": dampening,
-                "weight_decay": weight_decay,
-                "nesterov": nesterov,
-                "maximize": maximize,
-            },
-            differentiable,
-        )
+        super().__init__(params, {"lr": lr, "momentum": momentum, "dampening": dampening,
+                                  "weight_decay": weight_decay, "nesterov": nesterov, "maximize": maximize},
+                         differentiable)  # fmt: skip
 
     def _check(self, group: dict[str, Any]) -> None:
         super()._check(group)
