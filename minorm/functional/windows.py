@@ -6,6 +6,7 @@ A window has one whole number an axis, within bounds, and fits the input.
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
@@ -41,6 +42,7 @@ def for_each_rank(
             one: Any = functools.partial(function, rank)
             one.__name__ = one.__qualname__ = f"{family}{rank}d"
             one.__module__, one.__doc__ = function.__module__, function.__doc__ and formula
+            one.__signature__, one.__wrapped__ = inspect.signature(one), function  # where its source is
             public = batches(rank)(trace.operation(one)) if batch else trace.operation(one)
             meanings = {name: text.format_map(WORDS[rank]) for name, text in texts.items()}
             shape = "1, 1" + f", {example}" * rank

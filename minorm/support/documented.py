@@ -127,9 +127,10 @@ def _arguments(public: Callable[..., Any]) -> list[tuple[str, Any, str | None, s
     """Name, type, default and stars of each argument but self; `_NONE` where there is no type, None for no default."""
     function: Any = public
     function = function.__init__ if isinstance(public, type) else function
+    given = 0  # arguments that a partial gives
     while hasattr(function, "__wrapped__"):
+        given += unbound(function)[1]
         function = function.__wrapped__
-    function, given = unbound(function)
     code, types = function.__code__, function.__annotations__
     names, count, stop = code.co_varnames, code.co_argcount, code.co_argcount + code.co_kwonlyargcount
     defaults = dict(

@@ -56,5 +56,6 @@ def test_the_functions_of_a_family_are_functions_with_their_own_signatures():
         assert function.__name__ == f"max_pool{rank}d"
         assert list(inspect.signature(function).parameters)[:2] == ["x", "kernel_size"]
         assert pickle.loads(pickle.dumps(function)) is function
+        assert "MaxPool.apply(" in inspect.getsource(function)
         with pytest.raises(TypeError, match=f"max_pool{rank}d: there is no argument 'kernel'; did you mean"):
             function(mn.randn(1, 1, *(4,) * rank), kernel=2)
