@@ -322,7 +322,7 @@ def test_no_print_and_no_environment_variable_in_the_library() -> None:
 # Who may write files with `open` and the like: all else goes through minorm.serialization.atomic, so that a full disk
 # costs nobody the old file. Here only what nobody keeps is written, in temporary folders of one's own, and pipes.
 SCRATCH = {
-    "minorm/conformance/asking.py",
+    "minorm/support/subprocesses.py",
     "minorm/conformance/runtime_process.py",
     "minorm/onnx/checking/sandbox.py",
     "minorm/onnx/checking/sandbox_worker.py",

@@ -8,21 +8,18 @@ A case is named by its place in `all_cases()`, which is the same list in every p
 
 from __future__ import annotations
 
-import contextlib
 import importlib.util
 import json
 import os
-import signal
-import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from minorm.conformance.runtimes import Runtime
 from minorm.serialization import safetensors_file
+from minorm.support import subprocesses
 
 SECONDS = 30.0  # a case may take; they are tiny
 BEGIN_SECONDS = 120.0  # importing a runtime may take, on a busy machine
@@ -66,7 +63,7 @@ def ask(runtime: Runtime, places: Sequence[int], seconds: float = SECONDS) -> di
     while left:
         with tempfile.TemporaryDirectory(prefix="minorm-") as folder:
             how = _run(folder, runtime, left, seconds)
-            lines = _lines(os.path.join(folder, "progress"))
+            lines = subprocesses.written(os.path.join(folder, "progress"))
             found.update(_outcomes(folder, lines))
         if not any("ready" in line for line in lines):
             raise CannotRun(how or "ended without a word")
@@ -84,56 +81,15 @@ def _run(folder: str, runtime: Runtime, places: Sequence[int], seconds: float) -
     """Let a worker go through the cases; how it ended, "" where it did so by itself."""
     path = json.dumps([ROOT, *(os.path.abspath(entry) for entry in sys.path)])
     request = json.dumps([folder, runtime.answer, list(places), runtime.packages[0]])
-    errors = os.path.join(folder, "errors")
-    with open(errors, "wb") as stderr:
-        process = subprocess.Popen(
-            [sys.executable, "-c", PROGRAM, path, request],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=stderr,
-        )
-        try:
-            code = _wait(process, os.path.join(folder, "progress"), seconds)
-        finally:
-            process.kill()
-            process.wait()
+    errors, progress = os.path.join(folder, "errors"), os.path.join(folder, "progress")
+    code = subprocesses.run([sys.executable, "-c", PROGRAM, path, request], errors, seconds, progress, BEGIN_SECONDS)
     if code is None:
         return f"gave no answer in {seconds:g} seconds"
     if code < 0:
-        return f"crashed ({_signal(-code)})"
+        return subprocesses.crash(code)
     if code == 0:
         return ""
-    with open(errors, "rb") as stderr:
-        said = stderr.read()[-500:].decode("utf-8", "replace").strip().splitlines()
-    return said[-1] if said else f"ended the process (exit status {code})"
-
-
-def _wait(process: subprocess.Popen[bytes], progress: str, seconds: float) -> int | None:
-    """The exit status, or None where the file of progress has not grown for too long."""
-    size, since = 0, time.monotonic()
-    while True:
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            return process.wait(timeout=0.2)
-        now = os.path.getsize(progress) if os.path.exists(progress) else 0
-        if now != size:
-            size, since = now, time.monotonic()
-        if time.monotonic() - since > (seconds if size else max(seconds, BEGIN_SECONDS)):
-            return None
-
-
-def _signal(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
-
-
-def _lines(path: str) -> list[dict[str, Any]]:
-    """What the worker wrote down; a last line that it did not finish is none."""
-    if not os.path.exists(path):
-        return []
-    with open(path, encoding="utf-8") as file:
-        return [json.loads(line) for line in file if line.endswith("\n")]
+    return subprocesses.last_words(errors) or f"ended the process (exit status {code})"
 
 
 def _outcomes(folder: str, lines: Sequence[dict[str, Any]]) -> dict[int, Outcome]:

@@ -7,20 +7,19 @@ PLACE = {
     "dtype": "the float type of parameters and buffers; None is the default type, float32",
 }
 
+LENGTHS = {"kernel": "3", "full": "8", "half": "4", "double": "16"}  # in examples
 # What differs where one, two and three axes share a docstring
 AXES = {
-    1: {"form": "C, L", "new": "L'", "kernel": "3", "full": "8", "half": "4", "double": "16"},
-    2: {"form": "C, H, W", "new": "H', W'", "kernel": "3, 3", "full": "8, 8", "half": "4, 4", "double": "16, 16"},
-    3: {
-        "form": "C, D, H, W",
-        "new": "D', H', W'",
-        "kernel": "3, 3, 3",
-        "full": "8, 8, 8",
-        "half": "4, 4, 4",
-        "double": "16, 16, 16",
-    },
+    rank: {
+        "rank": str(rank),
+        "form": ", ".join(["C", *axes]),
+        "new": ", ".join(f"{axis}'" for axis in axes),
+        "taps": ", ".join(f"K{axis}" for axis in axes) if rank > 1 else "K",
+        **{word: ", ".join([length] * rank) for word, length in LENGTHS.items()},
+    }
+    for rank, axes in {1: "L", 2: "HW", 3: "DHW"}.items()
 }
-SAMPLES = {axes: "(N, {form}), or one sample ({form})".format_map(words) for axes, words in AXES.items()}  # what x is
+SAMPLE = "(N, {form}), or one sample ({form})"  # what x is
 
 # Of functions, and of the layers that call them
 

@@ -15,23 +15,39 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from minorm.functional.argument_texts import CONVOLUTION, SAMPLES, TRANSPOSED
+from minorm.functional.argument_texts import CONVOLUTION, SAMPLE, TRANSPOSED
 from minorm.functional.arguments import floats
-from minorm.functional.windows import Ints, Pairs, batches, check_fit, check_rank, ints, pairs
-from minorm.graph import trace
+from minorm.functional.windows import Ints, Pairs, check_fit, check_rank, for_each_rank, ints, pairs
 from minorm.ops.convolution import Convolution, ConvolutionTranspose, output_shape
 from minorm.ops.operands import check_room
-from minorm.support.documented import documented
 from minorm.tensor.tensor import Tensor
 
 IntOrInts = int | tuple[int, ...]
 Padding = str | int | tuple[int, ...] | tuple[tuple[int, int], ...]
 
 
+@for_each_rank(
+    "conv",
+    CONVOLUTION | {"x": SAMPLE, "weight": "(O, C / groups, {taps})"},
+    "y[n, o, i] = bias[o] + sum over c, k of weight[o, c, k] * x[n, c, i * stride + k * dilation - padding]",
+    "y[n, o, i, j] = bias[o] + sum of weight[o, c, k, l] * x[n, c, i * stride + k * dilation - padding, ...]\n\n"
+    "The sum is over c, k, l; columns j, l are read as rows i, k are.",
+    "y[n, o, h, i, j] = bias[o] + sum of weight[o, c, m, k, l] * x[n, c, h * stride + m * dilation - padding, ...]\n\n"
+    "The sum is over c, m, k, l; rows i, k and columns j, l are read as planes h, m are.",
+    example=4,
+)
 def _conv(
-    name: str, rank: int, x: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any, groups: Any
+    rank: int,
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: IntOrInts = 1,
+    padding: Padding = 0,
+    dilation: IntOrInts = 1,
+    groups: int = 1,
 ) -> Tensor:
-    """It is a cross-correlation, as everywhere in deep learning. Along each axis of K taps, with zeros outside of x,
+    """y is (N, O, {new}). It is a cross-correlation, as everywhere in deep learning. Along each axis of K taps, with
+    zeros outside of x,
 
         length of y = floor((length of x + low + high - dilation * (K - 1) - 1) / stride) + 1
 
@@ -47,8 +63,11 @@ def _conv(
 
     ONNX Conv; LeCun et al. 1989, and Dumoulin and Visin 2016, arXiv:1603.07285, for the arithmetic of its lengths.
     """
-    options = checked_options(name, rank, x, weight, bias, stride, padding, dilation, groups)
+    options = checked_options(f"conv{rank}d", rank, x, weight, bias, stride, padding, dilation, groups)
     return Convolution.apply(x, weight, bias, **options)
+
+
+conv1d, conv2d, conv3d = _conv
 
 
 def checked_options(
@@ -88,20 +107,30 @@ def _options(
     return {"stride": stride, "padding": paddings, "dilation": dilation, "groups": groups}
 
 
+@for_each_rank(
+    "conv_transpose",
+    TRANSPOSED | {"x": SAMPLE, "weight": "(C, O / groups, {taps})"},
+    "y[n, o, i * stride + k * dilation - padding] += weight[c, o, k] * x[n, c, i]; y starts as bias[o].\n\n"
+    "The sum is over all c, i, k.",
+    "y[n, o, i * stride + k * dilation - padding, ...] += weight[c, o, k, l] * x[n, c, i, j]; y starts as bias[o].\n\n"
+    "The sum is over all c, i, j, k, l; columns are spread out as rows are.",
+    "y[n, o, h * stride + m * dilation - padding, ...] += weight[c, o, m, k, l] * x[n, c, h, i, j]\n\n"
+    "y starts as bias[o]. The sum is over all c, h, i, j, m, k, l; rows and columns are spread out as planes are.",
+    example=4,
+)
 def _transpose(
-    name: str,
     rank: int,
-    x: Any,
-    weight: Any,
-    bias: Any,
-    stride: Any,
-    padding: Any,
-    output_padding: Any,
-    groups: Any,
-    dilation: Any,
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: IntOrInts = 1,
+    padding: Padding = 0,
+    output_padding: IntOrInts = 0,
+    groups: int = 1,
+    dilation: IntOrInts = 1,
 ) -> Tensor:
-    """It is the convolution's gradient for its input, read forward: x is spread out by the stride. Along each axis of K
-    taps,
+    """y is (N, O, {new}). It is the convolution's gradient for its input, read forward: x is spread out by the stride.
+    Along each axis of K taps,
 
         length of y = (length of x - 1) * stride - low - high + dilation * (K - 1) + output_padding + 1
 
@@ -115,6 +144,7 @@ def _transpose(
 
     ONNX ConvTranspose; Zeiler et al. 2010.
     """
+    name = f"conv_transpose{rank}d"
     _check_tensors(name, rank, x, weight, bias, groups)
     if weight.shape[0] != x.shape[1]:
         raise ValueError(
@@ -152,122 +182,7 @@ def _transpose(
     )
 
 
-@documented(CONVOLUTION, base=_conv, shape="1, 1, 4", x=SAMPLES[1], weight="(O, C / groups, K)")
-@batches(1)
-@trace.operation
-def conv1d(
-    x: Tensor,
-    weight: Tensor,
-    bias: Tensor | None = None,
-    stride: IntOrInts = 1,
-    padding: Padding = 0,
-    dilation: IntOrInts = 1,
-    groups: int = 1,
-) -> Tensor:
-    """y[n, o, i] = bias[o] + sum over c, k of weight[o, c, k] * x[n, c, i * stride + k * dilation - padding]
-
-    y is (N, O, L').
-    """
-    return _conv("conv1d", 1, x, weight, bias, stride, padding, dilation, groups)
-
-
-@documented(CONVOLUTION, base=_conv, shape="1, 1, 4, 4", x=SAMPLES[2], weight="(O, C / groups, KH, KW)")
-@batches(2)
-@trace.operation
-def conv2d(
-    x: Tensor,
-    weight: Tensor,
-    bias: Tensor | None = None,
-    stride: IntOrInts = 1,
-    padding: Padding = 0,
-    dilation: IntOrInts = 1,
-    groups: int = 1,
-) -> Tensor:
-    """y[n, o, i, j] = bias[o] + sum of weight[o, c, k, l] * x[n, c, i * stride + k * dilation - padding, ...]
-
-    y is (N, O, H', W'). The sum is over c, k, l; columns j, l are read as rows i, k are.
-    """
-    return _conv("conv2d", 2, x, weight, bias, stride, padding, dilation, groups)
-
-
-@documented(CONVOLUTION, base=_conv, shape="1, 1, 4, 4, 4", x=SAMPLES[3], weight="(O, C / groups, KD, KH, KW)")
-@batches(3)
-@trace.operation
-def conv3d(
-    x: Tensor,
-    weight: Tensor,
-    bias: Tensor | None = None,
-    stride: IntOrInts = 1,
-    padding: Padding = 0,
-    dilation: IntOrInts = 1,
-    groups: int = 1,
-) -> Tensor:
-    """y[n, o, h, i, j] = bias[o] + sum of weight[o, c, m, k, l] * x[n, c, h * stride + m * dilation - padding, ...]
-
-    y is (N, O, D', H', W'). The sum is over c, m, k, l; rows i, k and columns j, l are read as planes h, m are.
-    """
-    return _conv("conv3d", 3, x, weight, bias, stride, padding, dilation, groups)
-
-
-@documented(TRANSPOSED, base=_transpose, shape="1, 1, 4", x=SAMPLES[1], weight="(C, O / groups, K)")
-@batches(1)
-@trace.operation
-def conv_transpose1d(
-    x: Tensor,
-    weight: Tensor,
-    bias: Tensor | None = None,
-    stride: IntOrInts = 1,
-    padding: Padding = 0,
-    output_padding: IntOrInts = 0,
-    groups: int = 1,
-    dilation: IntOrInts = 1,
-) -> Tensor:
-    """y[n, o, i * stride + k * dilation - padding] += weight[c, o, k] * x[n, c, i]; y starts as bias[o].
-
-    y is (N, O, L'). The sum is over all c, i, k.
-    """
-    return _transpose("conv_transpose1d", 1, x, weight, bias, stride, padding, output_padding, groups, dilation)
-
-
-@documented(TRANSPOSED, base=_transpose, shape="1, 1, 4, 4", x=SAMPLES[2], weight="(C, O / groups, KH, KW)")
-@batches(2)
-@trace.operation
-def conv_transpose2d(
-    x: Tensor,
-    weight: Tensor,
-    bias: Tensor | None = None,
-    stride: IntOrInts = 1,
-    padding: Padding = 0,
-    output_padding: IntOrInts = 0,
-    groups: int = 1,
-    dilation: IntOrInts = 1,
-) -> Tensor:
-    """y[n, o, i * stride + k * dilation - padding, ...] += weight[c, o, k, l] * x[n, c, i, j]; y starts as bias[o].
-
-    y is (N, O, H', W'). The sum is over all c, i, j, k, l; columns are spread out as rows are.
-    """
-    return _transpose("conv_transpose2d", 2, x, weight, bias, stride, padding, output_padding, groups, dilation)
-
-
-@documented(TRANSPOSED, base=_transpose, shape="1, 1, 4, 4, 4", x=SAMPLES[3], weight="(C, O / groups, KD, KH, KW)")
-@batches(3)
-@trace.operation
-def conv_transpose3d(
-    x: Tensor,
-    weight: Tensor,
-    bias: Tensor | None = None,
-    stride: IntOrInts = 1,
-    padding: Padding = 0,
-    output_padding: IntOrInts = 0,
-    groups: int = 1,
-    dilation: IntOrInts = 1,
-) -> Tensor:
-    """y[n, o, h * stride + m * dilation - padding, ...] += weight[c, o, m, k, l] * x[n, c, h, i, j]
-
-    y starts as bias[o] and is (N, O, D', H', W'). The sum is over all c, h, i, j, m, k, l; rows and columns are spread
-    out as planes are.
-    """
-    return _transpose("conv_transpose3d", 3, x, weight, bias, stride, padding, output_padding, groups, dilation)
+conv_transpose1d, conv_transpose2d, conv_transpose3d = _transpose
 
 
 def _check_tensors(name: str, rank: int, x: Any, weight: Any, bias: Any, groups: Any) -> None:

@@ -11,8 +11,8 @@ import functools
 from typing import Any
 
 from minorm.devices import dtypes
-from minorm.functional.argument_texts import POOLING, SAMPLES
-from minorm.functional.windows import Ints, Pairs, batches, check_fit, check_rank, ints, pairs
+from minorm.functional.argument_texts import AXES, POOLING, SAMPLE
+from minorm.functional.windows import Ints, Pairs, batches, check_fit, check_rank, for_each_rank, ints, pairs
 from minorm.graph import trace
 from minorm.kernels.reference.pool import output_shape
 from minorm.ops.operands import check_room
@@ -24,18 +24,28 @@ IntOrInts = int | tuple[int, ...]
 Padding = int | tuple[int, ...] | tuple[tuple[int, int], ...]
 
 
+@for_each_rank(
+    "max_pool",
+    POOLING | {"x": SAMPLE},
+    "y[n, c, i] = max over k of x[n, c, i * stride + k * dilation - padding]",
+    "y[n, c, i, j] = max over k, l of x[n, c, i * stride + k * dilation - padding, ...]\n\n"
+    "Columns j, l are read as rows i, k are.",
+    "y[n, c, h, i, j] = max over m, k, l of x[n, c, h * stride + m * dilation - padding, ...]\n\n"
+    "Rows i, k and columns j, l are read as planes h, m are.",
+    example=4,
+)
 def _max(
-    name: str,
     rank: int,
-    x: Any,
-    kernel_size: Any,
-    stride: Any,
-    padding: Any,
-    dilation: Any,
-    ceil_mode: bool,
-    return_indices: bool,
+    x: Tensor,
+    kernel_size: IntOrInts,
+    stride: IntOrInts | None = None,
+    padding: Padding = 0,
+    dilation: IntOrInts = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
 ) -> Any:
-    """Padding never wins, NaN always does; of equal elements the first is taken. Along each axis of K taps,
+    """y is (N, C, {new}). Padding never wins, NaN always does; of equal elements the first is taken.
+    Along each axis of K taps,
 
         length of y = floor((length of x + low + high - dilation * (K - 1) - 1) / stride) + 1
 
@@ -48,6 +58,7 @@ def _max(
 
     ONNX MaxPool.
     """
+    name = f"max_pool{rank}d"
     kernel, strides, paddings, dilations = _windows(name, rank, x, kernel_size, stride, padding, dilation, ceil_mode)
     result = MaxPool.apply(
         x,
@@ -61,20 +72,32 @@ def _max(
     return (result[0], result[1].detach()) if return_indices else result
 
 
+max_pool1d, max_pool2d, max_pool3d = _max
+
+
+@for_each_rank(
+    "avg_pool",
+    POOLING | {"x": SAMPLE + "; floats"},
+    "y[n, c, i] = mean over k of x[n, c, i * stride + k * dilation - padding]",
+    "y[n, c, i, j] = mean over k, l of x[n, c, i * stride + k * dilation - padding, ...]\n\n"
+    "Columns j, l are read as rows i, k are.",
+    "y[n, c, h, i, j] = mean over m, k, l of x[n, c, h * stride + m * dilation - padding, ...]\n\n"
+    "Rows i, k and columns j, l are read as planes h, m are.",
+    example=4,
+)
 def _avg(
-    name: str,
     rank: int,
-    x: Any,
-    kernel_size: Any,
-    stride: Any,
-    padding: Any,
-    ceil_mode: bool,
-    count_include_pad: bool,
-    divisor: Any,
-    dilation: Any,
+    x: Tensor,
+    kernel_size: IntOrInts,
+    stride: IntOrInts | None = None,
+    padding: Padding = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+    dilation: IntOrInts = 1,
 ) -> Tensor:
-    """The sum is divided by the number of taps that meet x or its padding, or as count_include_pad and divisor_override
-    say; what hangs over the padding (ceil_mode) never counts. Along each axis of K taps,
+    """y is (N, C, {new}). The sum is divided by the number of taps that meet x or its padding, or as count_include_pad
+    and divisor_override say; what hangs over the padding (ceil_mode) never counts. Along each axis of K taps,
 
         length of y = floor((length of x + low + high - dilation * (K - 1) - 1) / stride) + 1
 
@@ -87,6 +110,7 @@ def _avg(
 
     ONNX AveragePool.
     """
+    name, divisor = f"avg_pool{rank}d", divisor_override
     kernel, strides, paddings, dilations = _windows(name, rank, x, kernel_size, stride, padding, dilation, ceil_mode)
     _check_float(name, x)
     if divisor is not None and (type(divisor) is not int or divisor == 0):
@@ -101,6 +125,9 @@ def _avg(
         count_include_pad=bool(count_include_pad),
         divisor=divisor,
     )
+
+
+avg_pool1d, avg_pool2d, avg_pool3d = _avg
 
 
 def _adaptive(name: str, rank: int, x: Any, output_size: Any) -> Tensor:
@@ -137,130 +164,7 @@ def _adaptive(name: str, rank: int, x: Any, output_size: Any) -> Tensor:
     )
 
 
-@documented(POOLING, base=_max, shape="1, 1, 4", x=SAMPLES[1])
-@batches(1)
-@trace.operation
-def max_pool1d(
-    x: Tensor,
-    kernel_size: IntOrInts,
-    stride: IntOrInts | None = None,
-    padding: Padding = 0,
-    dilation: IntOrInts = 1,
-    ceil_mode: bool = False,
-    return_indices: bool = False,
-) -> Any:
-    """y[n, c, i] = max over k of x[n, c, i * stride + k * dilation - padding]
-
-    y is (N, C, L').
-    """
-    return _max("max_pool1d", 1, x, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
-
-
-@documented(POOLING, base=_max, shape="1, 1, 4, 4", x=SAMPLES[2])
-@batches(2)
-@trace.operation
-def max_pool2d(
-    x: Tensor,
-    kernel_size: IntOrInts,
-    stride: IntOrInts | None = None,
-    padding: Padding = 0,
-    dilation: IntOrInts = 1,
-    ceil_mode: bool = False,
-    return_indices: bool = False,
-) -> Any:
-    """y[n, c, i, j] = max over k, l of x[n, c, i * stride + k * dilation - padding, ...]
-
-    y is (N, C, H', W'); columns j, l are read as rows i, k are.
-    """
-    return _max("max_pool2d", 2, x, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
-
-
-@documented(POOLING, base=_max, shape="1, 1, 4, 4, 4", x=SAMPLES[3])
-@batches(3)
-@trace.operation
-def max_pool3d(
-    x: Tensor,
-    kernel_size: IntOrInts,
-    stride: IntOrInts | None = None,
-    padding: Padding = 0,
-    dilation: IntOrInts = 1,
-    ceil_mode: bool = False,
-    return_indices: bool = False,
-) -> Any:
-    """y[n, c, h, i, j] = max over m, k, l of x[n, c, h * stride + m * dilation - padding, ...]
-
-    y is (N, C, D', H', W'); rows i, k and columns j, l are read as planes h, m are.
-    """
-    return _max("max_pool3d", 3, x, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
-
-
-@documented(POOLING, base=_avg, shape="1, 1, 4", x=SAMPLES[1] + "; floats")
-@batches(1)
-@trace.operation
-def avg_pool1d(
-    x: Tensor,
-    kernel_size: IntOrInts,
-    stride: IntOrInts | None = None,
-    padding: Padding = 0,
-    ceil_mode: bool = False,
-    count_include_pad: bool = True,
-    divisor_override: int | None = None,
-    dilation: IntOrInts = 1,
-) -> Tensor:
-    """y[n, c, i] = mean over k of x[n, c, i * stride + k * dilation - padding]
-
-    y is (N, C, L').
-    """
-    return _avg(
-        "avg_pool1d", 1, x, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override, dilation
-    )
-
-
-@documented(POOLING, base=_avg, shape="1, 1, 4, 4", x=SAMPLES[2] + "; floats")
-@batches(2)
-@trace.operation
-def avg_pool2d(
-    x: Tensor,
-    kernel_size: IntOrInts,
-    stride: IntOrInts | None = None,
-    padding: Padding = 0,
-    ceil_mode: bool = False,
-    count_include_pad: bool = True,
-    divisor_override: int | None = None,
-    dilation: IntOrInts = 1,
-) -> Tensor:
-    """y[n, c, i, j] = mean over k, l of x[n, c, i * stride + k * dilation - padding, ...]
-
-    y is (N, C, H', W'); columns j, l are read as rows i, k are.
-    """
-    return _avg(
-        "avg_pool2d", 2, x, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override, dilation
-    )
-
-
-@documented(POOLING, base=_avg, shape="1, 1, 4, 4, 4", x=SAMPLES[3] + "; floats")
-@batches(3)
-@trace.operation
-def avg_pool3d(
-    x: Tensor,
-    kernel_size: IntOrInts,
-    stride: IntOrInts | None = None,
-    padding: Padding = 0,
-    ceil_mode: bool = False,
-    count_include_pad: bool = True,
-    divisor_override: int | None = None,
-    dilation: IntOrInts = 1,
-) -> Tensor:
-    """y[n, c, h, i, j] = mean over m, k, l of x[n, c, h * stride + m * dilation - padding, ...]
-
-    y is (N, C, D', H', W'); rows i, k and columns j, l are read as planes h, m are.
-    """
-    return _avg(
-        "avg_pool3d", 3, x, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override, dilation
-    )
-
-
-@documented(POOLING, base=_adaptive, shape="1, 1, 6", x=SAMPLES[1] + "; floats")
+@documented(POOLING, base=_adaptive, shape="1, 1, 6", x=SAMPLE.format_map(AXES[1]) + "; floats")
 @batches(1)
 @trace.operation
 def adaptive_avg_pool1d(x: Tensor, output_size: int | tuple[int | None, ...]) -> Tensor:
@@ -271,7 +175,7 @@ def adaptive_avg_pool1d(x: Tensor, output_size: int | tuple[int | None, ...]) ->
     return _adaptive("adaptive_avg_pool1d", 1, x, output_size)
 
 
-@documented(POOLING, base=_adaptive, shape="1, 1, 6, 6", x=SAMPLES[2] + "; floats")
+@documented(POOLING, base=_adaptive, shape="1, 1, 6, 6", x=SAMPLE.format_map(AXES[2]) + "; floats")
 @batches(2)
 @trace.operation
 def adaptive_avg_pool2d(x: Tensor, output_size: int | tuple[int | None, ...]) -> Tensor:

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 
 from minorm.functional.activation import relu
-from minorm.functional.argument_texts import POOLING, SAMPLES, UNPOOLING
+from minorm.functional.argument_texts import AXES, POOLING, SAMPLE, UNPOOLING
 from minorm.functional.arguments import floats
 from minorm.functional.pooling import IntOrInts, _adaptive, avg_pool1d, avg_pool2d, avg_pool3d
 from minorm.functional.scatter import scatter
-from minorm.functional.windows import ints
+from minorm.functional.windows import for_each_rank, ints
 from minorm.graph import trace
 from minorm.ops.operands import check_room
 from minorm.support.documented import documented
@@ -26,14 +26,27 @@ from minorm.tensor.tensor import Tensor
 OutputSize = int | Sequence[int | None]
 
 
-def _adaptive_max(name: str, rank: int, x: Tensor, output_size: OutputSize, return_indices: bool) -> Any:
-    """With return_indices the result is (y, places), of equal elements the first. ValueError for an axis of length 0.
+@for_each_rank(
+    "adaptive_max_pool",
+    POOLING | {"input": SAMPLE},
+    "y[n, c, i] = max of input[n, c, floor(i * L / L') : ceil((i + 1) * L / L')]",
+    "y[n, c, i, j] = max of input[n, c, floor(i * H / H') : ceil((i + 1) * H / H'), ...]\n\n"
+    "Columns are parted as rows are.",
+    "y[n, c, h, i, j] = max of input[n, c, floor(h * D / D') : ceil((h + 1) * D / D'), ...]\n\n"
+    "Rows and columns are parted as planes are.",
+    example=6,
+    batch=False,
+)
+def _adaptive_max(rank: int, input: Tensor, output_size: OutputSize, return_indices: bool = False) -> Any:
+    """y is (N, C, {new}), ({new}) = output_size. With return_indices the result is (y, places), of equal elements the
+    first. ValueError for an axis of length 0.
 
     Example:
         >>> x = mn.arange(6.0).expand({shape})
         >>> F.{name}(x, output_size=2).reshape(-1)[:2]
         tensor([2., 5.])
     """
+    name = f"adaptive_max_pool{rank}d"
 
     def pool(x: Tensor) -> Any:
         lengths = x.shape[2:]
@@ -52,11 +65,28 @@ def _adaptive_max(name: str, rank: int, x: Tensor, output_size: OutputSize, retu
         with_batch = np.broadcast_to(places, (*x.shape[:2], *places.shape))
         return values, Tensor(with_batch).to(x.device).gather(-1, found.unsqueeze(-1)).squeeze(-1)
 
-    return batched(name, rank, x, pool)
+    return batched(name, rank, input, pool)
 
 
-def _lp(name: str, rank: int, average: Any, x: Any, p: float, kernel_size: Any, stride: Any, ceil_mode: bool) -> Any:
-    """Windows are not padded. For an odd p a negative sum gives NaN, as in PyTorch.
+adaptive_max_pool1d, adaptive_max_pool2d, adaptive_max_pool3d = _adaptive_max
+
+
+@for_each_rank(
+    "lp_pool",
+    POOLING | {"input": SAMPLE + "; floats"},
+    *["y = (sum of input^p)^(1/p) over each window, p = norm_type"] * 3,
+    example=2,
+    batch=False,
+)
+def _lp(
+    rank: int,
+    input: Tensor,
+    norm_type: float,
+    kernel_size: IntOrInts,
+    stride: IntOrInts | None = None,
+    ceil_mode: bool = False,
+) -> Tensor:
+    """y is (N, C, {new}). Windows are not padded. For an odd p a negative sum gives NaN, as in PyTorch.
 
     Example:
         >>> x = mn.tensor([3.0, 4.0]).expand({shape})
@@ -65,22 +95,42 @@ def _lp(name: str, rank: int, average: Any, x: Any, p: float, kernel_size: Any, 
 
     ONNX LpPool.
     """
+    name, average = f"lp_pool{rank}d", (avg_pool1d, avg_pool2d, avg_pool3d)[rank - 1]
     kernel = ints(name, "kernel_size", kernel_size, rank)
 
     def pool(x: Tensor) -> Tensor:
-        mean = average(x**p, kernel, stride, 0, ceil_mode)
+        mean = average(x**norm_type, kernel, stride, 0, ceil_mode)
         size = relu(mean.abs())
         sign = Tensor(np.sign(mean.array))
-        return (size * sign * math.prod(kernel)) ** (1.0 / p)
+        return (size * sign * math.prod(kernel)) ** (1.0 / norm_type)
 
-    return batched(name, rank, x, pool)
+    return batched(name, rank, input, pool)
 
 
+lp_pool1d, lp_pool2d, lp_pool3d = _lp
+
+
+@for_each_rank(
+    "max_unpool",
+    UNPOOLING | {"input": SAMPLE},
+    *[
+        f"y = 0, but y[n, c].reshape(-1)[indices[n, c, {i}]] = input[n, c, {i}]: where max_pool{n}d found its maxima."
+        for n, i in enumerate(("i", "i, j", "h, i, j"), start=1)
+    ],
+    example=1,
+    batch=False,
+)
 def _unpool(
-    name: str, rank: int, x: Any, indices: Any, kernel_size: Any, stride: Any, padding: Any, output_size: Any
-) -> Any:
-    """The lengths are those that the pooling most likely came from, (length - 1) * stride - 2 * padding + kernel_size.
-    ValueError for indices of another shape, and for an output_size that is a stride or more away.
+    rank: int,
+    input: Tensor,
+    indices: Tensor,
+    kernel_size: IntOrInts,
+    stride: IntOrInts | None = None,
+    padding: IntOrInts = 0,
+    output_size: Sequence[int] | None = None,
+) -> Tensor:
+    """y is (N, C, {new}). The lengths are those that the pooling most likely came from, (length - 1) * stride - 2 *
+    padding + kernel_size. ValueError for indices of another shape, and for an output_size a stride or more away.
 
     Example:
         >>> x = mn.tensor([5.0]).reshape({shape})
@@ -89,6 +139,7 @@ def _unpool(
 
     ONNX MaxUnpool; Zeiler and Fergus 2013, arXiv:1311.2901.
     """
+    name, x = f"max_unpool{rank}d", input
     kernel = ints(name, "kernel_size", kernel_size, rank)
     strides = kernel if stride is None else ints(name, "stride", stride, rank)
     paddings = ints(name, "padding", padding, rank, least=0)
@@ -114,7 +165,10 @@ def _unpool(
     return found.reshape(*lead, *lengths)
 
 
-@documented(POOLING, base=_adaptive, shape="1, 1, 6, 6, 6", input=SAMPLES[3] + "; floats")
+max_unpool1d, max_unpool2d, max_unpool3d = _unpool
+
+
+@documented(POOLING, base=_adaptive, shape="1, 1, 6, 6, 6", input=SAMPLE.format_map(AXES[3]) + "; floats")
 @trace.operation
 def adaptive_avg_pool3d(input: Tensor, output_size: OutputSize) -> Tensor:
     """y[n, c, h, i, j] = mean of input[n, c, floor(h * D / D') : ceil((h + 1) * D / D'), ...]
@@ -123,123 +177,6 @@ def adaptive_avg_pool3d(input: Tensor, output_size: OutputSize) -> Tensor:
     output_size=1 is the global average.
     """
     return batched("adaptive_avg_pool3d", 3, input, lambda x: _adaptive("adaptive_avg_pool3d", 3, x, output_size))
-
-
-@documented(POOLING, base=_adaptive_max, shape="1, 1, 6", input=SAMPLES[1])
-@trace.operation
-def adaptive_max_pool1d(input: Tensor, output_size: OutputSize, return_indices: bool = False) -> Any:
-    """y[n, c, i] = max of input[n, c, floor(i * L / L') : ceil((i + 1) * L / L')], L' = output_size
-
-    y is (N, C, L').
-    """
-    return _adaptive_max("adaptive_max_pool1d", 1, input, output_size, return_indices)
-
-
-@documented(POOLING, base=_adaptive_max, shape="1, 1, 6, 6", input=SAMPLES[2])
-@trace.operation
-def adaptive_max_pool2d(input: Tensor, output_size: OutputSize, return_indices: bool = False) -> Any:
-    """y[n, c, i, j] = max of input[n, c, floor(i * H / H') : ceil((i + 1) * H / H'), ...], (H', W') = output_size
-
-    y is (N, C, H', W'); columns are parted as rows are.
-    """
-    return _adaptive_max("adaptive_max_pool2d", 2, input, output_size, return_indices)
-
-
-@documented(POOLING, base=_adaptive_max, shape="1, 1, 6, 6, 6", input=SAMPLES[3])
-@trace.operation
-def adaptive_max_pool3d(input: Tensor, output_size: OutputSize, return_indices: bool = False) -> Any:
-    """y[n, c, h, i, j] = max of input[n, c, floor(h * D / D') : ceil((h + 1) * D / D'), ...]
-
-    y is (N, C, D', H', W'), (D', H', W') = output_size; rows and columns are parted as planes are.
-    """
-    return _adaptive_max("adaptive_max_pool3d", 3, input, output_size, return_indices)
-
-
-@documented(POOLING, base=_lp, shape="1, 1, 2", input=SAMPLES[1] + "; floats")
-@trace.operation
-def lp_pool1d(
-    input: Tensor, norm_type: float, kernel_size: int, stride: int | None = None, ceil_mode: bool = False
-) -> Tensor:
-    """y = (sum of input^p)^(1/p) over each window, p = norm_type
-
-    y is (N, C, L').
-    """
-    return _lp("lp_pool1d", 1, avg_pool1d, input, norm_type, kernel_size, stride, ceil_mode)
-
-
-@documented(POOLING, base=_lp, shape="1, 1, 2, 2", input=SAMPLES[2] + "; floats")
-@trace.operation
-def lp_pool2d(
-    input: Tensor, norm_type: float, kernel_size: IntOrInts, stride: IntOrInts | None = None, ceil_mode: bool = False
-) -> Tensor:
-    """y = (sum of input^p)^(1/p) over each window, p = norm_type
-
-    y is (N, C, H', W').
-    """
-    return _lp("lp_pool2d", 2, avg_pool2d, input, norm_type, kernel_size, stride, ceil_mode)
-
-
-@documented(POOLING, base=_lp, shape="1, 1, 2, 2, 2", input=SAMPLES[3] + "; floats")
-@trace.operation
-def lp_pool3d(
-    input: Tensor, norm_type: float, kernel_size: IntOrInts, stride: IntOrInts | None = None, ceil_mode: bool = False
-) -> Tensor:
-    """y = (sum of input^p)^(1/p) over each window, p = norm_type
-
-    y is (N, C, D', H', W').
-    """
-    return _lp("lp_pool3d", 3, avg_pool3d, input, norm_type, kernel_size, stride, ceil_mode)
-
-
-@documented(UNPOOLING, base=_unpool, shape="1, 1, 1", input=SAMPLES[1])
-@trace.operation
-def max_unpool1d(
-    input: Tensor,
-    indices: Tensor,
-    kernel_size: IntOrInts,
-    stride: IntOrInts | None = None,
-    padding: IntOrInts = 0,
-    output_size: Sequence[int] | None = None,
-) -> Tensor:
-    """y = 0, but y[n, c, indices[n, c, i]] = input[n, c, i]: back to where max_pool1d found its maxima.
-
-    y is (N, C, L').
-    """
-    return _unpool("max_unpool1d", 1, input, indices, kernel_size, stride, padding, output_size)
-
-
-@documented(UNPOOLING, base=_unpool, shape="1, 1, 1, 1", input=SAMPLES[2])
-@trace.operation
-def max_unpool2d(
-    input: Tensor,
-    indices: Tensor,
-    kernel_size: IntOrInts,
-    stride: IntOrInts | None = None,
-    padding: IntOrInts = 0,
-    output_size: Sequence[int] | None = None,
-) -> Tensor:
-    """y = 0, but y[n, c].reshape(-1)[indices[n, c, i, j]] = input[n, c, i, j]: where max_pool2d found its maxima.
-
-    y is (N, C, H', W').
-    """
-    return _unpool("max_unpool2d", 2, input, indices, kernel_size, stride, padding, output_size)
-
-
-@documented(UNPOOLING, base=_unpool, shape="1, 1, 1, 1, 1", input=SAMPLES[3])
-@trace.operation
-def max_unpool3d(
-    input: Tensor,
-    indices: Tensor,
-    kernel_size: IntOrInts,
-    stride: IntOrInts | None = None,
-    padding: IntOrInts = 0,
-    output_size: Sequence[int] | None = None,
-) -> Tensor:
-    """y = 0, but y[n, c].reshape(-1)[indices[n, c, h, i, j]] = input[n, c, h, i, j]: where max_pool3d found its maxima.
-
-    y is (N, C, D', H', W').
-    """
-    return _unpool("max_unpool3d", 3, input, indices, kernel_size, stride, padding, output_size)
 
 
 def batched(name: str, rank: int, x: Any, function: Callable[[Tensor], Any]) -> Any:

@@ -1,19 +1,56 @@
-"""What convolution and pooling ask of their windows: one whole number an axis, within bounds, that fits the input."""
+"""What convolution and pooling share: one function for each number of axes, and the checks of their windows.
+
+A window has one whole number an axis, within bounds, and fits the input.
+"""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
-from typing import Any, TypeVar
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
+from minorm.functional.argument_texts import AXES as WORDS
+from minorm.graph import trace
 from minorm.support.argument_errors import not_a_tensor
+from minorm.support.documented import documented
 from minorm.tensor.tensor import Tensor
 
 Ints = tuple[int, ...]
 Pairs = tuple[tuple[int, int], ...]
 AnyCallable = TypeVar("AnyCallable", bound=Callable[..., Any])
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
+Public = tuple[Callable[Arguments, Result], ...]
 MOST = 2**31 - 1  # of a stride, a dilation, a padding: kernels compute places from them in 64 bits
 AXES = {1: "(N, C, L)", 2: "(N, C, H, W)", 3: "(N, C, D, H, W)"}
+
+
+def for_each_rank(
+    family: str, texts: Mapping[str, str], *formulas: str, example: int, batch: bool = True
+) -> Callable[[Callable[Concatenate[int, Arguments], Result]], Public[Arguments, Result]]:
+    """Make the public functions `family` 1d, 2d ... out of one that takes the number of axes first.
+
+    texts      what the arguments mean; a word of `argument_texts.AXES` in braces is that of the rank
+    formulas   the beginning of each docstring, from rank 1 on; the docstring of the one function continues it
+    example    the length of each axis in the docstring's example
+    batch      whether `batches` makes a batch of one sample; False where the function itself takes one sample
+    """
+
+    def make(function: Callable[Concatenate[int, Arguments], Result]) -> Public[Arguments, Result]:
+        def of(rank: int, formula: str) -> Callable[Arguments, Result]:
+            one: Any = functools.partial(function, rank)
+            one.__name__ = one.__qualname__ = f"{family}{rank}d"
+            one.__module__, one.__doc__ = function.__module__, function.__doc__ and formula
+            one.__signature__, one.__wrapped__ = inspect.signature(one), function  # where its source is
+            public = batches(rank)(trace.operation(one)) if batch else trace.operation(one)
+            meanings = {name: text.format_map(WORDS[rank]) for name, text in texts.items()}
+            shape = "1, 1" + f", {example}" * rank
+            return documented(meanings, base=function, shape=shape, words=WORDS[rank])(public)
+
+        return tuple(of(rank, formula) for rank, formula in enumerate(formulas, start=1))
+
+    return make
 
 
 def batches(rank: int) -> Callable[[AnyCallable], AnyCallable]:

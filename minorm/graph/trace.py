@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 
 import minorm_ext
 from minorm.devices import REFUSALS, check_devices
-from minorm.support.argument_errors import foreign_argument, named_arguments, wrong_call
+from minorm.support.argument_errors import foreign_argument, named_arguments, unbound, wrong_call
 
 AnyCallable = TypeVar("AnyCallable", bound=Callable[..., Any])
 
@@ -101,7 +101,8 @@ def operation(function: AnyCallable) -> AnyCallable:
 
     Where the first argument is called x, PyTorch's name for it, `input`, is taken too.
     """
-    renamed = function.__code__.co_varnames[:1] == ("x",)
+    whole, given = unbound(function)
+    renamed = whole.__code__.co_varnames[given : given + 1] == ("x",)
 
     @functools.wraps(function)
     def run(*args: Any, **kwargs: Any) -> Any:

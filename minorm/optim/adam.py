@@ -8,33 +8,23 @@ from typing import Any
 import numpy as np
 
 from minorm.kernels.select import backend
-from minorm.optim.argument_texts import OPTIMIZER
+from minorm.optim.argument_texts import optimizer
 from minorm.optim.optimizer import Optimizer
-from minorm.support.documented import documented
 from minorm.tensor.tensor import Tensor
 
 
-@documented(OPTIMIZER)
+@optimizer(0.1, "[ 0.9, -1.9]", "Kingma and Ba 2014, arXiv:1412.6980; amsgrad: Reddi et al. 2018, arXiv:1904.09237.")
 class Adam(Optimizer):
     """p -= lr * m' / (sqrt(v') + eps)  with  m = beta1 m + (1 - beta1) g  and  v = beta2 v + (1 - beta2) g^2
 
     m' = m / (1 - beta1^t) and v' = v / (1 - beta2^t) at step t make up for the start at zero, so that every number
     takes steps of about lr. All as in PyTorch. ValueError for lr, eps or weight_decay < 0 and for betas outside [0, 1).
-
-    Example:
-        >>> p = nn.Parameter(mn.tensor([1.0, -2.0]))
-        >>> optimizer = mn.optim.Adam([p], lr=0.1)
-        >>> (p * p).sum().backward()  # a gradient of 2 p
-        >>> optimizer.step()
-        >>> p.data
-        tensor([ 0.9, -1.9])
-
-    Kingma and Ba 2014, arXiv:1412.6980; amsgrad: Reddi et al. 2018, arXiv:1904.09237.
     """
 
     decoupled = False
 
     _can_be_captured = True
+    _at_least_0 = ("lr", "eps", "weight_decay")
     _required = frozenset({"step", "exp_avg", "exp_avg_sq"})
 
     def __init__(
@@ -52,21 +42,9 @@ class Adam(Optimizer):
         differentiable: bool = False,
         fused: bool | None = None,  # noqa: ARG002
     ) -> None:
-        super().__init__(
-            params,
-            {
-                "lr": lr,
-                "betas": tuple(betas),
-                "eps": eps,
-                "weight_decay": weight_decay,
-                "amsgrad": amsgrad,
-                "maximize": maximize,
-            },
-            differentiable,
-        )
-
-    def _check(self, group: dict[str, Any]) -> None:
-        self._require(group, "lr", "eps", "weight_decay")
+        super().__init__(params, {"lr": lr, "betas": tuple(betas), "eps": eps, "weight_decay": weight_decay,
+                                  "amsgrad": amsgrad, "maximize": maximize},
+                         differentiable)  # fmt: skip
 
     def _update(self, group: dict[str, Any], parameters: list[Tensor], gradients: list[Any]) -> None:
         means, squares, peaks, steps = [], [], [], []
@@ -104,23 +82,18 @@ class Adam(Optimizer):
         )
 
 
-@documented(OPTIMIZER, weight_decay="by how much of itself, times lr, p shrinks before each step")
+@optimizer(
+    0.1,
+    "[ 0.899, -1.898]",
+    "Loshchilov and Hutter 2017, arXiv:1711.05101.",
+    weight_decay="by how much of itself, times lr, p shrinks before each step",
+)
 class AdamW(Adam):
     """p -= lr * weight_decay * p, then Adam's step: p -= lr * m' / (sqrt(v') + eps), whose m and v the decay does not
     reach.
 
     m = beta1 m + (1 - beta1) g and v = beta2 v + (1 - beta2) g^2 as in `Adam`. All as in PyTorch. ValueError for lr,
     eps or weight_decay < 0 and for betas outside [0, 1).
-
-    Example:
-        >>> p = nn.Parameter(mn.tensor([1.0, -2.0]))
-        >>> optimizer = mn.optim.AdamW([p], lr=0.1)
-        >>> (p * p).sum().backward()  # a gradient of 2 p
-        >>> optimizer.step()
-        >>> p.data
-        tensor([ 0.899, -1.898])
-
-    Loshchilov and Hutter 2017, arXiv:1711.05101.
     """
 
     decoupled = True

@@ -11,27 +11,21 @@ from typing import Any
 
 import numpy as np
 
-from minorm.optim.argument_texts import OPTIMIZER
+from minorm.optim.argument_texts import optimizer
 from minorm.optim.per_element import Elementwise, blend
-from minorm.support.documented import documented
 
 
-@documented(OPTIMIZER, eps="added to |g|, so that nothing is divided by 0")
+@optimizer(
+    0.1,
+    "[ 0.9, -1.9]",
+    "Kingma and Ba 2014, arXiv:1412.6980, section 7.1.",
+    eps="added to |g|, so that nothing is divided by 0",
+)
 class Adamax(Elementwise):
     """p -= lr / (1 - beta1^t) * m / u  with  m = beta1 m + (1 - beta1) g  and  u = max(beta2 u, |g| + eps)
 
     Adam by the largest gradient instead of the mean square. All as in PyTorch. ValueError for a negative setting and
     for betas outside [0, 1).
-
-    Example:
-        >>> p = nn.Parameter(mn.tensor([1.0, -2.0]))
-        >>> optimizer = mn.optim.Adamax([p], lr=0.1)
-        >>> (p * p).sum().backward()  # a gradient of 2 p
-        >>> optimizer.step()
-        >>> p.data
-        tensor([ 0.9, -1.9])
-
-    Kingma and Ba 2014, arXiv:1412.6980, section 7.1.
     """
 
     names = ("exp_avg", "exp_inf")
@@ -62,23 +56,13 @@ class Adamax(Elementwise):
         return p - group["lr"] / (1 - beta1**t) * (mean / state["exp_inf"])
 
 
-@documented(OPTIMIZER, momentum_decay="how fast mu(t) goes from beta1 / 2 to beta1")
+@optimizer(0.1, "[ 0.8944, -1.8944]", "Dozat 2016.", momentum_decay="how fast mu(t) goes from beta1 / 2 to beta1")
 class NAdam(Elementwise):
     """p -= lr * m' / (sqrt(v') + eps): Adam with Nesterov's look ahead in m'.
 
     m' = mu(t+1) m / (1 - M(t+1)) + (1 - mu(t)) g / (1 - M(t)), M(t) = mu(1) ... mu(t) and mu(t) = beta1 * (1 - 0.96^(t
     * momentum_decay) / 2) at step t; m, v and v' as in `Adam`. All as in PyTorch. ValueError for a negative setting and
     for betas outside [0, 1).
-
-    Example:
-        >>> p = nn.Parameter(mn.tensor([1.0, -2.0]))
-        >>> optimizer = mn.optim.NAdam([p], lr=0.1)
-        >>> (p * p).sum().backward()  # a gradient of 2 p
-        >>> optimizer.step()
-        >>> p.data
-        tensor([ 0.8944, -1.8944])
-
-    Dozat 2016.
     """
 
     names = ("exp_avg", "exp_avg_sq")
@@ -119,23 +103,13 @@ class NAdam(Elementwise):
         return p - lr * ahead / (1 - product * ahead) * (mean / below)
 
 
-@documented(OPTIMIZER)
+@optimizer(0.1, "[ 0.8, -1.6]", "Liu et al. 2019, arXiv:1908.03265.")
 class RAdam(Elementwise):
     """p -= lr * r * m' / (sqrt(v') + eps) once the variance of v' is known well enough, and p -= lr * m' before.
 
     m, v, m' and v' as in `Adam`; r grows to 1 with rho = 2 / (1 - beta2) - 1 - 2 t beta2^t / (1 - beta2^t), which must
     be above 5. So no warm-up of the rate is needed. All as in PyTorch. ValueError for a negative setting and for betas
     outside [0, 1).
-
-    Example:
-        >>> p = nn.Parameter(mn.tensor([1.0, -2.0]))
-        >>> optimizer = mn.optim.RAdam([p], lr=0.1)
-        >>> (p * p).sum().backward()  # a gradient of 2 p
-        >>> optimizer.step()
-        >>> p.data
-        tensor([ 0.8, -1.6])
-
-    Liu et al. 2019, arXiv:1908.03265.
     """
 
     names = ("exp_avg", "exp_avg_sq")
@@ -175,22 +149,17 @@ class RAdam(Elementwise):
         return p - lr * factor * math.sqrt(1 - beta2**t) * (mean / (np.sqrt(square) + group["eps"]))
 
 
-@documented(OPTIMIZER, weight_decay="how much of p is added to u")
+@optimizer(
+    0.1,
+    "[ 0.8419, -1.8419]",
+    "You et al. 2019, arXiv:1904.00962, algorithm 2.",
+    weight_decay="how much of p is added to u",
+)
 class LAMB(Elementwise):
     """p -= lr * |p| / |u| * u  with  u = m' / (sqrt(v') + eps) + weight_decay * p, m' and v' as in `Adam`
 
     The norms are those of each parameter as a whole; where one of them is 0 their quotient is 1. Made for large
     batches. PyTorch lacks it. ValueError for a negative setting and for betas outside [0, 1).
-
-    Example:
-        >>> p = nn.Parameter(mn.tensor([1.0, -2.0]))
-        >>> optimizer = mn.optim.LAMB([p], lr=0.1)
-        >>> (p * p).sum().backward()  # a gradient of 2 p
-        >>> optimizer.step()
-        >>> p.data
-        tensor([ 0.8419, -1.8419])
-
-    You et al. 2019, arXiv:1904.00962, algorithm 2.
     """
 
     names, decoupled = ("exp_avg", "exp_avg_sq"), True

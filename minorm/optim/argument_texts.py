@@ -1,6 +1,13 @@
-"""What the arguments of optimizers and schedules mean: texts for `documented`."""
+"""What the docstrings of optimizers and schedules share: what arguments mean, and the example."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from minorm.support.documented import documented
+
+AnyClass = TypeVar("AnyClass", bound=type)
 
 OPTIMIZER = {
     "params": 'Tensors, as model.parameters() gives them; or dicts {"params": Tensors, "lr": ...}, a group each',
@@ -32,3 +39,43 @@ SCHEDULE = {
     "base_momentum": "the lowest momentum, where the rate is highest",
     "max_momentum": "the highest momentum, where the rate is lowest",
 }
+
+
+def optimizer(lr: float, after: str, paper: str = "", **own: str) -> Callable[[AnyClass], AnyClass]:
+    """Describe an optimizer: the example takes a step at rate `lr` down p * p, from [1, -2] to `after`."""
+    return documented(OPTIMIZER, base=_a_step, words={"lr": str(lr), "after": after, "paper": paper}, **own)
+
+
+def schedule(given: str, rates: str, paper: str = "", **own: str) -> Callable[[AnyClass], AnyClass]:
+    """Describe a schedule: the example makes one with the arguments `given`, and shows its first five `rates`."""
+    return documented(SCHEDULE, base=_five_steps, words={"given": given, "rates": rates, "paper": paper}, **own)
+
+
+def _a_step() -> None:
+    """
+    Example:
+        >>> p = nn.Parameter(mn.tensor([1.0, -2.0]))
+        >>> optimizer = mn.optim.{name}([p], lr={lr})
+        >>> (p * p).sum().backward()  # a gradient of 2 p
+        >>> optimizer.step()
+        >>> p.data
+        tensor({after})
+
+    {paper}
+    """
+
+
+def _five_steps() -> None:
+    """
+    Example:
+        >>> optimizer = mn.optim.SGD([nn.Parameter(mn.zeros(1))], lr=1.0)
+        >>> scheduler = mn.optim.lr_scheduler.{name}({given})
+        >>> rates = []
+        >>> for epoch in range(5):
+        ...     rates += [round(rate, 3) for rate in scheduler.get_last_lr()]
+        ...     scheduler.step()
+        >>> rates
+        {rates}
+
+    {paper}
+    """

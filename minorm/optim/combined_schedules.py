@@ -6,15 +6,16 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from typing import Any
 
-from minorm.optim.argument_texts import SCHEDULE
+from minorm.optim.argument_texts import SCHEDULE, schedule
 from minorm.optim.optimizer import Optimizer
 from minorm.optim.plateau import ReduceLROnPlateau
 from minorm.optim.schedule import LRScheduler
 from minorm.support.documented import documented
 
 
-@documented(
-    SCHEDULE,
+@schedule(
+    "[mn.optim.lr_scheduler.ExponentialLR(optimizer, 0.5)]",
+    "[1.0, 0.5, 0.25, 0.125, 0.062]",
     schedulers="those that work at once, of one optimizer",
     optimizer="the optimizer that they have; None is that of the last one",
 )
@@ -22,16 +23,6 @@ class ChainedScheduler(LRScheduler):
     """lr = initial * the product of all schedules' factors: several at once.
 
     One that comes down to a rate other than 0 (eta_min, swa_lr) starts from what those before it in the list have set.
-
-    Example:
-        >>> optimizer = mn.optim.SGD([nn.Parameter(mn.zeros(1))], lr=1.0)
-        >>> scheduler = mn.optim.lr_scheduler.ChainedScheduler([mn.optim.lr_scheduler.ExponentialLR(optimizer, 0.5)])
-        >>> rates = []
-        >>> for epoch in range(5):
-        ...     rates += [round(rate, 3) for rate in scheduler.get_last_lr()]
-        ...     scheduler.step()
-        >>> rates
-        [1.0, 0.5, 0.25, 0.125, 0.062]
     """
 
     def __init__(self, schedulers: Sequence[LRScheduler], optimizer: Optimizer | None = None) -> None:

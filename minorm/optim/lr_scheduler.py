@@ -16,27 +16,17 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from minorm.optim.argument_texts import SCHEDULE
+from minorm.optim.argument_texts import schedule
 from minorm.optim.optimizer import Optimizer
 from minorm.optim.schedule import LRScheduler, set_momentum
 from minorm.support import lazy
-from minorm.support.documented import documented
 
 
-@documented(SCHEDULE, step_size="after how many t the rate changes, at least 1")
+@schedule(
+    "optimizer, step_size=2", "[1.0, 1.0, 0.1, 0.1, 0.01]", step_size="after how many t the rate changes, at least 1"
+)
 class StepLR(LRScheduler):
-    """lr = initial * gamma^(t // step_size): a stair.
-
-    Example:
-        >>> optimizer = mn.optim.SGD([nn.Parameter(mn.zeros(1))], lr=1.0)
-        >>> scheduler = mn.optim.lr_scheduler.StepLR(optimizer, step_size=2)
-        >>> rates = []
-        >>> for epoch in range(5):
-        ...     rates += [round(rate, 3) for rate in scheduler.get_last_lr()]
-        ...     scheduler.step()
-        >>> rates
-        [1.0, 1.0, 0.1, 0.1, 0.01]
-    """
+    """lr = initial * gamma^(t // step_size): a stair."""
 
     def __init__(self, optimizer: Optimizer, step_size: int, gamma: float = 0.1, last_epoch: int = -1) -> None:
         if step_size < 1:
@@ -48,20 +38,9 @@ class StepLR(LRScheduler):
         return initial * self.gamma ** (t // self.step_size)
 
 
-@documented(SCHEDULE)
+@schedule("optimizer, milestones=[1, 4]", "[1.0, 0.1, 0.1, 0.1, 0.01]")
 class MultiStepLR(LRScheduler):
-    """lr = initial * gamma^(number of milestones <= t): a stair with steps of one's own.
-
-    Example:
-        >>> optimizer = mn.optim.SGD([nn.Parameter(mn.zeros(1))], lr=1.0)
-        >>> scheduler = mn.optim.lr_scheduler.MultiStepLR(optimizer, milestones=[1, 4])
-        >>> rates = []
-        >>> for epoch in range(5):
-        ...     rates += [round(rate, 3) for rate in scheduler.get_last_lr()]
-        ...     scheduler.step()
-        >>> rates
-        [1.0, 0.1, 0.1, 0.1, 0.01]
-    """
+    """lr = initial * gamma^(number of milestones <= t): a stair with steps of one's own."""
 
     def __init__(
         self, optimizer: Optimizer, milestones: Iterable[int], gamma: float = 0.1, last_epoch: int = -1
@@ -73,20 +52,13 @@ class MultiStepLR(LRScheduler):
         return initial * self.gamma ** sum(milestone <= t for milestone in self.milestones)
 
 
-@documented(SCHEDULE, factor="what the rate is multiplied with before total_iters, 0 to 1")
+@schedule(
+    "optimizer, factor=0.5, total_iters=2",
+    "[0.5, 0.5, 1.0, 1.0, 1.0]",
+    factor="what the rate is multiplied with before total_iters, 0 to 1",
+)
 class ConstantLR(LRScheduler):
-    """lr = initial * factor before total_iters, initial from then on.
-
-    Example:
-        >>> optimizer = mn.optim.SGD([nn.Parameter(mn.zeros(1))], lr=1.0)
-        >>> scheduler = mn.optim.lr_scheduler.ConstantLR(optimizer, factor=0.5, total_iters=2)
-        >>> rates = []
-        >>> for epoch in range(5):
-        ...     rates += [round(rate, 3) for rate in scheduler.get_last_lr()]
-        ...     scheduler.step()
-        >>> rates
-        [0.5, 0.5, 1.0, 1.0, 1.0]
-    """
+    """lr = initial * factor before total_iters, initial from then on."""
 
     def __init__(
         self, optimizer: Optimizer, factor: float = 1.0 / 3, total_iters: int = 5, last_epoch: int = -1
@@ -100,24 +72,14 @@ class ConstantLR(LRScheduler):
         return initial * self.factor if t < self.total_iters else initial
 
 
-@documented(
-    SCHEDULE,
+@schedule(
+    "optimizer, start_factor=0.25, total_iters=3",
+    "[0.25, 0.5, 0.75, 1.0, 1.0]",
     start_factor="what the rate is multiplied with at t = 0, above 0 and at most 1",
     end_factor="what the rate is multiplied with from total_iters on, 0 to 1",
 )
 class LinearLR(LRScheduler):
-    """lr = initial * (start_factor + (end_factor - start_factor) * min(t / total_iters, 1)): a line, for a warm-up.
-
-    Example:
-        >>> optimizer = mn.optim.SGD([nn.Parameter(mn.zeros(1))], lr=1.0)
-        >>> scheduler = mn.optim.lr_scheduler.LinearLR(optimizer, start_factor=0.25, total_iters=3)
-        >>> rates = []
-        >>> for epoch in range(5):
-        ...     rates += [round(rate, 3) for rate in scheduler.get_last_lr()]
-        ...     scheduler.step()
-        >>> rates
-        [0.25, 0.5, 0.75, 1.0, 1.0]
-    """
+    """lr = initial * (start_factor + (end_factor - start_factor) * min(t / total_iters, 1)): a line, for a warm-up."""
 
     def __init__(
         self,
@@ -142,20 +104,9 @@ class LinearLR(LRScheduler):
         return initial * (self.start_factor + (self.end_factor - self.start_factor) * done)
 
 
-@documented(SCHEDULE, gamma="what the rate is multiplied with at each t")
+@schedule("optimizer, gamma=0.5", "[1.0, 0.5, 0.25, 0.125, 0.062]", gamma="what the rate is multiplied with at each t")
 class ExponentialLR(LRScheduler):
-    """lr = initial * gamma^t
-
-    Example:
-        >>> optimizer = mn.optim.SGD([nn.Parameter(mn.zeros(1))], lr=1.0)
-        >>> scheduler = mn.optim.lr_scheduler.ExponentialLR(optimizer, gamma=0.5)
-        >>> rates = []
-        >>> for epoch in range(5):
-        ...     rates += [round(rate, 3) for rate in scheduler.get_last_lr()]
-        ...     scheduler.step()
-        >>> rates
-        [1.0, 0.5, 0.25, 0.125, 0.062]
-    """
+    """lr = initial * gamma^t"""
 
     def __init__(self, optimizer: Optimizer, gamma: float, last_epoch: int = -1) -> None:
         self.gamma = gamma
@@ -165,22 +116,14 @@ class ExponentialLR(LRScheduler):
         return initial * self.gamma**t
 
 
-@documented(SCHEDULE, T_max="the t at which the rate is lowest, at least 1; after it the rate rises again")
+@schedule(
+    "optimizer, T_max=4",
+    "[1.0, 0.854, 0.5, 0.146, 0.0]",
+    "Loshchilov and Hutter 2016, arXiv:1608.03983.",
+    T_max="the t at which the rate is lowest, at least 1; after it the rate rises again",
+)
 class CosineAnnealingLR(LRScheduler):
-    """lr = eta_min + (initial - eta_min) * (1 + cos(pi t / T_max)) / 2: half a cosine down to eta_min.
-
-    Example:
-        >>> optimizer = mn.optim.SGD([nn.Parameter(mn.zeros(1))], lr=1.0)
-        >>> scheduler = mn.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=4)
-        >>> rates = []
-        >>> for epoch in range(5):
-        ...     rates += [round(rate, 3) for rate in scheduler.get_last_lr()]
-        ...     scheduler.step()
-        >>> rates
-        [1.0, 0.854, 0.5, 0.146, 0.0]
-
-    Loshchilov and Hutter 2016, arXiv:1608.03983.
-    """
+    """lr = eta_min + (initial - eta_min) * (1 + cos(pi t / T_max)) / 2: half a cosine down to eta_min."""
 
     def __init__(self, optimizer: Optimizer, T_max: int, eta_min: float = 0.0, last_epoch: int = -1) -> None:
         if T_max < 1:
@@ -192,8 +135,10 @@ class CosineAnnealingLR(LRScheduler):
         return self.eta_min + (initial - self.eta_min) * (1 + math.cos(math.pi * t / self.T_max)) / 2
 
 
-@documented(
-    SCHEDULE,
+@schedule(
+    "optimizer, max_lr=1.0, total_steps=5, cycle_momentum=False",
+    "[0.04, 0.95, 0.611, 0.188, 0.0]",
+    "Smith and Topin 2017, arXiv:1708.07120.",
     max_lr="the highest rate, or a list of them, one for each group",
     total_steps="how many steps there are; None is epochs * steps_per_epoch",
     epochs="how many epochs there are, where total_steps is None",
@@ -211,18 +156,6 @@ class OneCycleLR(LRScheduler):
 
     After the last step the rate stays. ValueError for a `step()` beyond total_steps, and where the number of steps is
     not given.
-
-    Example:
-        >>> optimizer = mn.optim.SGD([nn.Parameter(mn.zeros(1))], lr=1.0)
-        >>> scheduler = mn.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=1.0, total_steps=5, cycle_momentum=False)
-        >>> rates = []
-        >>> for epoch in range(5):
-        ...     rates += [round(rate, 3) for rate in scheduler.get_last_lr()]
-        ...     scheduler.step()
-        >>> rates
-        [0.04, 0.95, 0.611, 0.188, 0.0]
-
-    Smith and Topin 2017, arXiv:1708.07120.
     """
 
     _absolute = True

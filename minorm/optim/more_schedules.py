@@ -10,13 +10,12 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from minorm.optim.argument_texts import SCHEDULE
+from minorm.optim.argument_texts import schedule
 from minorm.optim.combined_schedules import ChainedScheduler as ChainedScheduler  # noqa: PLC0414  passed on
 from minorm.optim.combined_schedules import SequentialLR as SequentialLR  # noqa: PLC0414  passed on
 from minorm.optim.optimizer import Optimizer
 from minorm.optim.plateau import ReduceLROnPlateau as ReduceLROnPlateau  # noqa: PLC0414  passed on
 from minorm.optim.schedule import LRScheduler, set_momentum
-from minorm.support.documented import documented
 
 Function = Callable[[int], float]
 
@@ -39,21 +38,11 @@ class _ByFunction(LRScheduler):
         return {name: value for name, value in super()._settings().items() if name not in ("lr_lambdas", "factors")}
 
 
-@documented(SCHEDULE)
+@schedule("optimizer, lambda t: 1 / (1 + t)", "[1.0, 0.5, 0.333, 0.25, 0.2]")
 class LambdaLR(_ByFunction):
     """lr = initial * lr_lambda(t)
 
     The functions are not part of the state. ValueError unless there is one function, or one for each group.
-
-    Example:
-        >>> optimizer = mn.optim.SGD([nn.Parameter(mn.zeros(1))], lr=1.0)
-        >>> scheduler = mn.optim.lr_scheduler.LambdaLR(optimizer, lambda t: 1 / (1 + t))
-        >>> rates = []
-        >>> for epoch in range(5):
-        ...     rates += [round(rate, 3) for rate in scheduler.get_last_lr()]
-        ...     scheduler.step()
-        >>> rates
-        [1.0, 0.5, 0.333, 0.25, 0.2]
     """
 
     _absolute = True
@@ -62,21 +51,11 @@ class LambdaLR(_ByFunction):
         return [rate * function(t) for rate, function in zip(initial, self.lr_lambdas, strict=True)]
 
 
-@documented(SCHEDULE)
+@schedule("optimizer, lambda t: 0.5", "[1.0, 0.5, 0.25, 0.125, 0.062]")
 class MultiplicativeLR(_ByFunction):
     """lr = the rate before * lr_lambda(t), and initial at t = 0.
 
     The functions are not part of the state. ValueError unless there is one function, or one for each group.
-
-    Example:
-        >>> optimizer = mn.optim.SGD([nn.Parameter(mn.zeros(1))], lr=1.0)
-        >>> scheduler = mn.optim.lr_scheduler.MultiplicativeLR(optimizer, lambda t: 0.5)
-        >>> rates = []
-        >>> for epoch in range(5):
-        ...     rates += [round(rate, 3) for rate in scheduler.get_last_lr()]
-        ...     scheduler.step()
-        >>> rates
-        [1.0, 0.5, 0.25, 0.125, 0.062]
     """
 
     _takes_over = True
@@ -95,20 +74,14 @@ class MultiplicativeLR(_ByFunction):
         return known[t]
 
 
-@documented(SCHEDULE, total_iters="the t from which on the rate is 0, at least 1", power="the exponent; 1 is a line")
+@schedule(
+    "optimizer, total_iters=4",
+    "[1.0, 0.75, 0.5, 0.25, 0.0]",
+    total_iters="the t from which on the rate is 0, at least 1",
+    power="the exponent; 1 is a line",
+)
 class PolynomialLR(LRScheduler):
-    """lr = initial * (1 - t / total_iters)^power, and 0 from total_iters on.
-
-    Example:
-        >>> optimizer = mn.optim.SGD([nn.Parameter(mn.zeros(1))], lr=1.0)
-        >>> scheduler = mn.optim.lr_scheduler.PolynomialLR(optimizer, total_iters=4)
-        >>> rates = []
-        >>> for epoch in range(5):
-        ...     rates += [round(rate, 3) for rate in scheduler.get_last_lr()]
-        ...     scheduler.step()
-        >>> rates
-        [1.0, 0.75, 0.5, 0.25, 0.0]
-    """
+    """lr = initial * (1 - t / total_iters)^power, and 0 from total_iters on."""
 
     def __init__(self, optimizer: Optimizer, total_iters: int = 5, power: float = 1.0, last_epoch: int = -1) -> None:
         if total_iters < 1:
@@ -120,8 +93,10 @@ class PolynomialLR(LRScheduler):
         return initial * float((1 - min(t, self.total_iters) / self.total_iters) ** self.power)
 
 
-@documented(
-    SCHEDULE,
+@schedule(
+    "optimizer, T_0=2",
+    "[1.0, 0.5, 1.0, 0.5, 1.0]",
+    "Loshchilov and Hutter 2016, arXiv:1608.03983.",
     T_0="the t of the first restart, at least 1",
     T_mult="how many times as long each period is as the one before, at least 1",
 )
@@ -129,18 +104,6 @@ class CosineAnnealingWarmRestarts(LRScheduler):
     """lr = eta_min + (initial - eta_min) * (1 + cos(pi t' / T)) / 2, t' since the last restart
 
     T is T_0, then T_0 T_mult, and so on. step(epoch) may be told t, a fraction of an epoch too.
-
-    Example:
-        >>> optimizer = mn.optim.SGD([nn.Parameter(mn.zeros(1))], lr=1.0)
-        >>> scheduler = mn.optim.lr_scheduler.CosineAnnealingWarmRestarts(optimizer, T_0=2)
-        >>> rates = []
-        >>> for epoch in range(5):
-        ...     rates += [round(rate, 3) for rate in scheduler.get_last_lr()]
-        ...     scheduler.step()
-        >>> rates
-        [1.0, 0.5, 1.0, 0.5, 1.0]
-
-    Loshchilov and Hutter 2016, arXiv:1608.03983.
     """
 
     _absolute = True
@@ -173,8 +136,10 @@ class CosineAnnealingWarmRestarts(LRScheduler):
         return self.eta_min + (initial - self.eta_min) * (1 + math.cos(math.pi * t / length)) / 2
 
 
-@documented(
-    SCHEDULE,
+@schedule(
+    "optimizer, 0.0, 1.0, step_size_up=2, cycle_momentum=False",
+    "[0.0, 0.5, 1.0, 0.5, 0.0]",
+    "Smith 2017, arXiv:1506.01186.",
     base_lr="the lowest rate, or a list of them, one for each group",
     max_lr="the highest rate, or a list of them, one for each group",
     step_size_up="how many steps the rate goes up",
@@ -188,18 +153,6 @@ class CyclicLR(LRScheduler):
     """Between base_lr and max_lr, up in step_size_up steps and down in step_size_down, again and again.
 
     ValueError for another mode, and where the optimizer has no momentum to cycle.
-
-    Example:
-        >>> optimizer = mn.optim.SGD([nn.Parameter(mn.zeros(1))], lr=1.0)
-        >>> scheduler = mn.optim.lr_scheduler.CyclicLR(optimizer, 0.0, 1.0, step_size_up=2, cycle_momentum=False)
-        >>> rates = []
-        >>> for epoch in range(5):
-        ...     rates += [round(rate, 3) for rate in scheduler.get_last_lr()]
-        ...     scheduler.step()
-        >>> rates
-        [0.0, 0.5, 1.0, 0.5, 0.0]
-
-    Smith 2017, arXiv:1506.01186.
     """
 
     _absolute = True

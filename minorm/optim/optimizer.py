@@ -50,6 +50,7 @@ class Optimizer(Checked):
     """
 
     _can_be_captured = False  # do the backend's kernels do all of a step?
+    _at_least_0: tuple[str, ...] = ()  # settings that may not be negative; a group need not have them all
     _required: frozenset[str] = frozenset()  # what the state of a parameter has, where there is any
 
     def __init__(self, params: Iterable[Any], defaults: dict[str, Any], differentiable: bool = False) -> None:
@@ -131,7 +132,9 @@ class Optimizer(Checked):
         self.param_groups.append(group)
 
     def _check(self, group: dict[str, Any]) -> None:
-        """Raise ValueError for settings outside their range."""
+        """Raise ValueError for settings outside their range; what a subclass of the user's has is its own affair."""
+        if self._at_least_0:
+            self._require(group, *[name for name in self._at_least_0 if name in group])
 
     def _require(self, group: dict[str, Any], *names: str) -> None:
         """Raise unless these settings are numbers of at least 0, and betas, if it has them, two from 0 to below 1."""

@@ -13,9 +13,8 @@ from typing import Any
 import numpy as np
 
 from minorm.devices import dtypes
-from minorm.optim.argument_texts import OPTIMIZER
+from minorm.optim.argument_texts import optimizer
 from minorm.optim.optimizer import Optimizer
-from minorm.support.documented import documented
 from minorm.tensor.tensor import Tensor
 
 
@@ -23,6 +22,8 @@ class Elementwise(Optimizer):
     """Base: a subclass says what its arrays start from (`start`), and how a step changes them (`move`)."""
 
     names: tuple[str, ...] = ()  # of the arrays kept for a parameter
+    decoupled = False
+    _at_least_0 = ("lr", "eps", "weight_decay", "momentum", "lr_decay", "momentum_decay")
 
     def start(self, group: dict[str, Any], name: str, p: Any) -> Any:  # noqa: ARG002
         """What the array `name` holds before the first step."""
@@ -52,12 +53,6 @@ class Elementwise(Optimizer):
                 g = g + group["weight_decay"] * p
             parameter.array[...] = self.move(group, p, g, state, state["step"])
 
-    decoupled = False
-
-    def _check(self, group: dict[str, Any]) -> None:
-        known = ("lr", "eps", "weight_decay", "momentum", "lr_decay", "momentum_decay")
-        self._require(group, *[name for name in known if name in group])
-
 
 def blend(average: Any, value: Any, beta: float) -> Any:
     """average = beta * average + (1 - beta) * value, in place; returns it."""
@@ -66,8 +61,10 @@ def blend(average: Any, value: Any, beta: float) -> Any:
     return average
 
 
-@documented(
-    OPTIMIZER,
+@optimizer(
+    0.01,
+    "[ 0.9, -1.9]",
+    "Hinton's lecture 6e, 2012.",
     alpha="the share of the old average v that is kept, from 0 to below 1",
     centered="True divides by the standard deviation sqrt(v - m^2), m the average of g",
     momentum="the share of the old step that is kept: p -= lr * b, b = momentum * b + g / (sqrt(v) + eps)",
@@ -76,16 +73,6 @@ class RMSprop(Elementwise):
     """p -= lr * g / (sqrt(v) + eps)  with  v = alpha v + (1 - alpha) g^2
 
     All as in PyTorch. ValueError for a negative setting.
-
-    Example:
-        >>> p = nn.Parameter(mn.tensor([1.0, -2.0]))
-        >>> optimizer = mn.optim.RMSprop([p], lr=0.01)
-        >>> (p * p).sum().backward()  # a gradient of 2 p
-        >>> optimizer.step()
-        >>> p.data
-        tensor([ 0.9, -1.9])
-
-    Hinton's lecture 6e, 2012.
     """
 
     def __init__(
@@ -126,8 +113,10 @@ class RMSprop(Elementwise):
         return p - group["lr"] * step
 
 
-@documented(
-    OPTIMIZER,
+@optimizer(
+    0.1,
+    "[ 0.9, -1.9]",
+    "Duchi, Hazan and Singer 2011.",
     lr_decay="how fast the rate falls with the number of steps",
     initial_accumulator_value="what s starts from",
 )
@@ -135,16 +124,6 @@ class Adagrad(Elementwise):
     """p -= lr / (1 + (t - 1) * lr_decay) * g / (sqrt(s) + eps)  with  s = s + g^2, at step t
 
     So what rarely has a gradient takes large steps. All as in PyTorch. ValueError for a negative setting.
-
-    Example:
-        >>> p = nn.Parameter(mn.tensor([1.0, -2.0]))
-        >>> optimizer = mn.optim.Adagrad([p], lr=0.1)
-        >>> (p * p).sum().backward()  # a gradient of 2 p
-        >>> optimizer.step()
-        >>> p.data
-        tensor([ 0.9, -1.9])
-
-    Duchi, Hazan and Singer 2011.
     """
 
     names = ("sum",)
@@ -180,8 +159,10 @@ class Adagrad(Elementwise):
         return p - rate * (g / (np.sqrt(state["sum"]) + group["eps"]))
 
 
-@documented(
-    OPTIMIZER,
+@optimizer(
+    0.1,
+    "[ 0.9, -1.9]",
+    "Chen et al. 2023, arXiv:2302.06675, algorithm 2.",
     betas="(beta1, beta2), the share of m in the step, and that kept in m; each from 0 to below 1",
     weight_decay="by how much of itself, times lr, p shrinks at each step",
 )
@@ -190,16 +171,6 @@ class Lion(Elementwise):
 
     Every number moves by lr: a rate of a third to a tenth of Adam's is usual. PyTorch lacks it. ValueError for a
     negative setting and for betas outside [0, 1).
-
-    Example:
-        >>> p = nn.Parameter(mn.tensor([1.0, -2.0]))
-        >>> optimizer = mn.optim.Lion([p], lr=0.1)
-        >>> (p * p).sum().backward()  # a gradient of 2 p
-        >>> optimizer.step()
-        >>> p.data
-        tensor([ 0.9, -1.9])
-
-    Chen et al. 2023, arXiv:2302.06675, algorithm 2.
     """
 
     names, decoupled = ("exp_avg",), True

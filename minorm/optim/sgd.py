@@ -8,14 +8,15 @@ from typing import Any
 import numpy as np
 
 from minorm.kernels.select import backend
-from minorm.optim.argument_texts import OPTIMIZER
+from minorm.optim.argument_texts import optimizer
 from minorm.optim.optimizer import Optimizer
-from minorm.support.documented import documented
 from minorm.tensor.tensor import Tensor
 
 
-@documented(
-    OPTIMIZER,
+@optimizer(
+    0.1,
+    "[ 0.8, -1.6]",
+    "Robbins and Monro 1951; momentum: Sutskever et al. 2013.",
     dampening="the share of the new gradient that is left out of m; 0 with nesterov",
     nesterov="True steps along gradient + momentum * m: the gradient as if m had been followed already",
 )
@@ -24,19 +25,10 @@ class SGD(Optimizer):
 
     At the first step m is the gradient itself. All as in PyTorch. ValueError for lr, momentum or weight_decay < 0, and
     for nesterov without momentum or with dampening.
-
-    Example:
-        >>> p = nn.Parameter(mn.tensor([1.0, -2.0]))
-        >>> optimizer = mn.optim.SGD([p], lr=0.1)
-        >>> (p * p).sum().backward()  # a gradient of 2 p
-        >>> optimizer.step()
-        >>> p.data
-        tensor([ 0.8, -1.6])
-
-    Robbins and Monro 1951; momentum: Sutskever et al. 2013.
     """
 
     _can_be_captured = True
+    _at_least_0 = ("lr", "momentum", "weight_decay")
 
     def __init__(
         self,
@@ -52,21 +44,12 @@ class SGD(Optimizer):
         differentiable: bool = False,
         fused: bool | None = None,  # noqa: ARG002
     ) -> None:
-        super().__init__(
-            params,
-            {
-                "lr": lr,
-                "momentum": momentum,
-                "dampening": dampening,
-                "weight_decay": weight_decay,
-                "nesterov": nesterov,
-                "maximize": maximize,
-            },
-            differentiable,
-        )
+        super().__init__(params, {"lr": lr, "momentum": momentum, "dampening": dampening,
+                                  "weight_decay": weight_decay, "nesterov": nesterov, "maximize": maximize},
+                         differentiable)  # fmt: skip
 
     def _check(self, group: dict[str, Any]) -> None:
-        self._require(group, "lr", "momentum", "weight_decay")
+        super()._check(group)
         if group["nesterov"] and (group["momentum"] == 0 or group["dampening"] != 0):
             raise ValueError(
                 f"SGD: nesterov=True with momentum={group['momentum']} and dampening={group['dampening']}; "

@@ -31,6 +31,12 @@ def signature(public: Callable[..., Any]) -> inspect.Signature:
     return found.replace(parameters=list(found.parameters.values())[1:])
 
 
+def unbound(function: Any) -> tuple[Any, int]:
+    """The function that a `functools.partial` calls, and how many of its first arguments that gives; else itself, 0."""
+    partial = isinstance(function, functools.partial)
+    return (function.func, len(function.args)) if partial else (function, 0)
+
+
 def wrong_call(name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Any) -> TypeError | None:
     """What is wrong with the call `function(*args, **kwargs)`, in words; None where its arguments fit.
 

@@ -17,6 +17,8 @@ from collections.abc import Callable, Mapping
 from types import FunctionType, UnionType
 from typing import Any, TypeVar
 
+from minorm.support.argument_errors import unbound
+
 WIDTH = 112  # of a line; help() indents by 4 or 8
 Documented = TypeVar("Documented", bound=Callable[..., Any])
 DocumentedClass = TypeVar("DocumentedClass", bound=type)
@@ -125,7 +127,9 @@ def _arguments(public: Callable[..., Any]) -> list[tuple[str, Any, str | None, s
     """Name, type, default and stars of each argument but self; `_NONE` where there is no type, None for no default."""
     function: Any = public
     function = function.__init__ if isinstance(public, type) else function
+    given = 0  # arguments that a partial gives
     while hasattr(function, "__wrapped__"):
+        given += unbound(function)[1]
         function = function.__wrapped__
     code, types = function.__code__, function.__annotations__
     names, count, stop = code.co_varnames, code.co_argcount, code.co_argcount + code.co_kwonlyargcount
@@ -134,7 +138,7 @@ def _arguments(public: Callable[..., Any]) -> list[tuple[str, Any, str | None, s
     )
     defaults.update(function.__kwdefaults__ or {})
     starred, named = code.co_flags & inspect.CO_VARARGS, code.co_flags & inspect.CO_VARKEYWORDS
-    order = names[:count]
+    order = names[given:count]
     if starred or named or stop > count:
         last = stop + bool(starred)
         order += names[stop:last] + names[count:stop] + (names[last : last + 1] if named else ())

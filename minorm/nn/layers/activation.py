@@ -1,4 +1,4 @@
-"""Activation layers: each calls its functional, and holds no parameters.
+"""Activation layers: each calls its functional with its options.
 
 `inplace` is there so that a definition written for PyTorch builds; the result is always a new tensor.
 """
@@ -6,13 +6,12 @@
 from __future__ import annotations
 
 import minorm.functional as F
-from minorm.nn.module import Module
+from minorm.nn.options import OfOne
 from minorm.support.documented import arguments_of, documented
-from minorm.tensor.tensor import Tensor
 
 
 @documented(arguments_of(F.relu))
-class ReLU(Module):
+class ReLU(OfOne):
     """y = max(x, 0), element by element.
 
     x has any shape, y has x's shape and type. The slope is 1 above 0 and 0 elsewhere, so a layer of these is linear
@@ -25,17 +24,14 @@ class ReLU(Module):
     ONNX Relu 14; Nair and Hinton 2010.
     """
 
-    def __init__(self, inplace: bool = False) -> None:
-        super().__init__()
-        self.inplace = inplace
+    function = staticmethod(F.relu)
 
-    def forward(self, x: Tensor) -> Tensor:
-        """See `F.relu`."""
-        return F.relu(x)
+    def __init__(self, inplace: bool = False) -> None:
+        super().__init__(inplace=inplace)
 
 
 @documented(arguments_of(F.relu6))
-class ReLU6(Module):
+class ReLU6(OfOne):
     """y = min(max(x, 0), 6), element by element.
 
     x has any shape, y has x's shape and type. The bound keeps numbers small, for networks that will compute in 8
@@ -48,17 +44,14 @@ class ReLU6(Module):
     ONNX Clip 13; Howard et al. 2017, arXiv:1704.04861.
     """
 
-    def __init__(self, inplace: bool = False) -> None:
-        super().__init__()
-        self.inplace = inplace
+    function = staticmethod(F.relu6)
 
-    def forward(self, x: Tensor) -> Tensor:
-        """See `F.relu6`."""
-        return F.relu6(x)
+    def __init__(self, inplace: bool = False) -> None:
+        super().__init__(inplace=inplace)
 
 
 @documented(arguments_of(F.leaky_relu))
-class LeakyReLU(Module):
+class LeakyReLU(OfOne):
     """y = x where x > 0, else negative_slope * x.
 
     x has any shape, y has x's shape and type. Unlike ReLU it has a gradient everywhere, so no unit can stop
@@ -71,21 +64,15 @@ class LeakyReLU(Module):
     ONNX LeakyRelu 16; Maas, Hannun and Ng 2013.
     """
 
+    function = staticmethod(F.leaky_relu)
+    shown = "negative_slope"
+
     def __init__(self, negative_slope: float = 0.01, inplace: bool = False) -> None:
-        super().__init__()
-        self.negative_slope, self.inplace = negative_slope, inplace
-
-    def forward(self, x: Tensor) -> Tensor:
-        """See `F.leaky_relu`."""
-        return F.leaky_relu(x, self.negative_slope)
-
-    def extra_repr(self) -> str:
-        """The slope."""
-        return f"negative_slope={self.negative_slope}"
+        super().__init__(negative_slope=negative_slope, inplace=inplace)
 
 
 @documented(arguments_of(F.elu))
-class ELU(Module):
+class ELU(OfOne):
     """y = x where x > 0, else alpha * (exp(x) - 1).
 
     x has any shape, y has x's shape and type. What is below 0 brings the mean of y nearer to 0.
@@ -97,21 +84,15 @@ class ELU(Module):
     ONNX Elu 22; Clevert, Unterthiner and Hochreiter 2015, arXiv:1511.07289.
     """
 
+    function = staticmethod(F.elu)
+    shown = "alpha"
+
     def __init__(self, alpha: float = 1.0, inplace: bool = False) -> None:
-        super().__init__()
-        self.alpha, self.inplace = alpha, inplace
-
-    def forward(self, x: Tensor) -> Tensor:
-        """See `F.elu`."""
-        return F.elu(x, self.alpha)
-
-    def extra_repr(self) -> str:
-        """The factor."""
-        return f"alpha={self.alpha}"
+        super().__init__(alpha=alpha, inplace=inplace)
 
 
 @documented(arguments_of(F.gelu))
-class GELU(Module):
+class GELU(OfOne):
     """y = x * Phi(x), Phi the normal distribution function: Phi(x) = (1 + erf(x / sqrt 2)) / 2.
 
     x has any shape, y has x's shape and type. The usual approximation, faster on some devices, is
@@ -125,21 +106,15 @@ class GELU(Module):
     ONNX Gelu 20, before opset 20 by the formula; Hendrycks and Gimpel 2016, arXiv:1606.08415.
     """
 
+    function = staticmethod(F.gelu)
+    shown = "approximate"
+
     def __init__(self, approximate: str = "none") -> None:
-        super().__init__()
-        self.approximate = approximate
-
-    def forward(self, x: Tensor) -> Tensor:
-        """See `F.gelu`."""
-        return F.gelu(x, self.approximate)
-
-    def extra_repr(self) -> str:
-        """Which form."""
-        return f"approximate={self.approximate!r}"
+        super().__init__(approximate=approximate)
 
 
 @documented(arguments_of(F.silu))
-class SiLU(Module):
+class SiLU(OfOne):
     """y = x * sigmoid(x), also called swish.
 
     x has any shape, y has x's shape and type.
@@ -151,16 +126,13 @@ class SiLU(Module):
     ONNX Sigmoid 13 and Mul 14; Elfwing, Uchibe and Doya 2017, arXiv:1702.03118.
     """
 
+    function = staticmethod(F.silu)
+
     def __init__(self, inplace: bool = False) -> None:
-        super().__init__()
-        self.inplace = inplace
-
-    def forward(self, x: Tensor) -> Tensor:
-        """See `F.silu`."""
-        return F.silu(x)
+        super().__init__(inplace=inplace)
 
 
-class Sigmoid(Module):
+class Sigmoid(OfOne):
     """y = 1 / (1 + exp(-x)), a number between 0 and 1.
 
     x has any shape, y has x's shape and type. Nothing overflows, however large x is. A loss that takes what comes
@@ -173,12 +145,13 @@ class Sigmoid(Module):
     ONNX Sigmoid 13.
     """
 
-    def forward(self, x: Tensor) -> Tensor:
-        """See `F.sigmoid`."""
-        return F.sigmoid(x)
+    function = staticmethod(F.sigmoid)
+
+    def __init__(self) -> None:
+        super().__init__()
 
 
-class Tanh(Module):
+class Tanh(OfOne):
     """y = tanh(x) = (exp(x) - exp(-x)) / (exp(x) + exp(-x)), a number between -1 and 1.
 
     x has any shape, y has x's shape and type.
@@ -190,13 +163,14 @@ class Tanh(Module):
     ONNX Tanh 13.
     """
 
-    def forward(self, x: Tensor) -> Tensor:
-        """See `F.tanh`."""
-        return F.tanh(x)
+    function = staticmethod(F.tanh)
+
+    def __init__(self) -> None:
+        super().__init__()
 
 
 @documented(arguments_of(F.hardswish))
-class Hardswish(Module):
+class Hardswish(OfOne):
     """y = x * min(max(x + 3, 0), 6) / 6: SiLU out of straight pieces.
 
     x has any shape, y has x's shape and type.
@@ -208,17 +182,14 @@ class Hardswish(Module):
     ONNX HardSwish 22; Howard et al. 2019, arXiv:1905.02244.
     """
 
-    def __init__(self, inplace: bool = False) -> None:
-        super().__init__()
-        self.inplace = inplace
+    function = staticmethod(F.hardswish)
 
-    def forward(self, x: Tensor) -> Tensor:
-        """See `F.hardswish`."""
-        return F.hardswish(x)
+    def __init__(self, inplace: bool = False) -> None:
+        super().__init__(inplace=inplace)
 
 
 @documented(arguments_of(F.hardsigmoid))
-class Hardsigmoid(Module):
+class Hardsigmoid(OfOne):
     """y = min(max(x + 3, 0), 6) / 6: the sigmoid out of straight pieces.
 
     x has any shape, y has x's shape and type. The slope is 1 / 6, as PyTorch's is; ONNX's own default is 0.2.
@@ -230,17 +201,14 @@ class Hardsigmoid(Module):
     ONNX HardSigmoid 22; Howard et al. 2019, arXiv:1905.02244.
     """
 
-    def __init__(self, inplace: bool = False) -> None:
-        super().__init__()
-        self.inplace = inplace
+    function = staticmethod(F.hardsigmoid)
 
-    def forward(self, x: Tensor) -> Tensor:
-        """See `F.hardsigmoid`."""
-        return F.hardsigmoid(x)
+    def __init__(self, inplace: bool = False) -> None:
+        super().__init__(inplace=inplace)
 
 
 @documented(arguments_of(F.softplus))
-class Softplus(Module):
+class Softplus(OfOne):
     """y = log(1 + exp(beta * x)) / beta, and x itself where beta * x > threshold: a ReLU without a corner.
 
     x has any shape, y has x's shape and type. ValueError, when it is called, for beta <= 0.
@@ -252,21 +220,15 @@ class Softplus(Module):
     ONNX Softplus 22; Dugas et al. 2001.
     """
 
+    function = staticmethod(F.softplus)
+    shown = "beta threshold"
+
     def __init__(self, beta: float = 1.0, threshold: float = 20.0) -> None:
-        super().__init__()
-        self.beta, self.threshold = beta, threshold
-
-    def forward(self, x: Tensor) -> Tensor:
-        """See `F.softplus`."""
-        return F.softplus(x, self.beta, self.threshold)
-
-    def extra_repr(self) -> str:
-        """Both numbers."""
-        return f"beta={self.beta}, threshold={self.threshold}"
+        super().__init__(beta=beta, threshold=threshold)
 
 
 @documented(arguments_of(F.softmax))
-class Softmax(Module):
+class Softmax(OfOne):
     """y = exp(x) / sum exp(x), the sum along axis `dim`: numbers above 0 that add up to 1.
 
     x has any shape, y has x's shape and type. It is computed from x - max(x), so nothing overflows. PyTorch
@@ -280,21 +242,15 @@ class Softmax(Module):
     ONNX Softmax 13.
     """
 
+    function = staticmethod(F.softmax)
+    shown = "dim"
+
     def __init__(self, dim: int) -> None:
-        super().__init__()
-        self.dim = dim
-
-    def forward(self, x: Tensor) -> Tensor:
-        """See `F.softmax`."""
-        return F.softmax(x, self.dim)
-
-    def extra_repr(self) -> str:
-        """The axis."""
-        return f"dim={self.dim}"
+        super().__init__(dim=dim)
 
 
 @documented(arguments_of(F.log_softmax))
-class LogSoftmax(Module):
+class LogSoftmax(OfOne):
     """y = x - log sum exp(x), the sum along axis `dim`: the logarithm of Softmax.
 
     x has any shape, y has x's shape and type. It is computed from x - max(x), so nothing overflows and no logarithm
@@ -307,14 +263,8 @@ class LogSoftmax(Module):
     ONNX LogSoftmax 13.
     """
 
+    function = staticmethod(F.log_softmax)
+    shown = "dim"
+
     def __init__(self, dim: int) -> None:
-        super().__init__()
-        self.dim = dim
-
-    def forward(self, x: Tensor) -> Tensor:
-        """See `F.log_softmax`."""
-        return F.log_softmax(x, self.dim)
-
-    def extra_repr(self) -> str:
-        """The axis."""
-        return f"dim={self.dim}"
+        super().__init__(dim=dim)

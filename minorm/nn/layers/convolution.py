@@ -7,20 +7,19 @@ of its own elements ("reflect", "replicate", "circular"; see `F.pad`), which tra
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 
 import minorm.functional as F
-from minorm.functional.argument_texts import AXES, CONVOLUTION, PLACE
+from minorm.functional.argument_texts import CONVOLUTION, PLACE
 from minorm.functional.argument_texts import TRANSPOSED as F_TRANSPOSED
 from minorm.functional.windows import check_most
 from minorm.nn import init
 from minorm.nn.attributes import MadeBy
-from minorm.nn.module import Module
 from minorm.nn.parameter import check_sizes, uninitialized
-from minorm.support.documented import documented
+from minorm.nn.ranks import OfRank
 from minorm.tensor.tensor import Tensor
 
 Size = int | Sequence[int]
@@ -55,12 +54,6 @@ TRANSPOSED = {
 }
 
 
-def _words(axes: int, kind: str = "") -> dict[str, str]:
-    """For the docstring of a layer of so many axes."""
-    lengths = ("KD", "KH", "KW")[-axes:] if axes > 1 else ("K",)
-    return {**AXES[axes], "kernel_lengths": ", ".join(lengths), "function": f"F.conv{kind}{axes}d"}
-
-
 def sizes_of(layer: str, name: str, value: Any, axes: int, least: int = 1) -> tuple[int, ...]:
     """An int for every axis, or one int an axis, as a tuple."""
     sizes = (value,) * axes if isinstance(value, (int, np.integer)) else tuple(value) if value is not None else ()
@@ -72,7 +65,7 @@ def sizes_of(layer: str, name: str, value: Any, axes: int, least: int = 1) -> tu
     return tuple(int(n) for n in sizes)
 
 
-class _Conv(Module):
+class _Conv(OfRank):
     """What the six layers share: checking, the parameters, printing."""
 
     _made_by: ClassVar[MadeBy] = {
@@ -80,9 +73,7 @@ class _Conv(Module):
         "out_channels": lambda layer: layer._channels()[1],
         "kernel_size": lambda layer: layer.weight.shape[2:],
     }
-    axes: ClassVar[int]
     transposed: ClassVar[bool] = False
-    function: ClassVar[Callable[..., Tensor]]
     kernel_size: Any  # these as `_as_setting` keeps them, a tuple of one int an axis
     stride: Any
     dilation: Any
@@ -122,7 +113,7 @@ class _Conv(Module):
     def _as_setting(self, name: str, value: Any) -> Any:
         layer = type(self).__name__
         if name in ("kernel_size", "stride", "dilation", "output_padding"):
-            return sizes_of(layer, name, value, self.axes, least=int(name != "output_padding"))
+            return sizes_of(layer, name, value, self._rank, least=int(name != "output_padding"))
         if name == "padding":
             return self._padding(layer, value)
         modes = ("zeros",) if self.transposed else PADDING_MODES
@@ -137,10 +128,10 @@ class _Conv(Module):
 
     def _padding(self, layer: str, padding: Any) -> tuple[int, ...] | str:
         if not isinstance(padding, str):
-            return sizes_of(layer, "padding", padding, self.axes, least=0)
+            return sizes_of(layer, "padding", padding, self._rank, least=0)
         if self.transposed or padding not in ("same", "valid"):
             words = "" if self.transposed else ", 'same' or 'valid'"
-            raise ValueError(f"{layer}: padding is {padding!r}; expected an int or {self.axes} ints{words}")
+            raise ValueError(f"{layer}: padding is {padding!r}; expected an int or {self._rank} ints{words}")
         if padding == "same" and any(n != 1 for n in self.stride):
             raise ValueError(
                 f"{layer}: padding='same' needs stride 1, the output has the input's size; stride is {self.stride}"
@@ -169,11 +160,11 @@ class _Conv(Module):
     def extra_repr(self) -> str:
         """As PyTorch prints it: what differs from the defaults."""
         parts = [f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}, stride={self.stride}"]
-        if self.padding != (0,) * self.axes:
+        if self.padding != (0,) * self._rank:
             parts.append(f"padding={self.padding}")
-        if self.dilation != (1,) * self.axes:
+        if self.dilation != (1,) * self._rank:
             parts.append(f"dilation={self.dilation}")
-        if self.output_padding != (0,) * self.axes:
+        if self.output_padding != (0,) * self._rank:
             parts.append(f"output_padding={self.output_padding}")
         if self.groups != 1:
             parts.append(f"groups={self.groups}")
@@ -190,9 +181,9 @@ class _Forward(_Conv):
 
         floor((n + 2 * padding - dilation * (kernel_size - 1) - 1) / stride) + 1
 
-    weight (out_channels, in_channels / groups, {kernel_lengths}) and bias (out_channels) are learned; both start
+    weight (out_channels, in_channels / groups, {taps}) and bias (out_channels) are learned; both start
     uniform on +-1 / sqrt(fan_in), fan_in = in_channels / groups * the elements of the kernel. ValueError for shapes
-    that do not fit, TypeError for another float type. See `{function}`.
+    that do not fit, TypeError for another float type. See `F.conv{rank}d`.
 
     Example:
         >>> layer = nn.{name}(3, 6, 3, padding=1)
@@ -203,6 +194,8 @@ class _Forward(_Conv):
 
     ONNX Conv 22; LeCun et al. 1989.
     """
+
+    family, arguments = "conv", LAYER
 
     def __init__(
         self,
@@ -223,28 +216,16 @@ class _Forward(_Conv):
         )
 
 
-@documented(LAYER, base=_Forward, words=_words(1))
-class Conv1d(_Forward):
+class Conv1d(_Forward, rank=1):
     """y[n, o, i] = bias[o] + sum over c, k of weight[o, c, k] * x[n, c, s i + d k - p]."""
 
-    axes = 1
-    function = staticmethod(F.conv1d)
 
-
-@documented(LAYER, base=_Forward, words=_words(2))
-class Conv2d(_Forward):
+class Conv2d(_Forward, rank=2):
     """y[n, o, i, j] = bias[o] + sum over c, k, l of weight[o, c, k, l] * x[n, c, s i + d k - p, s j + d l - p]."""
 
-    axes = 2
-    function = staticmethod(F.conv2d)
 
-
-@documented(LAYER, base=_Forward, words=_words(3))
-class Conv3d(_Forward):
+class Conv3d(_Forward, rank=3):
     """y[n, o, h, i, j] = bias[o] + sum over c, m, k, l of weight[o, c, m, k, l] * x[n, c, s h + d m - p, ...]."""
-
-    axes = 3
-    function = staticmethod(F.conv3d)
 
 
 class _Transposed(_Conv):
@@ -255,9 +236,9 @@ class _Transposed(_Conv):
         (n - 1) * stride - 2 * padding + dilation * (kernel_size - 1) + output_padding + 1
 
     layer(x, output_size) takes the lengths themselves instead of output_padding. weight (in_channels, out_channels /
-    groups, {kernel_lengths}) and bias (out_channels) are learned; both start uniform on +-1 / sqrt(fan), fan =
+    groups, {taps}) and bias (out_channels) are learned; both start uniform on +-1 / sqrt(fan), fan =
     out_channels / groups * the elements of the kernel. ValueError for shapes that do not fit, TypeError for another
-    float type. See `{function}`.
+    float type. See `F.conv_transpose{rank}d`.
 
     Example:
         >>> layer = nn.{name}(3, 6, 2, stride=2)
@@ -267,7 +248,7 @@ class _Transposed(_Conv):
     ONNX ConvTranspose 22; Zeiler et al. 2010.
     """
 
-    transposed = True
+    family, arguments, transposed = "conv_transpose", TRANSPOSED, True
 
     def __init__(
         self,
@@ -296,8 +277,8 @@ class _Transposed(_Conv):
 
     def _extra(self, x: Tensor, wanted: tuple[int, ...]) -> tuple[int, ...]:
         """The output_padding that makes the output `wanted`: a strided layer may give any of `stride` sizes."""
-        wanted, padding = wanted[-self.axes :], tuple(map(int, self.padding))
-        rules = zip(x.shape[-self.axes :], self.stride, padding, self.dilation, self.kernel_size, strict=True)
+        wanted, padding = wanted[-self._rank :], tuple(map(int, self.padding))
+        rules = zip(x.shape[-self._rank :], self.stride, padding, self.dilation, self.kernel_size, strict=True)
         least = tuple((n - 1) * s - 2 * p + d * (k - 1) + 1 for n, s, p, d, k in rules)
         extra = tuple(w - n for w, n in zip(wanted, least, strict=True))
         if any(not 0 <= e < s for e, s in zip(extra, self.stride, strict=True)):
@@ -308,25 +289,13 @@ class _Transposed(_Conv):
         return extra
 
 
-@documented(TRANSPOSED, base=_Transposed, words=_words(1, "_transpose"))
-class ConvTranspose1d(_Transposed):
+class ConvTranspose1d(_Transposed, rank=1):
     """y[n, o, s i + d k - p] += weight[c, o, k] * x[n, c, i] for all c, i, k; y starts as bias[o]."""
 
-    axes = 1
-    function = staticmethod(F.conv_transpose1d)
 
-
-@documented(TRANSPOSED, base=_Transposed, words=_words(2, "_transpose"))
-class ConvTranspose2d(_Transposed):
+class ConvTranspose2d(_Transposed, rank=2):
     """y[n, o, s i + d k - p, s j + d l - p] += weight[c, o, k, l] * x[n, c, i, j] for all; y starts as bias[o]."""
 
-    axes = 2
-    function = staticmethod(F.conv_transpose2d)
 
-
-@documented(TRANSPOSED, base=_Transposed, words=_words(3, "_transpose"))
-class ConvTranspose3d(_Transposed):
+class ConvTranspose3d(_Transposed, rank=3):
     """y[n, o, s h + d m - p, ...] += weight[c, o, m, k, l] * x[n, c, h, i, j] for all; y starts as bias[o]."""
-
-    axes = 3
-    function = staticmethod(F.conv_transpose3d)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import minorm.functional as F
 from minorm.functional.dropout import check_probability
-from minorm.nn.module import Module
+from minorm.nn.options import OfOne, Random
 from minorm.support.documented import arguments_of, documented
-from minorm.tensor.tensor import Tensor
 
 
 @documented(arguments_of(F.dropout))
-class Dropout(Module):
+class Dropout(Random, OfOne):
     """y = x * m / (1 - p) in training, m anew 0 with probability p and else 1 for each element; in evaluation y = x.
 
     x has any shape, y has x's shape and type. The mean stays, so evaluation needs no factor; where the layer is
@@ -26,15 +25,9 @@ class Dropout(Module):
     ONNX Identity 25 in evaluation, Dropout 22 in training; Srivastava et al. 2014.
     """
 
+    function = staticmethod(F.dropout)
+    shown = "p inplace"
+
     def __init__(self, p: float = 0.5, inplace: bool = False) -> None:
-        super().__init__()
         check_probability("Dropout", p)
-        self.p, self.inplace = p, inplace
-
-    def forward(self, x: Tensor) -> Tensor:
-        """See `F.dropout`."""
-        return F.dropout(x, self.p, self.training and not self.frozen)
-
-    def extra_repr(self) -> str:
-        """The arguments."""
-        return f"p={self.p}, inplace={self.inplace}"
+        super().__init__(p=p, inplace=inplace)

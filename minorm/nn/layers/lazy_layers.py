@@ -22,9 +22,27 @@ from minorm.tensor.tensor import Tensor
 
 
 class _Lazy(Module):
+    """Base: a family names the argument that the input tells (`size`), and each of its classes what it becomes.
+
+    The docstring of a class goes on with that of its family, in the words of its rank.
+    """
+
     becomes: ClassVar[type[Module]]
+    size: ClassVar[str]
     axis: ClassVar[int] = 1  # of the input, whose length is the size
     like: Tensor
+
+    def __init_subclass__(cls, becomes: type[Module] | None = None) -> None:
+        super().__init_subclass__()
+        if becomes is None:  # a family, or a subclass of the user's
+            return
+        cls.becomes = becomes
+        texts = {"args": f"the arguments of the layer that it becomes, after {cls.size}", "kwargs": "the same by name"}
+        family = cls.__mro__[1]
+        if family is _Lazy:
+            documented(texts)(cls)
+        else:
+            documented(texts, base=family, words=AXES[int(cls.__name__[-2])])(cls)
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__()
@@ -55,21 +73,19 @@ class _Lazy(Module):
         return self(*args, **kwargs)
 
 
-def _given(after: str) -> dict[str, str]:
-    return {"args": f"the arguments of the layer that it becomes, after {after}", "kwargs": "the same by name"}
-
-
 class _LazyNorm(_Lazy):
     """Until then it has no parameters. Formula, other arguments, ONNX operator and paper are those of the layer that it
     becomes.
 
     Example:
         >>> layer = nn.{name}()
-        >>> layer(mn.randn({shape})).shape
-        ({shape})
+        >>> layer(mn.randn(2, 3, {full})).shape
+        (2, 3, {full})
         >>> layer.num_features
         3
     """
+
+    size = "num_features"
 
 
 class _LazyConv(_Lazy):
@@ -84,9 +100,10 @@ class _LazyConv(_Lazy):
         3
     """
 
+    size = "in_channels"
 
-@documented(_given("in_features"))
-class LazyLinear(_Lazy):
+
+class LazyLinear(_Lazy, becomes=Linear):
     """Linear whose in_features the first input tells: the length of its last axis.
 
     Until then it has no parameters, so run a batch through a model before its optimizer is made. Formula, other
@@ -100,89 +117,52 @@ class LazyLinear(_Lazy):
         Linear(in_features=3, out_features=2, bias=True)
     """
 
-    becomes = Linear
-    axis = -1
+    axis, size = -1, "in_features"
 
 
-@documented(_given("in_channels"), base=_LazyConv, words=AXES[1])
-class LazyConv1d(_LazyConv):
+class LazyConv1d(_LazyConv, becomes=Conv1d):
     """Conv1d whose in_channels the first input tells: the length of its axis 1."""
 
-    becomes = Conv1d
 
-
-@documented(_given("in_channels"), base=_LazyConv, words=AXES[2])
-class LazyConv2d(_LazyConv):
+class LazyConv2d(_LazyConv, becomes=Conv2d):
     """Conv2d whose in_channels the first input tells: the length of its axis 1."""
 
-    becomes = Conv2d
 
-
-@documented(_given("in_channels"), base=_LazyConv, words=AXES[3])
-class LazyConv3d(_LazyConv):
+class LazyConv3d(_LazyConv, becomes=Conv3d):
     """Conv3d whose in_channels the first input tells: the length of its axis 1."""
 
-    becomes = Conv3d
 
-
-@documented(_given("in_channels"), base=_LazyConv, words=AXES[1])
-class LazyConvTranspose1d(_LazyConv):
+class LazyConvTranspose1d(_LazyConv, becomes=ConvTranspose1d):
     """ConvTranspose1d whose in_channels the first input tells: the length of its axis 1."""
 
-    becomes = ConvTranspose1d
 
-
-@documented(_given("in_channels"), base=_LazyConv, words=AXES[2])
-class LazyConvTranspose2d(_LazyConv):
+class LazyConvTranspose2d(_LazyConv, becomes=ConvTranspose2d):
     """ConvTranspose2d whose in_channels the first input tells: the length of its axis 1."""
 
-    becomes = ConvTranspose2d
 
-
-@documented(_given("in_channels"), base=_LazyConv, words=AXES[3])
-class LazyConvTranspose3d(_LazyConv):
+class LazyConvTranspose3d(_LazyConv, becomes=ConvTranspose3d):
     """ConvTranspose3d whose in_channels the first input tells: the length of its axis 1."""
 
-    becomes = ConvTranspose3d
 
-
-@documented(_given("num_features"), base=_LazyNorm, shape="8, 3, 5")
-class LazyBatchNorm1d(_LazyNorm):
+class LazyBatchNorm1d(_LazyNorm, becomes=BatchNorm1d):
     """BatchNorm1d whose num_features the first input tells."""
 
-    becomes = BatchNorm1d
 
-
-@documented(_given("num_features"), base=_LazyNorm, shape="8, 3, 5, 5")
-class LazyBatchNorm2d(_LazyNorm):
+class LazyBatchNorm2d(_LazyNorm, becomes=BatchNorm2d):
     """BatchNorm2d whose num_features the first input tells."""
 
-    becomes = BatchNorm2d
 
-
-@documented(_given("num_features"), base=_LazyNorm, shape="8, 3, 5, 5, 5")
-class LazyBatchNorm3d(_LazyNorm):
+class LazyBatchNorm3d(_LazyNorm, becomes=BatchNorm3d):
     """BatchNorm3d whose num_features the first input tells."""
 
-    becomes = BatchNorm3d
 
-
-@documented(_given("num_features"), base=_LazyNorm, shape="8, 3, 5")
-class LazyInstanceNorm1d(_LazyNorm):
+class LazyInstanceNorm1d(_LazyNorm, becomes=InstanceNorm1d):
     """InstanceNorm1d whose num_features the first input tells."""
 
-    becomes = InstanceNorm1d
 
-
-@documented(_given("num_features"), base=_LazyNorm, shape="8, 3, 5, 5")
-class LazyInstanceNorm2d(_LazyNorm):
+class LazyInstanceNorm2d(_LazyNorm, becomes=InstanceNorm2d):
     """InstanceNorm2d whose num_features the first input tells."""
 
-    becomes = InstanceNorm2d
 
-
-@documented(_given("num_features"), base=_LazyNorm, shape="8, 3, 5, 5, 5")
-class LazyInstanceNorm3d(_LazyNorm):
+class LazyInstanceNorm3d(_LazyNorm, becomes=InstanceNorm3d):
     """InstanceNorm3d whose num_features the first input tells."""
-
-    becomes = InstanceNorm3d

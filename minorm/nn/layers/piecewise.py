@@ -113,7 +113,7 @@ class Hardshrink(Options):
 
     def extra_repr(self) -> str:
         """The bound."""
-        return str(self.options()["lambd"])
+        return str(self._arguments()["lambd"])
 
 
 @documented(arguments_of(F.softshrink))
@@ -136,7 +136,7 @@ class Softshrink(Options):
 
     def extra_repr(self) -> str:
         """The bound."""
-        return str(self.options()["lambd"])
+        return str(self._arguments()["lambd"])
 
 
 @documented(arguments_of(F.rrelu))

@@ -55,7 +55,7 @@ class Upsample(Options):
 
     def extra_repr(self) -> str:
         """The lengths or the factor, and the mode."""
-        given = self.options()
+        given = self._arguments()
         name = "size" if given["scale_factor"] is None else "scale_factor"
         return f"{name}={given[name]}, mode={given['mode']!r}"
 

@@ -5,29 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from minorm.functional import volumes as F
-from minorm.functional.argument_texts import AXES
 from minorm.nn.layers.pooling import _AdaptiveAvgPool
 from minorm.nn.options import Options
-from minorm.support.documented import arguments_of, documented
+from minorm.nn.ranks import OfRank
 from minorm.tensor.tensor import Tensor
 
 OutputSize = int | Sequence[int | None] | None
 Size = int | tuple[int, ...]
 
 
-@documented(arguments_of(F.adaptive_avg_pool3d), base=_AdaptiveAvgPool, words=AXES[3])
-class AdaptiveAvgPool3d(Options):
+class AdaptiveAvgPool3d(_AdaptiveAvgPool, rank=3):
     """y[n, c, h, i, j] = mean of x[n, c, floor(h * D / D') : ceil((h + 1) * D / D'), ...], and rows, columns so."""
 
-    function = staticmethod(F.adaptive_avg_pool3d)
-    shown = "output_size"
 
-    def __init__(self, output_size: OutputSize) -> None:
-        super().__init__(output_size=output_size)
-
-
-class _AdaptiveMaxPool(Options):
+class _AdaptiveMaxPool(OfRank, Options):
     """x is (N, {form}), or one sample ({form}); y is (N, C, *output_size), whatever the lengths of x. With
     return_indices the result is (y, indices), of equal elements the first. ValueError for an axis of length 0.
 
@@ -38,34 +29,26 @@ class _AdaptiveMaxPool(Options):
     Written to ONNX as Gather 13 and ArgMax 13.
     """
 
+    family = "adaptive_max_pool"
     shown = "output_size"
 
     def __init__(self, output_size: OutputSize, return_indices: bool = False) -> None:
         super().__init__(output_size=output_size, return_indices=return_indices)
 
 
-@documented(arguments_of(F.adaptive_max_pool1d), base=_AdaptiveMaxPool, words=AXES[1])
-class AdaptiveMaxPool1d(_AdaptiveMaxPool):
+class AdaptiveMaxPool1d(_AdaptiveMaxPool, rank=1):
     """y[n, c, i] = max of x[n, c, floor(i * L / L') : ceil((i + 1) * L / L')]: L' parts of the axis."""
 
-    function = staticmethod(F.adaptive_max_pool1d)
 
-
-@documented(arguments_of(F.adaptive_max_pool2d), base=_AdaptiveMaxPool, words=AXES[2])
-class AdaptiveMaxPool2d(_AdaptiveMaxPool):
+class AdaptiveMaxPool2d(_AdaptiveMaxPool, rank=2):
     """y[n, c, i, j] = max of x[n, c, floor(i * H / H') : ceil((i + 1) * H / H'), ...], and columns as rows."""
 
-    function = staticmethod(F.adaptive_max_pool2d)
 
-
-@documented(arguments_of(F.adaptive_max_pool3d), base=_AdaptiveMaxPool, words=AXES[3])
-class AdaptiveMaxPool3d(_AdaptiveMaxPool):
+class AdaptiveMaxPool3d(_AdaptiveMaxPool, rank=3):
     """y[n, c, h, i, j] = max of x[n, c, floor(h * D / D') : ceil((h + 1) * D / D'), ...], and rows, columns so."""
 
-    function = staticmethod(F.adaptive_max_pool3d)
 
-
-class _LPPool(Options):
+class _LPPool(OfRank, Options):
     """x is (N, {form}), or one sample ({form}); y is (N, C, {new}), and a length n becomes floor((n - kernel_size) /
     stride) + 1, or, with ceil_mode, the quotient rounded up. For an odd p a negative sum gives NaN.
 
@@ -76,6 +59,7 @@ class _LPPool(Options):
     Written to ONNX by its formula, AveragePool 22.
     """
 
+    family = "lp_pool"
     shown = "norm_type kernel_size stride ceil_mode"
 
     def __init__(
@@ -84,75 +68,56 @@ class _LPPool(Options):
         super().__init__(norm_type=norm_type, kernel_size=kernel_size, stride=stride, ceil_mode=ceil_mode)
 
 
-@documented(arguments_of(F.lp_pool1d), base=_LPPool, words=AXES[1])
-class LPPool1d(_LPPool):
+class LPPool1d(_LPPool, rank=1):
     """y = (sum of x^p)^(1/p) over each window of one axis, p = norm_type."""
 
-    function = staticmethod(F.lp_pool1d)
 
-
-@documented(arguments_of(F.lp_pool2d), base=_LPPool, words=AXES[2])
-class LPPool2d(_LPPool):
+class LPPool2d(_LPPool, rank=2):
     """y = (sum of x^p)^(1/p) over each window of two axes, p = norm_type."""
 
-    function = staticmethod(F.lp_pool2d)
 
-
-@documented(arguments_of(F.lp_pool3d), base=_LPPool, words=AXES[3])
-class LPPool3d(_LPPool):
+class LPPool3d(_LPPool, rank=3):
     """y = (sum of x^p)^(1/p) over each window of three axes, p = norm_type."""
 
-    function = staticmethod(F.lp_pool3d)
 
-
-class _MaxUnpool(Options):
-    """layer(input, indices), what MaxPool{axes}d(return_indices=True) gave: (N, {form}), or one sample ({form}). y is
+class _MaxUnpool(OfRank, Options):
+    """layer(input, indices), what MaxPool{rank}d(return_indices=True) gave: (N, {form}), or one sample ({form}). y is
     (N, C, {new}), and a length n becomes (n - 1) * stride - 2 * padding + kernel_size; layer(input, indices,
     output_size) takes other lengths, less than a stride away. ValueError for indices of another shape.
 
     Example:
         >>> x = mn.randn(2, 3, {full})
-        >>> y, indices = nn.MaxPool{axes}d(2, return_indices=True)(x)
+        >>> y, indices = nn.MaxPool{rank}d(2, return_indices=True)(x)
         >>> nn.{name}(2)(y, indices).shape  # y at its places, and zeros
         (2, 3, {full})
 
     Written to ONNX as ScatterElements 18; Zeiler and Fergus 2013, arXiv:1311.2901.
     """
 
+    family = "max_unpool"
     shown = "kernel_size stride padding"
 
     def __init__(self, kernel_size: Size, stride: Size | None = None, padding: Size = 0) -> None:
-        given = {"kernel_size": kernel_size, "stride": kernel_size if stride is None else stride, "padding": padding}
-        super().__init__(**{name: self._as_setting(name, size) for name, size in given.items()})
+        stride = kernel_size if stride is None else stride
+        super().__init__(kernel_size=kernel_size, stride=stride, padding=padding)
 
     def _as_setting(self, name: str, value: Any) -> Any:
         if name in ("kernel_size", "stride", "padding"):
-            return (value,) * self.rank if isinstance(value, int) else tuple(value)
+            return (value,) * self._rank if isinstance(value, int) else tuple(value)
         return value
-
-    rank = 1
 
     def forward(self, input: Tensor, indices: Tensor, output_size: Sequence[int] | None = None) -> Any:
         """The elements of a pooling at the places it found them, zeros elsewhere."""
-        return type(self).function(input, indices, **self.options(), output_size=output_size)
+        return type(self).function(input, indices, **self._arguments(), output_size=output_size)
 
 
-@documented(arguments_of(F.max_unpool1d), base=_MaxUnpool, words=AXES[1] | {"axes": "1"})
-class MaxUnpool1d(_MaxUnpool):
+class MaxUnpool1d(_MaxUnpool, rank=1):
     """y = 0, but y[n, c].reshape(-1)[indices[n, c, i]] = input[n, c, i]: each maximum at its place."""
 
-    function, rank = staticmethod(F.max_unpool1d), 1
 
-
-@documented(arguments_of(F.max_unpool2d), base=_MaxUnpool, words=AXES[2] | {"axes": "2"})
-class MaxUnpool2d(_MaxUnpool):
+class MaxUnpool2d(_MaxUnpool, rank=2):
     """y = 0, but y[n, c].reshape(-1)[indices[n, c, i, j]] = input[n, c, i, j]: each maximum at its place."""
 
-    function, rank = staticmethod(F.max_unpool2d), 2
 
-
-@documented(arguments_of(F.max_unpool3d), base=_MaxUnpool, words=AXES[3] | {"axes": "3"})
-class MaxUnpool3d(_MaxUnpool):
+class MaxUnpool3d(_MaxUnpool, rank=3):
     """y = 0, but y[n, c].reshape(-1)[indices[n, c, h, i, j]] = input[n, c, h, i, j]: each maximum at its place."""
-
-    function, rank = staticmethod(F.max_unpool3d), 3

@@ -25,14 +25,10 @@ class BCELoss(Options):
     """
 
     function = staticmethod(F.binary_cross_entropy)
+    as_buffers = "weight"
 
     def __init__(self, weight: Tensor | None = None, *, reduction: str = "mean") -> None:
-        super().__init__(reduction=reduction)
-        self.register_buffer("weight", weight)
-
-    def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        """Probabilities against probabilities, equal shapes."""
-        return F.binary_cross_entropy(input, target, self.weight, **self.options())
+        super().__init__(weight=weight, reduction=reduction)
 
 
 @documented(arguments_of(F.kl_div))

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import minorm.functional as F
-from minorm.nn.module import Module
+from minorm.nn.options import Options
 from minorm.support.documented import arguments_of, documented
 from minorm.tensor.tensor import Tensor
 
 
-class _Loss(Module):
-    def __init__(self, reduction: str) -> None:
-        super().__init__()
+class _Loss(Options):
+    def __init__(self, reduction: str, **options: Any) -> None:
+        super().__init__(reduction=reduction, **options)
         if reduction not in ("mean", "sum", "none"):
             raise ValueError(f"{type(self).__name__}: reduction is {reduction!r}; expected 'mean', 'sum' or 'none'")
-        self.reduction = reduction
+
+    def forward(self, input: Tensor, target: Tensor) -> Any:
+        """The loss of the input, for this target."""
+        return type(self).function(input, target, **self._arguments())
 
 
 @documented(arguments_of(F.cross_entropy))
@@ -38,6 +43,9 @@ class CrossEntropyLoss(_Loss):
     et al. 2016, arXiv:1512.00567.
     """
 
+    function = staticmethod(F.cross_entropy)
+    as_buffers = "weight"
+
     def __init__(
         self,
         weight: Tensor | None = None,
@@ -46,20 +54,7 @@ class CrossEntropyLoss(_Loss):
         reduction: str = "mean",
         label_smoothing: float = 0.0,
     ) -> None:
-        super().__init__(reduction)
-        self.register_buffer("weight", weight)
-        self.ignore_index, self.label_smoothing = ignore_index, label_smoothing
-
-    def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        """Logits against classes or probabilities."""
-        return F.cross_entropy(
-            input,
-            target,
-            self.weight,
-            ignore_index=self.ignore_index,
-            reduction=self.reduction,
-            label_smoothing=self.label_smoothing,
-        )
+        super().__init__(reduction, weight=weight, ignore_index=ignore_index, label_smoothing=label_smoothing)
 
 
 @documented(arguments_of(F.nll_loss))
@@ -78,14 +73,11 @@ class NLLLoss(_Loss):
     ONNX NegativeLogLikelihoodLoss 22.
     """
 
-    def __init__(self, weight: Tensor | None = None, *, ignore_index: int = -100, reduction: str = "mean") -> None:
-        super().__init__(reduction)
-        self.register_buffer("weight", weight)
-        self.ignore_index = ignore_index
+    function = staticmethod(F.nll_loss)
+    as_buffers = "weight"
 
-    def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        """Log-probabilities against classes."""
-        return F.nll_loss(input, target, self.weight, ignore_index=self.ignore_index, reduction=self.reduction)
+    def __init__(self, weight: Tensor | None = None, *, ignore_index: int = -100, reduction: str = "mean") -> None:
+        super().__init__(reduction, weight=weight, ignore_index=ignore_index)
 
 
 @documented(arguments_of(F.mse_loss))
@@ -102,34 +94,10 @@ class MSELoss(_Loss):
     ONNX Sub 14, Mul 14 and ReduceMean 18.
     """
 
-    def __init__(self, *, reduction: str = "mean") -> None:
-        super().__init__(reduction)
-
-    def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        """Equal shapes."""
-        return F.mse_loss(input, target, reduction=self.reduction)
-
-
-@documented(arguments_of(F.l1_loss))
-class L1Loss(_Loss):
-    """loss = |input - target|: for regression with outliers, which weigh less than in a square.
-
-    input and target have one shape, any, and one float type, ValueError and TypeError otherwise: they do not
-    broadcast. The loss is one number, or of that shape without a reduction.
-
-    Example:
-        >>> nn.L1Loss()(mn.tensor([1.0, 2.0]), mn.tensor([1.0, 4.0]))
-        tensor(1.)
-
-    ONNX Sub 14, Abs 13 and ReduceMean 18.
-    """
+    function = staticmethod(F.mse_loss)
 
     def __init__(self, *, reduction: str = "mean") -> None:
         super().__init__(reduction)
-
-    def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        """Equal shapes."""
-        return F.l1_loss(input, target, reduction=self.reduction)
 
 
 @documented(arguments_of(F.smooth_l1_loss))
@@ -146,13 +114,30 @@ class SmoothL1Loss(_Loss):
     Written to ONNX by its formula; Girshick 2015, arXiv:1504.08083.
     """
 
-    def __init__(self, *, reduction: str = "mean", beta: float = 1.0) -> None:
-        super().__init__(reduction)
-        self.beta = beta
+    function = staticmethod(F.smooth_l1_loss)
 
-    def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        """Equal shapes."""
-        return F.smooth_l1_loss(input, target, reduction=self.reduction, beta=self.beta)
+    def __init__(self, *, reduction: str = "mean", beta: float = 1.0) -> None:
+        super().__init__(reduction, beta=beta)
+
+
+@documented(arguments_of(F.l1_loss))
+class L1Loss(_Loss):
+    """loss = |input - target|: for regression with outliers, which weigh less than in a square.
+
+    input and target have one shape, any, and one float type, ValueError and TypeError otherwise: they do not
+    broadcast. The loss is one number, or of that shape without a reduction.
+
+    Example:
+        >>> nn.L1Loss()(mn.tensor([1.0, 2.0]), mn.tensor([1.0, 4.0]))
+        tensor(1.)
+
+    ONNX Sub 14, Abs 13 and ReduceMean 18.
+    """
+
+    function = staticmethod(F.l1_loss)
+
+    def __init__(self, *, reduction: str = "mean") -> None:
+        super().__init__(reduction)
 
 
 @documented(arguments_of(F.binary_cross_entropy_with_logits))
@@ -171,15 +156,10 @@ class BCEWithLogitsLoss(_Loss):
     Written to ONNX by its formula, Softplus 22.
     """
 
+    function = staticmethod(F.binary_cross_entropy_with_logits)
+    as_buffers = "weight pos_weight"
+
     def __init__(
         self, weight: Tensor | None = None, *, reduction: str = "mean", pos_weight: Tensor | None = None
     ) -> None:
-        super().__init__(reduction)
-        self.register_buffer("weight", weight)
-        self.register_buffer("pos_weight", pos_weight)
-
-    def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        """Logits against probabilities, equal shapes."""
-        return F.binary_cross_entropy_with_logits(
-            input, target, self.weight, reduction=self.reduction, pos_weight=self.pos_weight
-        )
+        super().__init__(reduction, weight=weight, pos_weight=pos_weight)

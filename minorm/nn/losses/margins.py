@@ -10,16 +10,6 @@ from minorm.support.documented import arguments_of, documented
 from minorm.tensor.tensor import Tensor
 
 
-class _Weighted(Options):
-    def __init__(self, weight: Tensor | None, **options: object) -> None:
-        super().__init__(**options)
-        self.register_buffer("weight", weight)
-
-    def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        """The function of the two, with the weight."""
-        return type(self).function(input, target, weight=self.weight, **self.options())
-
-
 @documented(arguments_of(F.margin_ranking_loss))
 class MarginRankingLoss(Options):
     """loss = max(0, margin - target * (input1 - input2)): which of two scores should be the larger one.
@@ -123,7 +113,7 @@ class MultiLabelMarginLoss(Options):
 
 
 @documented(arguments_of(F.multilabel_soft_margin_loss))
-class MultiLabelSoftMarginLoss(_Weighted):
+class MultiLabelSoftMarginLoss(Options):
     """loss = mean over classes of -weight * (target * log p + (1 - target) * log(1 - p)), p = sigmoid(input).
 
     For samples of several classes at once. input is (N, C) or (C), logits; target, of its shape, 1 for each class
@@ -137,13 +127,14 @@ class MultiLabelSoftMarginLoss(_Weighted):
     """
 
     function = staticmethod(F.multilabel_soft_margin_loss)
+    as_buffers = "weight"
 
     def __init__(self, weight: Tensor | None = None, *, reduction: str = "mean") -> None:
         super().__init__(weight=weight, reduction=reduction)
 
 
 @documented(arguments_of(F.multi_margin_loss))
-class MultiMarginLoss(_Weighted):
+class MultiMarginLoss(Options):
     """loss = sum over wrong classes of weight[target] * max(0, margin - input[target] + input[class])^p / C.
 
     A support vector machine's loss for several classes. input is (N, C) or (C), scores; target (N) or one, the
@@ -158,6 +149,7 @@ class MultiMarginLoss(_Weighted):
     """
 
     function = staticmethod(F.multi_margin_loss)
+    as_buffers = "weight"
 
     def __init__(
         self, p: int = 1, margin: float = 1.0, weight: Tensor | None = None, *, reduction: str = "mean"
@@ -215,11 +207,4 @@ class TripletMarginWithDistanceLoss(Options):
         swap: bool = False,
         reduction: str = "mean",
     ) -> None:
-        super().__init__(margin=margin, swap=swap, reduction=reduction)
-        self.distance_function = distance_function
-
-    def forward(self, anchor: Tensor, positive: Tensor, negative: Tensor) -> Tensor:
-        """See `F.triplet_margin_with_distance_loss`."""
-        return F.triplet_margin_with_distance_loss(
-            anchor, positive, negative, distance_function=self.distance_function, **self.options()
-        )
+        super().__init__(distance_function=distance_function, margin=margin, swap=swap, reduction=reduction)

@@ -13,7 +13,6 @@ import importlib.metadata
 import json
 import os
 import signal
-import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -27,6 +26,7 @@ from minorm.devices import dtypes
 from minorm.onnx.graph import encoding
 from minorm.onnx.graph.errors import LoadError
 from minorm.serialization.opening import in_words
+from minorm.support import subprocesses
 from minorm.support.masking import quoted
 
 SECONDS = 300.0
@@ -237,41 +237,24 @@ def _read_results(folder: str, name: str = "results.npz") -> tuple[Any, ...]:
 
 def _start(command: Sequence[str], errors: str, seconds: float) -> str:
     """Run the worker; what became of it: "" where it ended by itself."""
-    with open(errors, "wb") as stderr:
-        try:
-            code = subprocess.run(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=stderr,
-                timeout=seconds,
-                check=False,
-            ).returncode
-        except subprocess.TimeoutExpired:
-            return f"gave no answer in {seconds:g} seconds and was stopped"
+    code = subprocesses.run(command, errors, seconds)
+    if code is None:
+        return f"gave no answer in {seconds:g} seconds and was stopped"
     if code == -getattr(signal, "SIGKILL", 9):
         return "was killed (SIGKILL), perhaps because the machine ran out of memory"
     if code < 0:
-        return f"crashed ({_signal(-code)})"
+        return subprocesses.crash(code)
     if code > 1:
         return f"ended the process (exit status {code})"
-    with open(errors, "rb") as stderr:
-        said = stderr.read()[-500:].decode("utf-8", "replace").strip().splitlines()
-    return f"could not be started: {said[-1]}" if code and said else ""
-
-
-def _signal(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
+    said = subprocesses.last_words(errors)
+    return f"could not be started: {said}" if code and said else ""
 
 
 def _stages(path: str, ended: str, memory: int, first: str) -> dict[str, Stage]:
     """What the worker wrote down; the stage that it did not come out of failed."""
     stages: dict[str, Stage] = {}
     begun = first
-    for line in _lines(path):
+    for line in subprocesses.written(path):
         if "begin" in line:
             begun = line["begin"]
         elif "done" in line:
@@ -284,16 +267,6 @@ def _stages(path: str, ended: str, memory: int, first: str) -> dict[str, Stage]:
         name = begun or "answer"
         stages[name] = Stage("failed", f"{_who(name)} {ended or 'ended without an answer'}")
     return stages
-
-
-def _lines(path: str) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = []
-    try:
-        with open(path, encoding="utf-8") as file:
-            found.extend(json.loads(line) for line in file)
-    except (OSError, ValueError):  # it died before it wrote, or while it did
-        pass
-    return found
 
 
 def failed(name: str, why: str, memory: int = MEMORY) -> Stage:

@@ -1,6 +1,6 @@
 """What a reading rule is given: one node of the file, its attributes with their defaults, its constant inputs.
 
-    @reads("Elu", since=(1, 6, 22))
+    @reads("Elu", since=1)
     def read_elu(node):
         alpha = node["alpha"]              # as the file says, or the default of this version of the operator
         return lambda x: F.elu(x, alpha)   # called with the node's inputs, each time the model runs

@@ -1,19 +1,22 @@
 """Which code writes a call as ONNX nodes, and which reads a node back: one table for each direction.
 
-A rule carries, in its registration, the operator it is about and the since-versions it was written for. An
-operator's file holds writer and reader side by side, old versions beside new ones.
+A rule carries, in its registration, the operator it is about and the since-version from which on it counts: until the
+next one that has a rule of its own. Without one it counts for all versions. An operator's file holds writer and reader
+side by side, old versions beside new ones.
 
-    @writes(F.batch_norm, "BatchNormalization", since=(14, 15))     # used where opset's version is 14 or 15
+    @writes(F.batch_norm, "BatchNormalization", since=14)           # used from opset 14 on, for versions 14 and 15
     def write_14(g, x, running_mean, running_var, weight, bias, training, momentum, eps): ...
 
-    @writes(F.batch_norm, "BatchNormalization", since=(7, 9))       # used at opset 7 to 13
+    @writes(F.batch_norm, "BatchNormalization", since=7)            # used at opset 7 to 13, for versions 7 and 9
     def write_7(g, x, ...): ...
 
     @lowers(F.batch_norm)                                           # tried after those, at every opset
     def lower(g, x, ...): ...
 
-    @reads("BatchNormalization", since=(14, 15), fixed=(3, 4))      # what the importer calls for such a node
+    @reads("BatchNormalization", since=14, fixed=(3, 4))            # what the importer calls for such a node
     def read_14(node): ...
+
+A tuple of versions stands for just these: since=(6,) ends where version 13 begins, although nothing else is written.
 
 A writing rule gets the graph being built and the call's arguments under the names the function itself gives
 them, with a `Value` for each Tensor; it returns the Value (or the tuple of Values) of the call's result. It
@@ -46,7 +49,7 @@ of the new running mean and variance, or ().
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -55,6 +58,7 @@ import onnx
 from minorm.onnx.graph import versions
 
 Rule = Callable[..., Any]
+Since = int | tuple[int, ...] | None  # from this version on; just these; or every version
 
 
 class Every:
@@ -70,18 +74,26 @@ AnyRule = TypeVar("AnyRule", bound=Rule)
 
 @dataclass(frozen=True)
 class Writer:
-    """A rule that writes calls of `target`: as `operator`, at the since-versions given, or (None) in any way."""
+    """A rule that writes calls of `target`: as `operator`, for these of its versions, or (None) in any way."""
 
     target: Any
     operator: str | None
-    since: tuple[int, ...]
+    since: int | tuple[int, ...]
     rule: Rule
 
+    def versions(self) -> tuple[int, ...]:
+        """The versions of the operator that the rule counts for."""
+        if self.operator is None:
+            return ()
+        return _covered(
+            self.operator, self.since, [w.since for w in WRITERS[self.target] if w.operator == self.operator]
+        )
+
     def fits(self, opset: int) -> bool:
-        """Whether the operator's version in force at `opset` is one the rule was written for."""
+        """Whether the rule counts for the operator's version in force at `opset`."""
         if self.operator is None:
             return True
-        return versions.exists(self.operator, opset) and versions.resolve(self.operator, opset) in self.since
+        return versions.exists(self.operator, opset) and versions.resolve(self.operator, opset) in self.versions()
 
 
 @dataclass(frozen=True)
@@ -97,16 +109,16 @@ class Reader:
 
 
 WRITERS: dict[Any, list[Writer]] = {}
-READERS: dict[tuple[str, int], Reader] = {}
+READERS: dict[tuple[str, int], Reader] = {}  # by operator and version
+_READ: dict[str, dict[int | tuple[int, ...], Reader]] = {}  # by operator and `since`, of which READERS is made
 CONVERTERS: dict[tuple[str, int, int] | str, Rule] = {}  # by operator, version before and after; or for all versions
 
 MODES: dict[str, Rule] = {}  # by operator
 
 
-def writes(target: Any, operator: str, since: tuple[int, ...]) -> Callable[[AnyRule], AnyRule]:
-    """Register a rule that writes calls of `target` as `operator`, at these of its since-versions."""
-    _check(operator, since)
-    return _register(target, operator, since)
+def writes(target: Any, operator: str, since: Since = None) -> Callable[[AnyRule], AnyRule]:
+    """Register a rule that writes calls of `target` as `operator`, from its version `since` on."""
+    return _register(target, operator, _checked(operator, since))
 
 
 def lowers(target: Any) -> Callable[[AnyRule], AnyRule]:
@@ -114,7 +126,7 @@ def lowers(target: Any) -> Callable[[AnyRule], AnyRule]:
     return _register(target, None, ())
 
 
-def _register(target: Any, operator: str | None, since: tuple[int, ...]) -> Callable[[AnyRule], AnyRule]:
+def _register(target: Any, operator: str | None, since: int | tuple[int, ...]) -> Callable[[AnyRule], AnyRule]:
     def add(rule: AnyRule) -> AnyRule:
         WRITERS.setdefault(target, []).append(Writer(target, operator, since, rule))
         return rule
@@ -123,18 +135,16 @@ def _register(target: Any, operator: str | None, since: tuple[int, ...]) -> Call
 
 
 def reads(
-    operator: str, since: tuple[int, ...], fixed: Container[int] | Callable[[Any], Container[int]] = ()
+    operator: str, since: Since = None, fixed: Container[int] | Callable[[Any], Container[int]] = ()
 ) -> Callable[[AnyRule], AnyRule]:
-    """Register the rule that reads nodes of `operator` at these of its since-versions."""
-    _check(operator, since)
+    """Register the rule that reads nodes of `operator` from its version `since` on."""
+    begins, rules = _checked(operator, since), _READ.setdefault(operator, {})
 
     def add(rule: AnyRule) -> AnyRule:
-        for version in since:
-            if (operator, version) in READERS:
-                raise ValueError(
-                    f"{operator} {version} has a reader already: {READERS[operator, version].rule.__name__}"
-                )
-            READERS[operator, version] = Reader(rule, fixed)
+        if begins in rules:
+            raise ValueError(f"{operator} {begins} has a reader already: {rules[begins].rule.__name__}")
+        rules[begins] = reader = Reader(rule, fixed)
+        READERS.update({(operator, version): reader for version in _covered(operator, begins, rules)})
         return rule
 
     return add
@@ -163,10 +173,22 @@ def sets_mode(operator: str) -> Callable[[AnyRule], AnyRule]:
     return add
 
 
-def _check(operator: str, since: tuple[int, ...]) -> None:
-    unknown = set(since) - set(versions.PUBLISHED.get(operator, ()))
+def _checked(operator: str, since: Since) -> int | tuple[int, ...]:
+    """`since`, the first version where it is not given; ValueError where it names others than the published ones."""
+    published = versions.PUBLISHED.get(operator, ())
+    since = published[0] if since is None and published else since
+    unknown = set(since if isinstance(since, tuple) else (since,)) - set(published)
     if unknown or not since:
-        raise ValueError(f"{operator}: {sorted(unknown)} are no since-versions of it; see graph/versions.py")
+        raise ValueError(f"{operator}: {sorted(unknown, key=str)} are no since-versions of it; see graph/versions.py")
+    return since
+
+
+def _covered(operator: str, since: int | tuple[int, ...], rivals: Iterable[int | tuple[int, ...]]) -> tuple[int, ...]:
+    """The versions that a rule counts for, beside rules that begin where `rivals` say."""
+    if isinstance(since, tuple):
+        return since
+    later = min((begin for begin in rivals if isinstance(begin, int) and begin > since), default=versions.NEWEST + 1)
+    return tuple(version for version in versions.PUBLISHED[operator] if since <= version < later)
 
 
 def writers(target: Any, opset: int) -> list[Rule]:
@@ -178,7 +200,7 @@ def writers(target: Any, opset: int) -> list[Rule]:
 def absent(target: Any, opset: int) -> list[str]:
     """Which operators a call of `target` would be, had the opset these versions of them."""
     found = [writer for writer in WRITERS.get(target, ()) if not writer.fits(opset)]
-    return [f"it is {w.operator} of opset {min(w.since)} on; the model's opset is {opset}" for w in found]
+    return [f"it is {w.operator} of opset {w.versions()[0]} on; the model's opset is {opset}" for w in found]
 
 
 def reader(operator: str, opset: int) -> Reader:

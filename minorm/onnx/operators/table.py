@@ -26,7 +26,7 @@ def table() -> str:
     for rules_of_target in registry.WRITERS.values():
         for writer in rules_of_target:
             if writer.operator is not None:
-                written.setdefault(writer.operator, set()).update(writer.since)
+                written.setdefault(writer.operator, set()).update(writer.versions())
     lines = [
         f"| {operator} | {_versions(read.get(operator, ()))} | {_versions(written.get(operator, ()))} |"
         for operator in sorted(set(read) | set(written))

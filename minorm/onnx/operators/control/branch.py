@@ -12,7 +12,7 @@ from minorm.onnx.graph.reading import Node
 from minorm.onnx.graph.registry import reads
 
 
-@reads("If", since=(1, 11, 13, 16, 19, 21, 23, 24, 25), fixed=(0,))
+@reads("If", since=1, fixed=(0,))
 def read_if(node: Node) -> Callable[..., Any]:
     half = (len(node.inputs) - 1) // 2
     return lambda condition, *results: results[:half] if bool(condition) else results[half:]

@@ -20,7 +20,7 @@ _TYPES = {
 }
 
 
-@reads("Constant", since=(1, 9, 11, 12, 13, 19, 21, 23, 24, 25))
+@reads("Constant", since=1)
 def read_constant(node: Node) -> Callable[[], Tensor]:
     if len(node.attributes) != 1:
         raise ValueError(f"it has attributes {sorted(node.attributes)}; expected exactly one value")

@@ -42,7 +42,7 @@ def _lengths(node: Node) -> Container[int]:
     return range(node.body.before if node.body is not None else 0)
 
 
-@reads("Loop", since=(1, 11, 13, 16, 19, 21, 23, 24, 25), fixed=_counts)
+@reads("Loop", since=1, fixed=_counts)
 def read_loop(node: Node) -> Callable[..., tuple[Any, ...]]:
     body = node.body
     assert body is not None
@@ -67,7 +67,7 @@ def read_loop(node: Node) -> Callable[..., tuple[Any, ...]]:
     return loop
 
 
-@reads("Scan", since=(9, 11, 16, 19, 21, 23, 24, 25))
+@reads("Scan", since=9)
 def read_scan(node: Node) -> Callable[..., tuple[Any, ...]]:
     body = node.body
     assert body is not None
@@ -88,7 +88,7 @@ def read_scan(node: Node) -> Callable[..., tuple[Any, ...]]:
     return scan
 
 
-@reads("Scan", since=(8,), fixed=_lengths)
+@reads("Scan", since=8, fixed=_lengths)
 def read_scan_8(node: Node) -> Callable[..., tuple[Any, ...]]:
     """Sequence b of the batch has lengths[b] elements; what lies behind is not read, and is 0 in what is collected."""
     body = node.body

@@ -20,7 +20,7 @@ Sequence = list[Tensor]
 MAX_PIECES = 1 << 16
 
 
-@reads("SplitToSequence", since=(11, 24), fixed=(1,))
+@reads("SplitToSequence", since=11, fixed=(1,))
 def read_split(node: Node) -> Callable[..., Sequence]:
     """Without lengths, pieces of 1, without the axis if keepdims=0; one number: pieces so long, the last shorter."""
 
@@ -39,17 +39,17 @@ def read_split(node: Node) -> Callable[..., Sequence]:
     return split
 
 
-@reads("SequenceConstruct", since=(11,))
+@reads("SequenceConstruct", since=11)
 def read_construct(node: Node) -> Callable[..., Sequence]:
     return lambda *parts: list(parts)
 
 
-@reads("SequenceEmpty", since=(11,))
+@reads("SequenceEmpty", since=11)
 def read_empty(node: Node) -> Callable[[], Sequence]:
     return list
 
 
-@reads("SequenceInsert", since=(11,), fixed=(2,))
+@reads("SequenceInsert", since=11, fixed=(2,))
 def read_insert(node: Node) -> Callable[..., Sequence]:
     """Before `position`, or at the end."""
 
@@ -64,7 +64,7 @@ def read_insert(node: Node) -> Callable[..., Sequence]:
     return insert
 
 
-@reads("SequenceErase", since=(11,), fixed=(1,))
+@reads("SequenceErase", since=11, fixed=(1,))
 def read_erase(node: Node) -> Callable[..., Sequence]:
     """Without the piece at `position`, or the last."""
 
@@ -75,17 +75,17 @@ def read_erase(node: Node) -> Callable[..., Sequence]:
     return erase
 
 
-@reads("SequenceAt", since=(11,), fixed=(1,))
+@reads("SequenceAt", since=11, fixed=(1,))
 def read_at(node: Node) -> Callable[[Sequence, Tensor], Tensor]:
     return lambda parts, position: parts[_place(position, parts)]
 
 
-@reads("SequenceLength", since=(11,), fixed=EVERY)
+@reads("SequenceLength", since=11, fixed=EVERY)
 def read_length(node: Node) -> Callable[[Sequence], Tensor]:
     return lambda parts: Tensor(np.array(len(parts), np.int64))
 
 
-@reads("ConcatFromSequence", since=(11,))
+@reads("ConcatFromSequence", since=11)
 def read_concat(node: Node) -> Callable[[Sequence], Tensor]:
     join = stack if node["new_axis"] else cat
 

@@ -25,12 +25,12 @@ from minorm.tensor.tensor import Tensor
 Unary = Callable[[Tensor], Tensor]
 
 
-@writes(ops.Relu, "Relu", since=(6, 13, 14))
+@writes(ops.Relu, "Relu", since=6)
 def write_relu(g: Graph, x: Value) -> Value:
     return g.add("Relu", x)
 
 
-@reads("Relu", since=(1, 6, 13, 14))  # 14: integers
+@reads("Relu", since=1)  # 14: integers
 def read_relu(node: Node) -> Callable[[Tensor], Tensor]:
     def relu(x: Tensor) -> Tensor:
         return F.relu(x) if dtypes.is_float(x.dtype) else x.clip(0)
@@ -38,13 +38,13 @@ def read_relu(node: Node) -> Callable[[Tensor], Tensor]:
     return relu
 
 
-@reads("ThresholdedRelu", since=(10, 22))
+@reads("ThresholdedRelu", since=10)
 def read_thresholded_relu(node: Node) -> Unary:
     alpha = node["alpha"]
     return lambda x: where(x > alpha, x, 0.0)
 
 
-@reads("PRelu", since=(1, 6, 7, 9, 16))  # before 7 one slope, or one a channel; 9: integers
+@reads("PRelu", since=1)  # before 7 one slope, or one a channel; 9: integers
 def read_prelu(node: Node) -> Callable[[Tensor, Tensor], Tensor]:
     def prelu(x: Tensor, slope: Tensor) -> Tensor:
         if node.since < 7 and slope.ndim == 1 and slope.shape != (1,):
@@ -57,72 +57,72 @@ def read_prelu(node: Node) -> Callable[[Tensor, Tensor], Tensor]:
     return prelu
 
 
-@writes(F.relu6, "Clip", since=(6, 11, 12, 13))
+@writes(F.relu6, "Clip", since=6)
 def write_relu6(g: Graph, x: Value) -> Value:
     return clip(g, x, 0, 6)
 
 
-@writes(F.leaky_relu, "LeakyRelu", since=(6, 16))
+@writes(F.leaky_relu, "LeakyRelu", since=6)
 def write_leaky_relu(g: Graph, x: Value, negative_slope: float) -> Value:
     return g.add("LeakyRelu", x, alpha=float(negative_slope))
 
 
-@reads("LeakyRelu", since=(1, 6, 16))
+@reads("LeakyRelu", since=1)
 def read_leaky_relu(node: Node) -> Unary:
     alpha = node["alpha"]
     return lambda x: F.leaky_relu(x, alpha)
 
 
-@reads("Elu", since=(1, 6, 22))
+@reads("Elu", since=1)
 def read_elu(node: Node) -> Unary:
     alpha = node["alpha"]
     return lambda x: F.elu(x, alpha)
 
 
-@reads("Celu", since=(12, 28))  # alpha * (exp(x / alpha) - 1) below 0
+@reads("Celu", since=12)  # alpha * (exp(x / alpha) - 1) below 0
 def read_celu(node: Node) -> Unary:
     alpha = node["alpha"]
     return lambda x: F.elu(x / alpha) * alpha
 
 
-@reads("Selu", since=(1, 6, 22))
+@reads("Selu", since=1)
 def read_selu(node: Node) -> Unary:
     alpha, gamma = node["alpha"], node["gamma"]
     return lambda x: F.elu(x, alpha) * gamma
 
 
-@writes(F.elu, "Elu", since=(6, 22))
+@writes(F.elu, "Elu", since=6)
 def write_elu(g: Graph, x: Value, alpha: float) -> Value:
     return g.add("Elu", x, alpha=float(alpha))
 
 
-@writes(ops.Sigmoid, "Sigmoid", since=(6, 13))
+@writes(ops.Sigmoid, "Sigmoid", since=6)
 def write_sigmoid(g: Graph, x: Value) -> Value:
     return g.add("Sigmoid", x)
 
 
-@writes(ops.Tanh, "Tanh", since=(6, 13))
+@writes(ops.Tanh, "Tanh", since=6)
 def write_tanh(g: Graph, x: Value) -> Value:
     return g.add("Tanh", x)
 
 
-@reads("Sigmoid", since=(1, 6, 13))
+@reads("Sigmoid", since=1)
 def read_sigmoid(node: Node) -> Unary:
     return F.sigmoid
 
 
-@reads("Tanh", since=(1, 6, 13))
+@reads("Tanh", since=1)
 def read_tanh(node: Node) -> Unary:
     return F.tanh
 
 
-@reads("Swish", since=(24,))
+@reads("Swish", since=24)
 def read_swish(node: Node) -> Unary:
     alpha = node["alpha"]
     return F.silu if alpha == 1 else lambda x: x * F.sigmoid(x * alpha)
 
 
-@reads("Mish", since=(18, 22))
+@reads("Mish", since=18)
 def read_mish(node: Node) -> Unary:
     return lambda x: x * F.tanh(softplus(x))
 
@@ -132,7 +132,7 @@ def lower_silu(g: Graph, x: Value) -> Value:
     return g.add("Mul", x, g.add("Sigmoid", x))
 
 
-@writes(F.hardswish, "HardSwish", since=(14, 22))
+@writes(F.hardswish, "HardSwish", since=14)
 def write_hardswish_14(g: Graph, x: Value) -> Value:
     return g.add("HardSwish", x)
 
@@ -145,17 +145,17 @@ def lower_hardswish(g: Graph, x: Value) -> Value:
     return g.add("Mul", x, g.add("HardSigmoid", x, alpha=SIXTH, beta=0.5))
 
 
-@writes(F.hardsigmoid, "HardSigmoid", since=(6, 22))
+@writes(F.hardsigmoid, "HardSigmoid", since=6)
 def write_hardsigmoid(g: Graph, x: Value) -> Value:
     return g.add("HardSigmoid", x, alpha=SIXTH, beta=0.5)
 
 
-@reads("HardSwish", since=(14, 22))
+@reads("HardSwish", since=14)
 def read_hardswish(node: Node) -> Unary:
     return F.hardswish
 
 
-@reads("HardSigmoid", since=(1, 6, 22))
+@reads("HardSigmoid", since=1)
 def read_hardsigmoid(node: Node) -> Unary:
     alpha, beta = node["alpha"], node["beta"]
     if math.isclose(alpha, 1 / 6, rel_tol=1e-6) and beta == 0.5:
@@ -168,17 +168,17 @@ def softplus(x: Tensor) -> Tensor:
     return F.softplus(x, threshold=math.inf)
 
 
-@reads("Softplus", since=(1, 22))
+@reads("Softplus", since=1)
 def read_softplus(node: Node) -> Unary:
     return softplus
 
 
-@reads("Softsign", since=(1, 22))
+@reads("Softsign", since=1)
 def read_softsign(node: Node) -> Unary:
     return lambda x: x / (x.abs() + 1)
 
 
-@writes(F.softplus, "Softplus", since=(1, 22))
+@writes(F.softplus, "Softplus", since=1)
 def write_softplus(g: Graph, x: Value, beta: float, threshold: float) -> Value:
     factor = g.scalar(beta, x)
     scaled = x if beta == 1 else g.add("Mul", x, factor)
@@ -192,7 +192,7 @@ def write_softplus(g: Graph, x: Value, beta: float, threshold: float) -> Value:
 # Gelu
 
 
-@writes(F.gelu, "Gelu", since=(20,))
+@writes(F.gelu, "Gelu", since=20)
 def write_gelu_20(g: Graph, x: Value, approximate: str) -> Value:
     return g.add("Gelu", x, approximate=approximate)
 
@@ -240,7 +240,7 @@ def lower_erf(g: Graph, x: Value) -> Value:
     return g.cast(g.add("Mul", sign, g.add("Sub", g.scalar(1, y), _erfc(g, g.add("Abs", y)))), x.dtype)
 
 
-@reads("Gelu", since=(20,))
+@reads("Gelu", since=20)
 def read_gelu(node: Node) -> Unary:
     approximate = node["approximate"]
     if approximate not in ("none", "tanh"):
@@ -265,12 +265,12 @@ def softmax(g: Graph, operator: str, x: Value, axis: int) -> Value:
     return transpose(g, g.add(operator, transpose(g, x, order), axis=x.ndim - 1), back)
 
 
-@writes(ops.Softmax, "Softmax", since=(1, 11, 13))
+@writes(ops.Softmax, "Softmax", since=1)
 def write_softmax(g: Graph, x: Value, axis: int) -> Value:
     return softmax(g, "Softmax", x, axis)
 
 
-@writes(ops.LogSoftmax, "LogSoftmax", since=(1, 11, 13))
+@writes(ops.LogSoftmax, "LogSoftmax", since=1)
 def write_log_softmax(g: Graph, x: Value, axis: int) -> Value:
     return softmax(g, "LogSoftmax", x, axis)
 
@@ -290,11 +290,11 @@ def _rows(function: Callable[[Tensor, int], Tensor], node: Node) -> Unary:
     return apply
 
 
-@reads("Softmax", since=(1, 11, 13))
+@reads("Softmax", since=1)
 def read_softmax(node: Node) -> Unary:
     return _rows(F.softmax, node)
 
 
-@reads("LogSoftmax", since=(1, 11, 13))
+@reads("LogSoftmax", since=1)
 def read_log_softmax(node: Node) -> Unary:
     return _rows(F.log_softmax, node)

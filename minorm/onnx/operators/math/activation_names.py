@@ -16,31 +16,31 @@ from minorm.onnx.graph.registry import writes
 from minorm.onnx.operators.shape.shape import reshape
 
 
-@writes(F.selu, "Selu", since=(6, 22))
+@writes(F.selu, "Selu", since=6)
 def write_selu(g: Graph, input: Value) -> Value:
     if input.dtype == dtypes.float64:
         raise Decline("its numbers are float32")
     return g.add("Selu", input, alpha=shortest(SELU_ALPHA), gamma=shortest(SELU_SCALE))
 
 
-@writes(F.celu, "Celu", since=(12, 28))
+@writes(F.celu, "Celu", since=12)
 def write_celu(g: Graph, input: Value, alpha: float) -> Value:
     if input.dtype != dtypes.float32:
         raise Decline("Celu takes float32 alone, before opset 28")
     return g.add("Celu", input, alpha=float(alpha))
 
 
-@writes(F.mish, "Mish", since=(18, 22))
+@writes(F.mish, "Mish", since=18)
 def write_mish(g: Graph, input: Value) -> Value:
     return g.add("Mish", input)
 
 
-@writes(F.softsign, "Softsign", since=(1, 22))
+@writes(F.softsign, "Softsign", since=1)
 def write_softsign(g: Graph, input: Value) -> Value:
     return g.add("Softsign", input)
 
 
-@writes(F.prelu, "PRelu", since=(7, 9, 16))
+@writes(F.prelu, "PRelu", since=7)
 def write_prelu(g: Graph, input: Value, weight: Value) -> Value:
     slope = reshape(g, weight, (weight.known_shape[0], *(1,) * (input.ndim - 2))) if input.ndim > 2 else weight
     return g.add("PRelu", input, slope, shape=input.shape)

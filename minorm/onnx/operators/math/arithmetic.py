@@ -39,7 +39,7 @@ def _binary(operator: str) -> Rule:
 
 
 for _function, _operator in {ops.Add: "Add", ops.Sub: "Sub", ops.Mul: "Mul", ops.Div: "Div"}.items():
-    writes(_function, _operator, since=(7, 13, 14))(_binary(_operator))
+    writes(_function, _operator, since=7)(_binary(_operator))
 
 
 Binary = Callable[[Tensor, Tensor], Tensor]
@@ -66,22 +66,22 @@ def paired(node: Node, function: Binary) -> Binary:
     return apply
 
 
-@reads("Add", since=(1, 6, 7, 13, 14))
+@reads("Add", since=1)
 def read_add(node: Node) -> Binary:
     return paired(node, lambda a, b: a + b)
 
 
-@reads("Sub", since=(1, 6, 7, 13, 14))
+@reads("Sub", since=1)
 def read_sub(node: Node) -> Binary:
     return paired(node, lambda a, b: a - b)
 
 
-@reads("Mul", since=(1, 6, 7, 13, 14))
+@reads("Mul", since=1)
 def read_mul(node: Node) -> Binary:
     return paired(node, lambda a, b: a * b)
 
 
-@reads("Div", since=(1, 6, 7, 13, 14))
+@reads("Div", since=1)
 def read_div(node: Node) -> Binary:
     def divided(a: Tensor, b: Tensor) -> Tensor:
         if dtypes.is_float(a.dtype):
@@ -92,7 +92,7 @@ def read_div(node: Node) -> Binary:
     return paired(node, divided)
 
 
-@writes(Quotient, "Div", since=(7, 13, 14))
+@writes(Quotient, "Div", since=7)
 def write_quotient(g: Graph, a: Value, b: Value) -> Value:
     return g.add("Div", a, b)
 
@@ -112,7 +112,7 @@ def power(a: Tensor, b: Tensor) -> Tensor:
 STEPS = 400  # multiplications that a power, with its gradient, takes as long as
 
 
-@reads("Pow", since=(1, 7, 12, 13, 15))
+@reads("Pow", since=1)
 def read_pow(node: Node) -> Binary:
     def raised(a: Tensor, b: Tensor) -> Tensor:
         shape = np.broadcast_shapes(a.shape, b.shape)
@@ -124,7 +124,7 @@ def read_pow(node: Node) -> Binary:
     return paired(node, raised)
 
 
-@writes(ops.Pow, "Pow", since=(7, 12, 13, 15))  # 12: integers
+@writes(ops.Pow, "Pow", since=7)  # 12: integers
 def write_pow(g: Graph, a: Value, b: Value) -> Value:
     return g.add("Pow", a, b)
 
@@ -140,12 +140,12 @@ def extreme(g: Graph, operator: str, a: Value, b: Value) -> Value:
     return g.add(operator, a, b)
 
 
-@writes(ops.Maximum, "Max", since=(6, 8, 12, 13))
+@writes(ops.Maximum, "Max", since=6)
 def write_maximum(g: Graph, a: Value, b: Value) -> Value:
     return extreme(g, "Max", a, b)
 
 
-@writes(ops.Minimum, "Min", since=(6, 8, 12, 13))
+@writes(ops.Minimum, "Min", since=6)
 def write_minimum(g: Graph, a: Value, b: Value) -> Value:
     return extreme(g, "Min", a, b)
 
@@ -166,22 +166,22 @@ def several(node: Node, function: Binary) -> Callable[..., Tensor]:
     return apply
 
 
-@reads("Max", since=(1, 6, 8, 12, 13))
+@reads("Max", since=1)
 def read_max(node: Node) -> Callable[..., Tensor]:
     return several(node, combining.maximum)
 
 
-@reads("Min", since=(1, 6, 8, 12, 13))
+@reads("Min", since=1)
 def read_min(node: Node) -> Callable[..., Tensor]:
     return several(node, combining.minimum)
 
 
-@reads("Sum", since=(1, 6, 8, 13))
+@reads("Sum", since=1)
 def read_sum(node: Node) -> Callable[..., Tensor]:
     return several(node, lambda a, b: a + b)
 
 
-@reads("Mean", since=(1, 6, 8, 13))
+@reads("Mean", since=1)
 def read_mean(node: Node) -> Callable[..., Tensor]:
     total = several(node, lambda a, b: a + b)
 
@@ -195,14 +195,14 @@ def read_mean(node: Node) -> Callable[..., Tensor]:
 # Clip. 6: bounds are attributes. 11: they are inputs. 12: integers.
 
 
-@writes(ops.Clip, "Clip", since=(6,))
+@writes(ops.Clip, "Clip", since=6)
 def write_clip_6(g: Graph, x: Value, low: float | None, high: float | None) -> Value:
     if not dtypes.is_float(x.dtype):
         raise Decline("Clip takes integers from opset 12 on")
     return g.add("Clip", x, min=None if low is None else float(low), max=None if high is None else float(high))
 
 
-@writes(ops.Clip, "Clip", since=(11, 12, 13))
+@writes(ops.Clip, "Clip", since=11)
 def write_clip_11(g: Graph, x: Value, low: float | None, high: float | None) -> Value:
     return g.add("Clip", x, *[None if bound is None else g.scalar(bound, x) for bound in (low, high)])
 
@@ -212,14 +212,14 @@ def clip(g: Graph, x: Value, low: float | None, high: float | None) -> Value:
     return (write_clip_11 if g.has("Clip", 11) else write_clip_6)(g, x, low, high)
 
 
-@reads("Clip", since=(1, 6))
+@reads("Clip", since=1)
 def read_clip_1(node: Node) -> Callable[[Tensor], Tensor]:
     given = node.attributes.get("min"), node.attributes.get("max")  # the defaults of version 6 are those of floats
     _check_bounds(node.type(0), *given)
     return lambda x: clipped(x, *((node["min"], node["max"]) if dtypes.is_float(x.dtype) else given))
 
 
-@reads("Clip", since=(11, 12, 13), fixed=(1, 2))
+@reads("Clip", since=11, fixed=(1, 2))
 def read_clip_11(node: Node) -> Callable[..., Tensor]:
     known = [node.constant(place) for place in (1, 2)]
     _check_bounds(node.type(0), *(b.item() if b is not None and b.size == 1 else None for b in known))
@@ -251,12 +251,12 @@ def _check_bounds(dtype: Any, low: float | None, high: float | None) -> None:
 # Cast, Identity
 
 
-@writes(ops.Cast, "Cast", since=(6, 9, 13, 19, 21, 23, 24, 25, 28))  # 13: bfloat16
+@writes(ops.Cast, "Cast", since=6)  # 13: bfloat16
 def write_cast(g: Graph, x: Value, dtype: Any) -> Value:
     return g.cast(x, dtype)
 
 
-@reads("Cast", since=(1, 6, 9, 13, 19, 21, 23, 24, 25, 28), fixed=lambda node: () if _to_float(node) else EVERY)
+@reads("Cast", since=1, fixed=lambda node: () if _to_float(node) else EVERY)
 def read_cast(node: Node) -> Callable[[Tensor], Tensor]:
     dtype = target_type(node)
     return lambda x: x.to(dtype)
@@ -280,17 +280,17 @@ def _to_float(node: Node) -> bool:
         return False
 
 
-@reads("CastLike", since=(15, 19, 21, 23, 24, 25), fixed=(1,))
+@reads("CastLike", since=15, fixed=(1,))
 def read_cast_like(node: Node) -> Binary:
     return lambda x, like: x.to(like.dtype)
 
 
-@writes(ops.Copy, "Identity", since=(1, 13, 14, 16, 19, 21, 23, 24, 25))
+@writes(ops.Copy, "Identity", since=1)
 def write_copy(g: Graph, x: Value, order: str) -> Value:
     return g.add("Identity", x)  # a graph does not say how memory lies
 
 
-@reads("Identity", since=(1, 13, 14, 16, 19, 21, 23, 24, 25))
+@reads("Identity", since=1)
 def read_identity(node: Node) -> Callable[[Tensor], Tensor]:
     return lambda x: x
 

@@ -14,7 +14,6 @@ from minorm.onnx.graph.errors import Decline
 from minorm.onnx.graph.model_graph import Graph, Value
 from minorm.onnx.graph.reading import Node
 from minorm.onnx.graph.registry import EVERY, Rule, lowers, reads, writes
-from minorm.onnx.graph.versions import PUBLISHED
 from minorm.onnx.operators.math.arithmetic import Binary, paired
 from minorm.ops import elementwise as ops
 from minorm.ops.stepwise import Bitwise
@@ -66,7 +65,7 @@ def _number(g: Graph, x: Value) -> Value:
     return g.add("Or", g.add("Greater", x, g.scalar(-1, x)), g.add("Less", x, g.scalar(1, x)))
 
 
-@writes(ops.Where, "Where", since=(9, 16))
+@writes(ops.Where, "Where", since=9)
 def write_where(g: Graph, condition: Value, a: Value, b: Value) -> Value:
     return g.add("Where", condition, a, b, dtype=a.dtype)
 
@@ -76,7 +75,7 @@ def lower_where(g: Graph, condition: Value, a: Value, b: Value) -> Value:
     raise Decline("Where exists from opset 9 on, and a product with 0 and 1 would turn infinities into NaN")
 
 
-@reads("Where", since=(9, 16), fixed=(0,))
+@reads("Where", since=9, fixed=(0,))
 def read_where(node: Node) -> Callable[..., Tensor]:
     def choose(condition: Tensor, a: Tensor, b: Tensor) -> Tensor:
         node.fits(np.broadcast_shapes(condition.shape, a.shape, b.shape), a.dtype)
@@ -93,4 +92,4 @@ def _reader(relation: str) -> Rule:
 
 
 for _relation, _operator in (_OPERATORS | _LOGIC).items():
-    reads(_operator, since=PUBLISHED[_operator], fixed=EVERY)(_reader(_relation))
+    reads(_operator, fixed=EVERY)(_reader(_relation))

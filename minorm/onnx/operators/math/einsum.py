@@ -12,7 +12,7 @@ from minorm.onnx.graph.registry import reads, writes
 from minorm.tensor.tensor import Tensor
 
 
-@reads("Einsum", since=(12, 28))
+@reads("Einsum", since=12)
 def read_einsum(node: Node) -> Callable[..., Tensor]:
     equation = node["equation"]
 
@@ -23,6 +23,6 @@ def read_einsum(node: Node) -> Callable[..., Tensor]:
     return lambda *tensors: einsum(equation, *tensors, weigh=weigh)
 
 
-@writes(einsum, "Einsum", since=(12, 28))
+@writes(einsum, "Einsum", since=12)
 def write_einsum(g: Graph, equation: str, tensors: tuple[Value, ...], weigh: Any) -> Value:
     return g.add("Einsum", *tensors, shape=g.result.shape, equation=equation)

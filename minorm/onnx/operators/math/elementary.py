@@ -46,19 +46,19 @@ for _target, _operator in (
     (Erf, "Erf"),
     (Atan, "Atan"),
 ):
-    writes(_target, _operator, since=PUBLISHED[_operator])(_write(_operator))
-    reads(_operator, since=PUBLISHED[_operator])(_read(_target.apply))
+    writes(_target, _operator)(_write(_operator))
+    reads(_operator)(_read(_target.apply))
 
 
-writes(ops.Root, "Sqrt", since=PUBLISHED["Sqrt"])(_write("Sqrt"))
+writes(ops.Root, "Sqrt")(_write("Sqrt"))
 
 
-@reads("Reciprocal", since=(1, 6, 13))
+@reads("Reciprocal", since=1)
 def read_reciprocal(node: Node) -> Unary:
     return lambda x: 1 / x
 
 
-@reads("Tan", since=(7, 22))
+@reads("Tan", since=7)
 def read_tan(node: Node) -> Unary:
     return lambda x: x.sin() / x.cos()
 
@@ -105,10 +105,10 @@ def _stepwise(step: str) -> Unary:
 
 for _step, _operator in STEPS.items():
     if _operator != "IsInf":
-        reads(_operator, since=PUBLISHED[_operator], fixed=EVERY)(_read(_stepwise(_step)))
+        reads(_operator, fixed=EVERY)(_read(_stepwise(_step)))
 
 
-@reads("IsInf", since=(10, 20), fixed=EVERY)
+@reads("IsInf", since=10, fixed=EVERY)
 def read_isinf(node: Node) -> Unary:
     low, high = node["detect_negative"], node["detect_positive"]
     if low and high:

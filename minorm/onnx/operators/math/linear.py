@@ -17,12 +17,12 @@ from minorm.ops.matmul import MatMul
 from minorm.tensor.tensor import Tensor
 
 
-@writes(MatMul, "MatMul", since=(1, 9, 13))  # 9: integers. 13: bfloat16
+@writes(MatMul, "MatMul", since=1)  # 9: integers. 13: bfloat16
 def write_matmul(g: Graph, a: Value, b: Value) -> Value:
     return g.add("MatMul", a, b, shape=g.result.shape)
 
 
-@writes(F.linear, "Gemm", since=(7, 9, 11, 13))  # 11: no bias is needed
+@writes(F.linear, "Gemm", since=7)  # 11: no bias is needed
 def write_linear_gemm(g: Graph, x: Value, weight: Value, bias: Value | None) -> Value:
     if x.ndim != 2 or (bias is None and not g.has("Gemm", 11)):
         return lower_linear(g, x, weight, bias)
@@ -38,7 +38,7 @@ def lower_linear(g: Graph, x: Value, weight: Value, bias: Value | None) -> Value
 lowers(F.linear)(lower_linear)
 
 
-@reads("MatMul", since=(1, 9, 13))
+@reads("MatMul", since=1)
 def read_matmul(node: Node) -> Callable[[Tensor, Tensor], Tensor]:
     def matmul(a: Tensor, b: Tensor) -> Tensor:
         stack = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
@@ -50,7 +50,7 @@ def read_matmul(node: Node) -> Callable[[Tensor, Tensor], Tensor]:
     return matmul
 
 
-@reads("Gemm", since=(1, 6, 7, 9, 11, 13))  # before 7 `broadcast` says whether C stretches; 11: C may be absent
+@reads("Gemm", since=1)  # before 7 `broadcast` says whether C stretches; 11: C may be absent
 def read_gemm(node: Node) -> Callable[..., Tensor]:
     alpha, beta, left, right = (node[name] for name in ("alpha", "beta", "transA", "transB"))
 

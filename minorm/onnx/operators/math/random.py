@@ -47,8 +47,8 @@ class Random(Layer):
         return self.draw(*inputs, generator=self.generator)
 
 
-@reads("RandomNormal", since=(1, 22), fixed=EVERY)
-@reads("RandomUniform", since=(1, 22), fixed=EVERY)
+@reads("RandomNormal", since=1, fixed=EVERY)
+@reads("RandomUniform", since=1, fixed=EVERY)
 def read_drawn(node: Node) -> Random:
     kind = node.operator.removeprefix("Random")
     a, b = (node[name] for name in NUMBERS[kind])
@@ -63,8 +63,8 @@ def read_drawn(node: Node) -> Random:
     return Random(node, draw)
 
 
-@reads("RandomNormalLike", since=(1, 22), fixed=EVERY)
-@reads("RandomUniformLike", since=(1, 22), fixed=EVERY)
+@reads("RandomNormalLike", since=1, fixed=EVERY)
+@reads("RandomUniformLike", since=1, fixed=EVERY)
 def read_drawn_like(node: Node) -> Random:
     kind = node.operator.removeprefix("Random").removesuffix("Like")
     a, b = (node[name] for name in NUMBERS[kind])
@@ -72,13 +72,13 @@ def read_drawn_like(node: Node) -> Random:
     return Random(node, lambda x, generator: F.drawn_like(x, kind.lower(), a, b, dtype, generator))
 
 
-@reads("Bernoulli", since=(15, 22), fixed=EVERY)
+@reads("Bernoulli", since=15, fixed=EVERY)
 def read_bernoulli(node: Node) -> Random:
     dtype = _type(node, None)
     return Random(node, lambda p, generator: F.bernoulli(p, dtype, generator))
 
 
-@reads("Multinomial", since=(7, 22), fixed=EVERY)
+@reads("Multinomial", since=7, fixed=EVERY)
 def read_multinomial(node: Node) -> Random:
     count, dtype = node["sample_size"], _type(node, dtypes.int32)
     if count < 1:
@@ -104,8 +104,8 @@ def _type(node: Node, default: Any) -> Any:
 # Writers
 
 
-@writes(F.drawn, "RandomNormal", since=(1, 22))
-@writes(F.drawn, "RandomUniform", since=(1, 22))
+@writes(F.drawn, "RandomNormal", since=1)
+@writes(F.drawn, "RandomUniform", since=1)
 def write_drawn(g: Graph, kind: str, shape: Shape, a: float, b: float, dtype: Any, generator: Any) -> Value:
     if any(isinstance(n, Size) for n in shape):
         raise Decline("a shape that follows a free axis; draw like a tensor that has it")
@@ -114,19 +114,19 @@ def write_drawn(g: Graph, kind: str, shape: Shape, a: float, b: float, dtype: An
     return g.add(f"Random{kind.capitalize()}", shape=lengths, dtype=dtype, also=also, **_numbers(kind, a, b, generator))
 
 
-@writes(F.drawn_like, "RandomNormalLike", since=(1, 22))
-@writes(F.drawn_like, "RandomUniformLike", since=(1, 22))
+@writes(F.drawn_like, "RandomNormalLike", since=1)
+@writes(F.drawn_like, "RandomUniformLike", since=1)
 def write_drawn_like(g: Graph, x: Value, kind: str, a: float, b: float, dtype: Any, generator: Any) -> Value:
     numbers = _numbers(kind, a, b, generator)
     return g.add(f"Random{kind.capitalize()}Like", x, dtype=g.result.dtype, also={"dtype": _said(dtype)}, **numbers)
 
 
-@writes(F.bernoulli, "Bernoulli", since=(15, 22))
+@writes(F.bernoulli, "Bernoulli", since=15)
 def write_bernoulli(g: Graph, p: Value, dtype: Any, generator: Any) -> Value:
     return g.add("Bernoulli", p, dtype=g.result.dtype, also={"dtype": _said(dtype)}, seed=_seed(generator))
 
 
-@writes(F.multinomial, "Multinomial", since=(7, 22))
+@writes(F.multinomial, "Multinomial", since=7)
 def write_multinomial(g: Graph, x: Value, count: int, dtype: Any, generator: Any) -> Value:
     dtype = g.result.dtype
     return g.add(

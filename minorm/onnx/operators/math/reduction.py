@@ -16,7 +16,6 @@ from minorm.onnx.graph.model_graph import Graph, Value
 from minorm.onnx.graph.reading import Node, integers
 from minorm.onnx.graph.registry import EVERY, Rule, reads, writes
 from minorm.onnx.graph.sizes import Shape, product
-from minorm.onnx.graph.versions import PUBLISHED
 from minorm.onnx.operators.shape.shape import reshape
 from minorm.ops import reduction as ops
 from minorm.ops.elementwise import Root
@@ -48,14 +47,14 @@ def _rule(operator: str) -> Rule:
     return write
 
 
-writes(ops.Sum, "ReduceSum", since=(1, 11, 13))(_rule("ReduceSum"))
-writes(ops.Mean, "ReduceMean", since=(1, 11, 13, 18))(_rule("ReduceMean"))
-writes(ops.Max, "ReduceMax", since=(1, 11, 12, 13, 18, 20))(_rule("ReduceMax"))
-writes(ops.Min, "ReduceMin", since=(1, 11, 12, 13, 18, 20))(_rule("ReduceMin"))
-writes(ops.MaxOfAll, "ReduceMax", since=(1, 11, 12, 13, 18, 20))(_rule("ReduceMax"))
-writes(ops.MinOfAll, "ReduceMin", since=(1, 11, 12, 13, 18, 20))(_rule("ReduceMin"))
-writes(ops.Prod, "ReduceProd", since=(1, 11, 13, 18))(_rule("ReduceProd"))
-writes(ops.LogSumExp, "ReduceLogSumExp", since=(1, 11, 13, 18, 28))(_rule("ReduceLogSumExp"))
+writes(ops.Sum, "ReduceSum", since=1)(_rule("ReduceSum"))
+writes(ops.Mean, "ReduceMean", since=1)(_rule("ReduceMean"))
+writes(ops.Max, "ReduceMax", since=1)(_rule("ReduceMax"))
+writes(ops.Min, "ReduceMin", since=1)(_rule("ReduceMin"))
+writes(ops.MaxOfAll, "ReduceMax", since=1)(_rule("ReduceMax"))
+writes(ops.MinOfAll, "ReduceMin", since=1)(_rule("ReduceMin"))
+writes(ops.Prod, "ReduceProd", since=1)(_rule("ReduceProd"))
+writes(ops.LogSumExp, "ReduceLogSumExp", since=1)(_rule("ReduceLogSumExp"))
 
 Axes = tuple[int, ...]
 Reduction = Callable[[Tensor, Axes, bool], Tensor]
@@ -126,7 +125,7 @@ def _reader(reduction: Reduction) -> Rule:
 _EACH = ("ReduceL1", "ReduceL2", "ReduceSumSquare", "ReduceLogSum", "ReduceLogSumExp")
 
 for _operator, _reduction in _REDUCTIONS.items():
-    reads(_operator, since=PUBLISHED[_operator], fixed=(1,))(_reader(_reduction))
+    reads(_operator, fixed=(1,))(_reader(_reduction))
 
 
 def _place(operator: str) -> Rule:
@@ -142,8 +141,8 @@ def _place(operator: str) -> Rule:
     return write
 
 
-writes(ops.ArgMax, "ArgMax", since=(1, 11, 12, 13))(_place("ArgMax"))
-writes(ops.ArgMin, "ArgMin", since=(1, 11, 12, 13))(_place("ArgMin"))
+writes(ops.ArgMax, "ArgMax", since=1)(_place("ArgMax"))
+writes(ops.ArgMin, "ArgMin", since=1)(_place("ArgMin"))
 
 
 # ArgMax, ArgMin. 12: the last of equals, if asked for.
@@ -167,5 +166,5 @@ def _place_reader(reduction: Any) -> Rule:
     return read
 
 
-reads("ArgMax", since=(1, 11, 12, 13), fixed=EVERY)(_place_reader(ops.ArgMax))
-reads("ArgMin", since=(1, 11, 12, 13), fixed=EVERY)(_place_reader(ops.ArgMin))
+reads("ArgMax", since=1, fixed=EVERY)(_place_reader(ops.ArgMax))
+reads("ArgMin", since=1, fixed=EVERY)(_place_reader(ops.ArgMin))

@@ -17,7 +17,7 @@ from minorm.ops.stepwise import FloorDivide
 from minorm.tensor.tensor import Tensor
 
 
-@reads("Mod", since=(10, 13, 28))
+@reads("Mod", since=10)
 def read_mod(node: Node) -> Binary:
     truncated = bool(node["fmod"])
 
@@ -29,7 +29,7 @@ def read_mod(node: Node) -> Binary:
     return paired(node, remainder)
 
 
-@writes(Remainder, "Mod", since=(10, 13, 28))
+@writes(Remainder, "Mod", since=10)
 def write_remainder(g: Graph, a: Value, b: Value, truncated: bool) -> Value:
     if dtypes.is_float(a.dtype) and not truncated and not g.has("Mod", 28):
         raise Decline("before opset 28 Mod rounds the quotient of floats towards 0 only")

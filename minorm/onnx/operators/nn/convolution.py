@@ -24,7 +24,7 @@ def pads(pairs: Pairs) -> list[int]:
     return [int(low) for low, _ in pairs] + [int(high) for _, high in pairs]
 
 
-@writes(Convolution, "Conv", since=(1, 11, 22))
+@writes(Convolution, "Conv", since=1)
 def write_conv(
     g: Graph,
     x: Value,
@@ -104,7 +104,7 @@ ROW = 64
 PART = 1_000_000  # multiplications that take as long as a part, but for the first
 
 
-@reads("Conv", since=(1, 11, 22))
+@reads("Conv", since=1)
 def read_conv(node: Node) -> Callable[..., Tensor]:
     def conv(x: Tensor, w: Tensor, b: Tensor | None = None) -> Tensor:
         rank, kernel = x.ndim - 2, w.shape[2:]
@@ -123,7 +123,7 @@ def read_conv(node: Node) -> Callable[..., Tensor]:
     return conv
 
 
-@writes(ConvolutionTranspose, "ConvTranspose", since=(1, 11, 22))
+@writes(ConvolutionTranspose, "ConvTranspose", since=1)
 def write_conv_transpose(
     g: Graph,
     x: Value,
@@ -158,7 +158,7 @@ def write_conv_transpose(
 TRANSPOSE = {1: F.conv_transpose1d, 2: F.conv_transpose2d, 3: F.conv_transpose3d}
 
 
-@reads("ConvTranspose", since=(1, 11, 22))
+@reads("ConvTranspose", since=1)
 def read_conv_transpose(node: Node) -> Callable[..., Tensor]:
     def conv_transpose(x: Tensor, w: Tensor, b: Tensor | None = None) -> Tensor:
         rank = x.ndim - 2

@@ -25,13 +25,13 @@ from minorm.tensor.tensor import Tensor
 BETWEEN = "before opset 12 a Dropout node does not say whether it trains; most runtimes treat it as the identity"
 
 
-@writes(F.dropout, "Dropout", since=(7, 10))
+@writes(F.dropout, "Dropout", since=7)
 def write_7(g: Graph, x: Value, p: float, training: bool) -> Value:
     g.warn(BETWEEN)
     return g.add("Dropout", x, ratio=float(p))
 
 
-@writes(F.dropout, "Dropout", since=(12, 13, 22))
+@writes(F.dropout, "Dropout", since=12)
 def write_12(g: Graph, x: Value, p: float, training: bool) -> Value:
     ratio = g.constant(p, dtypes.float32, "ratio")
     return g.add("Dropout", x, ratio, g.constant(training, np.bool_, "training_mode"), shape=x.shape)
@@ -74,17 +74,17 @@ def _known_ratio(node: Node) -> float | None:
     return None if node.has(1) else 0.5
 
 
-@reads("Dropout", since=(1, 6))
+@reads("Dropout", since=1)
 def read_1(node: Node) -> Dropout:
     return Dropout(node, not node["is_test"])
 
 
-@reads("Dropout", since=(7, 10))
+@reads("Dropout", since=7)
 def read_7(node: Node) -> Dropout:
     return Dropout(node, False)
 
 
-@reads("Dropout", since=(12, 13, 22), fixed=(1, 2))
+@reads("Dropout", since=12, fixed=(1, 2))
 def read_12(node: Node) -> Dropout:
     mode = node.constant(2)
     return Dropout(node, mode is not None and bool(mode))

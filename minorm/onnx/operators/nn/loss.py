@@ -29,7 +29,7 @@ NO_CLASS = -100  # the label that counts for nothing where the node names none
 # Classes
 
 
-@writes(F.cross_entropy, "SoftmaxCrossEntropyLoss", since=(12, 13))
+@writes(F.cross_entropy, "SoftmaxCrossEntropyLoss", since=12)
 def write_cross_entropy(
     g: Graph,
     input: Value,
@@ -44,7 +44,7 @@ def write_cross_entropy(
     return _classes(g, "SoftmaxCrossEntropyLoss", input, target, weight, ignore_index, reduction)
 
 
-@writes(F.nll_loss, "NegativeLogLikelihoodLoss", since=(12, 13, 22))
+@writes(F.nll_loss, "NegativeLogLikelihoodLoss", since=12)
 def write_nll(g: Graph, input: Value, target: Value, weight: Value | None, ignore_index: int, reduction: str) -> Value:
     if input.ndim < 2:
         raise Decline("NegativeLogLikelihoodLoss takes (N, C, ...)")
@@ -202,7 +202,7 @@ def _total(g: Graph, x: Value) -> Value:
 # In
 
 
-@reads("SoftmaxCrossEntropyLoss", since=(12, 13), fixed=(1, 2))
+@reads("SoftmaxCrossEntropyLoss", since=12, fixed=(1, 2))
 def read_cross_entropy(node: Node) -> Callable[..., Any]:
     options = _options(node)
 
@@ -213,7 +213,7 @@ def read_cross_entropy(node: Node) -> Callable[..., Any]:
     return loss
 
 
-@reads("NegativeLogLikelihoodLoss", since=(12, 13, 22), fixed=(1, 2))
+@reads("NegativeLogLikelihoodLoss", since=12, fixed=(1, 2))
 def read_nll(node: Node) -> Callable[..., Tensor]:
     options = _options(node)
 

@@ -50,7 +50,7 @@ def covering(lengths: Shape, result: Shape, kernel: Ints, stride: Ints, padding:
     return found
 
 
-@writes(MaxPool, "MaxPool", since=(1, 8, 10, 11, 12, 22))
+@writes(MaxPool, "MaxPool", since=1)
 def write_max_pool(
     g: Graph,
     x: Value,
@@ -81,7 +81,7 @@ def write_max_pool(
     return y, g.add("Sub", place, before)
 
 
-@writes(AvgPool, "AveragePool", since=(7, 10, 11, 19, 22))
+@writes(AvgPool, "AveragePool", since=7)
 def write_avg_pool(
     g: Graph,
     x: Value,
@@ -174,7 +174,7 @@ def _write_global(g: Graph, x: Value, output_size: Any) -> Value:
 
 _global: Rule = _write_global
 for _function in (F.adaptive_avg_pool1d, F.adaptive_avg_pool2d):
-    writes(_function, "GlobalAveragePool", since=(1, 22))(_global)
+    writes(_function, "GlobalAveragePool", since=1)(_global)
 
 
 @lowers(AdaptiveAvgPool)
@@ -231,7 +231,7 @@ def _options(node: Node, x: Tensor) -> dict[str, Any]:
     return {"kernel": kernel, "stride": strides, "padding": pairs, "dilation": dilations, "ceil_mode": ceil_mode}
 
 
-@reads("MaxPool", since=(1, 8, 10, 11, 12, 22))  # 8: indices. 10: ceil_mode, dilations. 12: integers
+@reads("MaxPool", since=1)  # 8: indices. 10: ceil_mode, dilations. 12: integers
 def read_max_pool(node: Node) -> Callable[[Tensor], Any]:
     indices = node.wants(1)
 
@@ -257,13 +257,13 @@ def _from_the_start(places: Tensor, shape: tuple[int, ...], by_columns: int) -> 
     return places + images * (shape[1] * plane) + Tensor(channels).to(places.device)
 
 
-@reads("AveragePool", since=(1, 7, 10, 11, 19, 22))  # 7: count_include_pad. 10: ceil_mode. 19: dilations
+@reads("AveragePool", since=1)  # 7: count_include_pad. 10: ceil_mode. 19: dilations
 def read_average_pool(node: Node) -> Callable[[Tensor], Tensor]:
     counted = bool(node.get("count_include_pad"))
     return lambda x: AvgPool.apply(x, **_options(node, x), count_include_pad=counted, divisor=None)
 
 
-@reads("LpPool", since=(1, 2, 11, 18, 22))  # 1: p is a float. 18: ceil_mode, dilations
+@reads("LpPool", since=1)  # 1: p is a float. 18: ceil_mode, dilations
 def read_lp_pool(node: Node) -> Callable[[Tensor], Tensor]:
     p = _power(node)
 
@@ -273,7 +273,7 @@ def read_lp_pool(node: Node) -> Callable[[Tensor], Tensor]:
     return lambda x: _norm(x, p, total)
 
 
-@reads("GlobalLpPool", since=(1, 2, 22))
+@reads("GlobalLpPool", since=1)
 def read_global_lp_pool(node: Node) -> Callable[[Tensor], Tensor]:
     p = _power(node)
     return lambda x: _norm(x, p, lambda powers: powers.sum(_spatial(x), True))
@@ -301,7 +301,7 @@ def _norm(x: Tensor, p: float, total: Callable[[Tensor], Tensor]) -> Tensor:
 _MEANS = {3: F.adaptive_avg_pool1d, 4: F.adaptive_avg_pool2d}
 
 
-@reads("GlobalAveragePool", since=(1, 22))
+@reads("GlobalAveragePool", since=1)
 def read_global_average_pool(node: Node) -> Callable[[Tensor], Tensor]:
     def pool(x: Tensor) -> Tensor:
         axes = _spatial(x)
@@ -310,7 +310,7 @@ def read_global_average_pool(node: Node) -> Callable[[Tensor], Tensor]:
     return pool
 
 
-@reads("GlobalMaxPool", since=(1, 22))
+@reads("GlobalMaxPool", since=1)
 def read_global_max_pool(node: Node) -> Callable[[Tensor], Tensor]:
     return lambda x: x.amax(_spatial(x), True)
 

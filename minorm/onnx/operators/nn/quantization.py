@@ -22,10 +22,8 @@ from minorm.onnx.graph.registry import reads, writes
 from minorm.onnx.graph.tensors import DTYPES
 from minorm.tensor.tensor import Tensor
 
-VERSIONS = (10, 13, 19, 21, 23, 24, 25, 28)
 
-
-@reads("QuantizeLinear", since=VERSIONS, fixed=(1, 2))
+@reads("QuantizeLinear", since=10, fixed=(1, 2))
 def read_quantize(node: Node) -> Callable[..., Tensor]:
     axis, block = node.get("axis", 1), _block(node)
     default = _type(node, "output_dtype") or dtypes.uint8
@@ -41,13 +39,13 @@ def read_quantize(node: Node) -> Callable[..., Tensor]:
     return quantize
 
 
-@reads("DequantizeLinear", since=VERSIONS, fixed=(1, 2))
+@reads("DequantizeLinear", since=10, fixed=(1, 2))
 def read_dequantize(node: Node) -> Callable[..., Tensor]:
     axis, block, dtype = node.get("axis", 1), _block(node), _type(node, "output_dtype")
     return lambda x, scale, zero=None: F.dequantize(x, scale, zero, axis, block, dtype)
 
 
-@reads("DynamicQuantizeLinear", since=(11,))
+@reads("DynamicQuantizeLinear", since=11)
 def read_dynamic_quantize(node: Node) -> Callable[[Tensor], tuple[Tensor, ...]]:
     return F.dynamic_quantize
 
@@ -70,7 +68,7 @@ def _type(node: Node, attribute: str) -> Any:
     return DTYPES[code]
 
 
-@writes(F.quantize, "QuantizeLinear", since=VERSIONS)
+@writes(F.quantize, "QuantizeLinear", since=10)
 def write_quantize(
     g: Graph, x: Value, scale: Value, zero_point: Value | None, dtype: Any, axis: int, block_size: int
 ) -> Value:
@@ -92,7 +90,7 @@ def write_quantize(
     )
 
 
-@writes(F.dequantize, "DequantizeLinear", since=VERSIONS)
+@writes(F.dequantize, "DequantizeLinear", since=10)
 def write_dequantize(
     g: Graph, x: Value, scale: Value, zero_point: Value | None, axis: int, block_size: int, dtype: Any
 ) -> Value:
@@ -108,7 +106,7 @@ def write_dequantize(
     )  # fmt: skip
 
 
-@writes(F.dynamic_quantize, "DynamicQuantizeLinear", since=(11,))
+@writes(F.dynamic_quantize, "DynamicQuantizeLinear", since=11)
 def write_dynamic_quantize(g: Graph, x: Value) -> tuple[Value, ...]:
     results: tuple[Value, ...] = g.add(
         "DynamicQuantizeLinear", x, outputs=3, shape=(x.shape, (), ()), dtype=(dtypes.uint8, x.dtype, dtypes.uint8)

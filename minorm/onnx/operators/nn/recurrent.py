@@ -33,7 +33,7 @@ Activations = Sequence[Sequence[Gate]] | None
 # Readers
 
 
-@reads("LSTM", since=(1, 7, 14, 22), fixed=(4,))
+@reads("LSTM", since=1, fixed=(4,))
 def read_lstm(node: Node) -> Callable[..., tuple[Tensor, ...]]:
     options, weigh = _options(node), _limits(node)
     input_forget = bool(node["input_forget"])
@@ -54,7 +54,7 @@ def read_lstm(node: Node) -> Callable[..., tuple[Tensor, ...]]:
     return lstm
 
 
-@reads("GRU", since=(1, 3, 7, 14, 22), fixed=(4,))
+@reads("GRU", since=1, fixed=(4,))
 def read_gru(node: Node) -> Callable[..., tuple[Tensor, ...]]:
     options, weigh = _options(node), _limits(node)
     reset_after = bool(node.get("linear_before_reset"))
@@ -73,7 +73,7 @@ def read_gru(node: Node) -> Callable[..., tuple[Tensor, ...]]:
     return gru
 
 
-@reads("RNN", since=(1, 7, 14, 22), fixed=(4,))
+@reads("RNN", since=1, fixed=(4,))
 def read_rnn(node: Node) -> Callable[..., tuple[Tensor, ...]]:
     options, weigh = _options(node), _limits(node)
     options.pop("gates")
@@ -144,7 +144,7 @@ def _limits(node: Node) -> Callable[[Tensor, Tensor, Tensor], None]:
 # Writers
 
 
-@writes(F.lstm, "LSTM", since=(7, 14, 22))
+@writes(F.lstm, "LSTM", since=7)
 def write_lstm(
     g: Graph, x: Value, hx: Any, weight_ih: Value, weight_hh: Value, bias: Value | None,
     peephole: Value | None, input_forget: bool, **options: Any,
@@ -154,7 +154,7 @@ def write_lstm(
     return _write(g, "LSTM", x, weight_ih, weight_hh, bias, (h, c), peephole, extra, **options)
 
 
-@writes(F.gru, "GRU", since=(7, 14, 22))
+@writes(F.gru, "GRU", since=7)
 def write_gru(
     g: Graph, x: Value, hx: Value | None, weight_ih: Value, weight_hh: Value, bias: Value | None,
     reset_after: bool, **options: Any,
@@ -163,7 +163,7 @@ def write_gru(
     return _write(g, "GRU", x, weight_ih, weight_hh, bias, (hx,), None, extra, **options)
 
 
-@writes(F.rnn, "RNN", since=(7, 14, 22))
+@writes(F.rnn, "RNN", since=7)
 def write_rnn(
     g: Graph, x: Value, hx: Value | None, weight_ih: Value, weight_hh: Value, bias: Value | None, **options: Any
 ) -> tuple[Value, ...]:

@@ -58,13 +58,13 @@ class Call:
     compute_dtype: Any
 
 
-@writes(F.batch_norm, "BatchNormalization", since=(14, 15))
+@writes(F.batch_norm, "BatchNormalization", since=14)
 @unmasked
 def write_14(g: Graph, **arguments: Any) -> Value:
     return _write(g, Call(**arguments), outputs=3)
 
 
-@writes(F.batch_norm, "BatchNormalization", since=(7, 9))
+@writes(F.batch_norm, "BatchNormalization", since=7)
 @unmasked
 def write_7(g: Graph, **arguments: Any) -> Value:
     return _write(g, Call(**arguments), outputs=5)
@@ -201,7 +201,7 @@ def _fixed(node: Node) -> tuple[int, ...]:
 
 
 # `spatial` of 1 to 7 is read off the shapes of the parameters: its wording was inverted on the way.
-@reads("BatchNormalization", since=(1, 6, 7, 9, 14, 15), fixed=_fixed)
+@reads("BatchNormalization", since=1, fixed=_fixed)
 def read(node: Node) -> BatchNormalization | InstanceNormalization:
     if node.described is not None and node.described.per_sample:
         return InstanceNormalization(node, trains=False)

@@ -65,14 +65,14 @@ def put(buffer: Tensor, value: Tensor) -> Tensor:
 # Writing
 
 
-@writes(batch_norm, "BatchNormalization", since=(14, 15))
+@writes(batch_norm, "BatchNormalization", since=14)
 def write_14(
     g: Graph, x: Value, scale: Value, bias: Value, mean: Value, var: Value, momentum: float, eps: float
 ) -> tuple[Value, ...]:
     return node(g, x, scale, bias, mean, var, momentum, eps, outputs=3)
 
 
-@writes(batch_norm, "BatchNormalization", since=(7, 9))
+@writes(batch_norm, "BatchNormalization", since=7)
 def write_7(
     g: Graph, x: Value, scale: Value, bias: Value, mean: Value, var: Value, momentum: float, eps: float
 ) -> tuple[Value, ...]:

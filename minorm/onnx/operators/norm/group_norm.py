@@ -30,7 +30,7 @@ from minorm.onnx.operators.shape.shape import channels, expand, reshape, reshape
 from minorm.tensor.tensor import Tensor
 
 
-@writes(F.group_norm, "GroupNormalization", since=(21,))
+@writes(F.group_norm, "GroupNormalization", since=21)
 @unmasked
 def write_21(
     g: Graph, x: Value, num_groups: int, weight: Value | None, bias: Value | None, eps: float, compute_dtype: Any
@@ -78,7 +78,7 @@ def group(g: Graph, x: Value, num_groups: int, scale: Value | None, bias: Value 
     return affine(g, y, scale, bias)
 
 
-@reads("GroupNormalization", since=(18, 21))
+@reads("GroupNormalization", since=18)
 def read_18(node: Node) -> Callable[[Tensor, Tensor, Tensor], Tensor] | GroupNorm:
     if isinstance(node.described, Written):
         return GroupNorm(node["epsilon"], node.described)

@@ -46,7 +46,7 @@ def instance(g: Graph, x: Value, scale: Value | None, bias: Value | None, eps: f
     return g.add("InstanceNormalization", x, scale, bias, shape=x.shape, epsilon=eps)
 
 
-@writes(F.instance_norm, "InstanceNormalization", since=(6, 22))
+@writes(F.instance_norm, "InstanceNormalization", since=6)
 @unmasked
 def write_6(
     g: Graph,
@@ -83,7 +83,7 @@ def write_6(
     return y
 
 
-@writes(F.instance_norm, "BatchNormalization", since=(7, 9, 14, 15))
+@writes(F.instance_norm, "BatchNormalization", since=7)
 @unmasked
 def write_running(
     g: Graph,
@@ -136,7 +136,7 @@ class InstanceNormalization(StatisticsLayer):
         return f"{self.size()}eps={self.eps}, {self.statistics}"
 
 
-@reads("InstanceNormalization", since=(1, 6, 22))
+@reads("InstanceNormalization", since=1)
 def read_1(node: Node) -> Callable[[Tensor, Tensor, Tensor], Tensor] | InstanceNormalization:
     if node.described is not None:
         return InstanceNormalization(node, trains=True)

@@ -31,7 +31,7 @@ def first_axis(x: Value, normalized_shape: Any) -> int:
     return x.ndim - (len(normalized_shape) if isinstance(normalized_shape, (tuple, list)) else 1)
 
 
-@writes(F.layer_norm, "LayerNormalization", since=(17,))
+@writes(F.layer_norm, "LayerNormalization", since=17)
 @unmasked
 def write_17(
     g: Graph, x: Value, normalized_shape: Any, weight: Value | None, bias: Value | None, eps: float, compute_dtype: Any
@@ -53,7 +53,7 @@ def lower(
     return g.cast(affine(g, y, scale, shift), x.dtype)
 
 
-@reads("LayerNormalization", since=(17,))
+@reads("LayerNormalization", since=17)
 def read_17(node: Node) -> Callable[..., Any]:
     if isinstance(node.described, Written):
         return LayerNorm(node["epsilon"], node.described)

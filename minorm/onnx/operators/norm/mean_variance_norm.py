@@ -22,7 +22,7 @@ from minorm.onnx.operators.norm.statistics import computed, is_usual, standardiz
 from minorm.tensor.tensor import Tensor
 
 
-@writes(F.mean_variance_norm, "MeanVarianceNormalization", since=(9, 13))
+@writes(F.mean_variance_norm, "MeanVarianceNormalization", since=9)
 @unmasked
 def write_9(g: Graph, x: Value, axes: Sequence[int], eps: float, compute_dtype: Any) -> Value:
     if eps != 1e-9 or x.dtype != dtypes.float32 or not is_usual(x, compute_dtype):
@@ -39,7 +39,7 @@ def lower(g: Graph, x: Value, axes: Sequence[int], eps: float, compute_dtype: An
     return g.cast(y, x.dtype)
 
 
-@reads("MeanVarianceNormalization", since=(9, 13))
+@reads("MeanVarianceNormalization", since=9)
 def read_9(node: Node) -> Callable[[Tensor], Tensor]:
     axes = tuple(node["axes"])
     return lambda x: F.mean_variance_norm(x, axes)

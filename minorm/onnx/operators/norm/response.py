@@ -18,7 +18,7 @@ from minorm.onnx.operators.norm.statistics import wide
 from minorm.tensor.tensor import Tensor
 
 
-@writes(F.local_response_norm, "LRN", since=(1, 13))
+@writes(F.local_response_norm, "LRN", since=1)
 def write_lrn_1(g: Graph, x: Value, size: int, alpha: float, beta: float, k: float) -> Value:
     if size % 2 == 0 or x.dtype != dtypes.float32 or x.ndim != 4:
         raise Decline("LRN of float32 images with an odd size only")  # onnxruntime takes four axes, no more, no less
@@ -44,7 +44,7 @@ def lower_lrn(g: Graph, x: Value, size: int, alpha: float, beta: float, k: float
 STEPS = 8  # multiplications that an element of a window takes as long as
 
 
-@reads("LRN", since=(1, 13))  # size - 1 channels besides its own: the smaller half below, the larger above
+@reads("LRN", since=1)  # size - 1 channels besides its own: the smaller half below, the larger above
 def read_lrn(node: Node) -> Callable[[Tensor], Tensor]:
     size, alpha, beta, bias = (node[name] for name in ("size", "alpha", "beta", "bias"))
 
@@ -57,7 +57,7 @@ def read_lrn(node: Node) -> Callable[[Tensor], Tensor]:
     return normalize
 
 
-@writes(F.normalize, "LpNormalization", since=(1, 22))
+@writes(F.normalize, "LpNormalization", since=1)
 def write_lp_1(g: Graph, x: Value, p: float, dim: int, eps: float) -> Value:
     if p not in (1, 2) or x.dtype != dtypes.float32 or eps > 1e-12:
         raise Decline("LpNormalization of float32 with p 1 or 2 and a negligible eps only")
@@ -72,7 +72,7 @@ def lower_lp(g: Graph, x: Value, p: float, dim: int, eps: float) -> Value:
     return g.cast(g.add("Div", compute, clip(g, norm, eps, None)), x.dtype)
 
 
-@reads("LpNormalization", since=(1, 22))
+@reads("LpNormalization", since=1)
 def read_lp(node: Node) -> Callable[[Tensor], Tensor]:
     p, axis = node["p"], node["axis"]
     if p not in (1, 2):

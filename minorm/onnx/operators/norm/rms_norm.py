@@ -34,7 +34,7 @@ def epsilon(x: Value, eps: float | None) -> float:
     return float(np.finfo(dtypes.compute_type(x.dtype)).eps) if eps is None else eps
 
 
-@writes(F.rms_norm, "RMSNormalization", since=(23,))
+@writes(F.rms_norm, "RMSNormalization", since=23)
 @unmasked
 def write_23(
     g: Graph, x: Value, normalized_shape: Any, weight: Value | None, eps: float | None, compute_dtype: Any
@@ -59,7 +59,7 @@ def lower(
     return g.cast(affine(g, y, scale, None), x.dtype)
 
 
-@reads("RMSNormalization", since=(23,))  # the result is of the scale's type
+@reads("RMSNormalization", since=23)  # the result is of the scale's type
 def read_23(node: Node) -> Callable[[Tensor, Tensor], Tensor] | RMSNorm:
     eps = STEP if node["epsilon"] == shortest(STEP) else node["epsilon"]
     if isinstance(node.described, Written):

@@ -24,7 +24,7 @@ def _by_channel(node: Node, since: int) -> bool:
     return bool(mode == "CRD")
 
 
-@reads("DepthToSpace", since=(1, 11, 13, 28))  # 11: mode
+@reads("DepthToSpace", since=1)  # 11: mode
 def read_depth_to_space(node: Node) -> Callable[[Tensor], Tensor]:
     b, by_channel = node["blocksize"], _by_channel(node, 11)
 
@@ -41,7 +41,7 @@ def read_depth_to_space(node: Node) -> Callable[[Tensor], Tensor]:
     return spread
 
 
-@reads("SpaceToDepth", since=(1, 13, 28))  # 28: mode
+@reads("SpaceToDepth", since=1)  # 28: mode
 def read_space_to_depth(node: Node) -> Callable[[Tensor], Tensor]:
     b, by_channel = node["blocksize"], _by_channel(node, 28)
 

@@ -19,18 +19,18 @@ from minorm.onnx.operators.shape.shape import reshape
 from minorm.tensor.tensor import Tensor
 
 
-@reads("Shape", since=(1, 13, 15, 19, 21, 23, 24, 25), fixed=EVERY)  # 15: a part of it
+@reads("Shape", since=1, fixed=EVERY)  # 15: a part of it
 def read_shape(node: Node) -> Callable[[Tensor], Tensor]:
     part = slice(node["start"], node["end"]) if node.since >= 15 else slice(None)
     return lambda x: Tensor(np.array(x.shape[part], dtypes.int64))
 
 
-@reads("Size", since=(1, 13, 19, 21, 23, 24, 25), fixed=EVERY)
+@reads("Size", since=1, fixed=EVERY)
 def read_size(node: Node) -> Callable[[Tensor], Tensor]:
     return lambda x: Tensor(np.array(x.numel(), dtypes.int64))
 
 
-@reads("ConstantOfShape", since=(9, 20, 21, 23, 24, 25), fixed=EVERY)
+@reads("ConstantOfShape", since=9, fixed=EVERY)
 def read_constant_of_shape(node: Node) -> Callable[[Tensor], Tensor]:
     value = np.zeros(1, dtypes.float32) if node["value"] is None else node["value"]
     if value.size != 1:
@@ -46,7 +46,7 @@ def read_constant_of_shape(node: Node) -> Callable[[Tensor], Tensor]:
     return constant
 
 
-@reads("Range", since=(11, 27), fixed=EVERY)  # 27: 16-bit floats, counted in the type that stash_type says
+@reads("Range", since=11, fixed=EVERY)  # 27: 16-bit floats, counted in the type that stash_type says
 def read_range(node: Node) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
     stash = node["stash_type"] if node.since >= 27 else 1
     if stash not in (1, 11):

@@ -90,7 +90,7 @@ def write_setitem(g: Graph, x: Value, value: Value, steps: Any, index: Any) -> V
     return expand(g, value, x.known_shape)
 
 
-@writes(ops.Take, "Gather", since=(1, 11, 13))
+@writes(ops.Take, "Gather", since=1)
 def write_take(g: Graph, x: Value, index: Any) -> Value:
     parts = _axis_by_axis(index, x.ndim)
     arrays = [i for i, part in enumerate(parts) if isinstance(part, (np.ndarray, Value))]
@@ -119,7 +119,7 @@ def _gather(g: Graph, x: Value, where: Value, axis: int) -> Value:
     return g.add("Gather", x, where, shape=g.result.shape, axis=axis)
 
 
-@writes(MatrixDiagonal, "Gather", since=(1, 11, 13))
+@writes(MatrixDiagonal, "Gather", since=1)
 def write_diagonal(g: Graph, x: Value, offset: int) -> Value:
     """Of the matrices as rows, the elements that are one row and one column apart."""
     *stack, rows, columns = x.known_shape
@@ -130,7 +130,7 @@ def write_diagonal(g: Graph, x: Value, offset: int) -> Value:
     return g.add("Gather", flat, g.constant(places, np.int64, "indices"), shape=g.result.shape, axis=len(stack))
 
 
-@writes(ops.Take, "GatherND", since=(11, 12, 13))
+@writes(ops.Take, "GatherND", since=11)
 def write_take_several(g: Graph, x: Value, index: Any) -> Value:
     """x[i, j] with arrays of numbers that are fixed, one for each of the first axes."""
     parts = _axis_by_axis(index, x.ndim)
@@ -142,7 +142,7 @@ def write_take_several(g: Graph, x: Value, index: Any) -> Value:
     return g.add("GatherND", x, g.constant(places, np.int64, "places"), shape=g.result.shape)
 
 
-@writes(ops.Gather, "GatherElements", since=(11, 13))
+@writes(ops.Gather, "GatherElements", since=11)
 def write_gather(g: Graph, x: Value, index: Value, axis: int) -> Value:
     if index.dtype not in (dtypes.int32, dtypes.int64):
         index = g.cast(index, dtypes.int64)
@@ -164,12 +164,12 @@ def write_rolled(g: Graph, x: Value, step: int, axis: int) -> Value:
     return g.add("Gather", x, g.add("Mod", moved, g.length(n)), axis=axis, shape=x.known_shape)
 
 
-@reads("Slice", since=(1,))
+@reads("Slice", since=1)
 def read_slice_1(node: Node) -> Callable[[Tensor], Tensor]:
     return lambda x: sliced(x, node["starts"], node["ends"], node["axes"], None)
 
 
-@reads("Slice", since=(10, 11, 13), fixed=(1, 2, 3, 4))
+@reads("Slice", since=10, fixed=(1, 2, 3, 4))
 def read_slice_10(node: Node) -> Callable[..., Tensor]:
     def slice_of(
         x: Tensor, starts: Tensor, ends: Tensor, axes: Tensor | None = None, steps: Tensor | None = None
@@ -208,7 +208,7 @@ def _slice(n: int, start: int, end: int, step: int) -> slice:
 # Gather, GatherElements. 11: indices may count from the end.
 
 
-@reads("Gather", since=(1, 11, 13), fixed=(1,))
+@reads("Gather", since=1, fixed=(1,))
 def read_gather(node: Node) -> Callable[[Tensor, Tensor], Tensor]:
     def gather(x: Tensor, indices: Tensor) -> Tensor:
         axis = axis_of("gather", node["axis"], x)
@@ -219,7 +219,7 @@ def read_gather(node: Node) -> Callable[[Tensor, Tensor], Tensor]:
     return gather
 
 
-@reads("GatherElements", since=(11, 13), fixed=(1,))
+@reads("GatherElements", since=11, fixed=(1,))
 def read_gather_elements(node: Node) -> Callable[[Tensor, Tensor], Tensor]:
     def gather(x: Tensor, indices: Tensor) -> Tensor:
         node.fits(indices.shape, x.dtype)

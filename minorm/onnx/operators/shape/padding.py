@@ -31,17 +31,17 @@ Pairs = Sequence[tuple[int, int]]
 MODES = ("constant", "reflect", "edge", "wrap")
 
 
-@writes(ops.Pad, "Pad", since=(2,))  # amounts and value are attributes
+@writes(ops.Pad, "Pad", since=2)  # amounts and value are attributes
 def write_pad_2(g: Graph, x: Value, widths: tuple[tuple[int, int], ...], value: float) -> Value:
     return pad(g, x, widths, value)
 
 
-@writes(ops.Pad, "Pad", since=(11, 13, 18, 19, 21, 23, 24, 25))  # they are inputs; 11: integers
+@writes(ops.Pad, "Pad", since=11)  # they are inputs; 11: integers
 def write_pad_11(g: Graph, x: Value, widths: tuple[tuple[int, int], ...], value: float) -> Value:
     return pad(g, x, widths, value)
 
 
-@writes(F.pad, "Pad", since=(2, 11, 13, 18, 19, 21, 23, 24, 25))
+@writes(F.pad, "Pad", since=2)
 def write_copies(g: Graph, input: Value, pad: Sequence[Length], mode: str, value: float | None) -> Value:
     """Copies of the tensor's own elements around free axes; around axes of fixed length a Gather picks them.
 
@@ -123,13 +123,13 @@ def ahead(g: Graph, x: Value, padding: Sequence[tuple[Length, Length]], value: f
     return pad(g, x, [(0, 0), (0, 0), *padding], value), [(0, 0)] * len(padding)
 
 
-@reads("Pad", since=(1, 2))
+@reads("Pad", since=1)
 def read_pad_1(node: Node) -> Callable[[Tensor], Tensor]:
     mode, amounts = _mode(node), node["paddings" if node.since == 1 else "pads"]
     return lambda x: padded(node, x, amounts, range(x.ndim), mode, node["value"])
 
 
-@reads("Pad", since=(11, 13, 18, 19, 21, 23, 24, 25), fixed=(1, 2, 3))
+@reads("Pad", since=11, fixed=(1, 2, 3))
 def read_pad_11(node: Node) -> Callable[..., Tensor]:
     mode = _mode(node)
 

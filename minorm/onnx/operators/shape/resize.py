@@ -152,14 +152,14 @@ def _weights(
     return np.ascontiguousarray(rows.T.astype(dtype))
 
 
-@reads("Resize", since=(10,), fixed=(1,))
-@reads("Upsample", since=(9, 10), fixed=(1,))
+@reads("Resize", since=10, fixed=(1,))
+@reads("Upsample", since=9, fixed=(1,))
 def read_resize_10(node: Node) -> Callable[[Tensor, Tensor], Tensor]:
     sampling = Sampling(node)
     return lambda x, scales: sampling.resize(x, _numbers(scales, "scales"), None, ())
 
 
-@reads("Resize", since=(11, 13, 18, 19), fixed=(1, 2, 3))  # 18: antialias, axes, keep_aspect_ratio_policy
+@reads("Resize", since=11, fixed=(1, 2, 3))  # 18: antialias, axes, keep_aspect_ratio_policy
 def read_resize_11(node: Node) -> Callable[..., Tensor]:
     sampling = Sampling(node)
 
@@ -183,13 +183,13 @@ def _numbers(given: Tensor, name: str) -> list[float]:
     return [float(n) for n in given.array.reshape(-1)]
 
 
-@reads("Upsample", since=(1,))
+@reads("Upsample", since=1)
 def read_upsample_1(node: Node) -> Callable[[Tensor], Tensor]:
     sampling = Sampling(node)
     return lambda x: sampling.resize(x, [1.0, 1.0, node["height_scale"], node["width_scale"]], None, ())
 
 
-@reads("Upsample", since=(7,))
+@reads("Upsample", since=7)
 def read_upsample_7(node: Node) -> Callable[[Tensor], Tensor]:
     sampling = Sampling(node)
     return lambda x: sampling.resize(x, node["scales"], None, ())
@@ -208,7 +208,7 @@ def _fitting(n: Length, m: Length, scale: float) -> float:
     return float(near)
 
 
-@writes(interpolate, "Resize", since=(11, 13, 18, 19))
+@writes(interpolate, "Resize", since=11)
 def write_interpolate(
     g: Graph,
     input: Value,

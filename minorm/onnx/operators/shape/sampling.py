@@ -19,7 +19,7 @@ LONG = {short: long for long, short in SHORT.items()}
 TAPS = {"nearest": 1, "bilinear": 2, "bicubic": 4}
 
 
-@reads("GridSample", since=(16, 20, 22))
+@reads("GridSample", since=16)
 def read_grid_sample(node: Node) -> Callable[[Tensor, Tensor], Tensor]:
     mode = LONG.get(node["mode"], node["mode"])
     padding_mode, align_corners = node["padding_mode"], bool(node["align_corners"])
@@ -36,7 +36,7 @@ def read_grid_sample(node: Node) -> Callable[[Tensor, Tensor], Tensor]:
     return sample
 
 
-@writes(F.grid_sample, "GridSample", since=(16,))
+@writes(F.grid_sample, "GridSample", since=16)
 def write_grid_sample_16(
     g: Graph, input: Value, grid: Value, mode: str, padding_mode: str, align_corners: bool
 ) -> Value:
@@ -45,7 +45,7 @@ def write_grid_sample_16(
     return _write(g, input, grid, mode, padding_mode, align_corners)
 
 
-@writes(F.grid_sample, "GridSample", since=(20, 22))
+@writes(F.grid_sample, "GridSample", since=20)
 def write_grid_sample_20(
     g: Graph, input: Value, grid: Value, mode: str, padding_mode: str, align_corners: bool
 ) -> Value:
@@ -59,7 +59,7 @@ def _write(g: Graph, x: Value, grid: Value, mode: str, padding_mode: str, align_
     )
 
 
-@reads("AffineGrid", since=(20,), fixed=(1,))
+@reads("AffineGrid", since=20, fixed=(1,))
 def read_affine_grid(node: Node) -> Callable[[Tensor, Tensor], Tensor]:
     align_corners = bool(node["align_corners"])
 
@@ -73,6 +73,6 @@ def read_affine_grid(node: Node) -> Callable[[Tensor, Tensor], Tensor]:
     return grid
 
 
-@writes(F.affine_grid, "AffineGrid", since=(20,))
+@writes(F.affine_grid, "AffineGrid", since=20)
 def write_affine_grid(g: Graph, theta: Value, size: Sequence[Length], align_corners: bool) -> Value:
     return g.add("AffineGrid", theta, g.vector(tuple(size)), shape=g.result.shape, align_corners=int(align_corners))

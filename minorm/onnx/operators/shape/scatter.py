@@ -19,20 +19,20 @@ from minorm.tensor.tensor import Tensor
 Rule = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 
-@reads("ScatterElements", since=(11, 13, 16, 18), fixed=(1,))
-@reads("Scatter", since=(9, 11), fixed=(1,))
+@reads("ScatterElements", since=11, fixed=(1,))
+@reads("Scatter", since=9, fixed=(1,))
 def read_scatter(node: Node) -> Rule:
     axis, reduction = node["axis"], node.get("reduction", "none")
     return lambda x, index, updates: F.scatter(x, axis, index, updates, reduction)
 
 
-@reads("ScatterND", since=(11, 13, 16, 18), fixed=(1,))
+@reads("ScatterND", since=11, fixed=(1,))
 def read_scatter_nd(node: Node) -> Rule:
     reduction = node.get("reduction", "none")
     return lambda x, index, updates: F.scatter_nd(x, index, updates, reduction)
 
 
-@writes(ScatterElements, "ScatterElements", since=(11, 13, 16, 18))
+@writes(ScatterElements, "ScatterElements", since=11)
 def write_scatter(g: Graph, x: Value, index: Value, updates: Value, reduction: str, axis: int) -> Value:
     return _write(g, "ScatterElements", x, index, updates, reduction, axis=axis)
 
@@ -43,7 +43,7 @@ def write_scatter_9(g: Graph, x: Value, index: Value, updates: Value, reduction:
     return _write(g, "Scatter", x, index, updates, reduction, axis=axis)
 
 
-@writes(F.scatter_nd, "ScatterND", since=(11, 13, 16, 18))
+@writes(F.scatter_nd, "ScatterND", since=11)
 def write_scatter_nd(g: Graph, x: Value, index: Value, src: Value, reduction: str) -> Value:
     if index.dtype != dtypes.int64:
         index = g.cast(index, dtypes.int64)

@@ -22,12 +22,12 @@ from minorm.tensor.tensor import Tensor
 # TopK. 10: k is an input. 11: the smallest, integers. Always sorted.
 
 
-@reads("TopK", since=(1,))
+@reads("TopK", since=1)
 def read_top_k_1(node: Node) -> Callable[[Tensor], tuple[Tensor, Tensor]]:
     return lambda x: _top(node, x, node["k"])
 
 
-@reads("TopK", since=(10, 11, 24), fixed=(1,))
+@reads("TopK", since=10, fixed=(1,))
 def read_top_k_10(node: Node) -> Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]:
     return lambda x, k: _top(node, x, int(k.item()))
 
@@ -41,7 +41,7 @@ def _top(node: Node, x: Tensor, k: int) -> tuple[Tensor, Tensor]:
     return x.gather(axis, places), places
 
 
-@writes(TopPlaces, "TopK", since=(10, 11, 24))
+@writes(TopPlaces, "TopK", since=10)
 def write_top_places(g: Graph, x: Value, count: int, axis: int, largest: bool) -> Value:
     shape = (*x.known_shape[:axis], count, *x.known_shape[axis + 1 :])
     _, places = g.add(
@@ -60,7 +60,7 @@ def write_top_places(g: Graph, x: Value, count: int, axis: int, largest: bool) -
 # One at a place, 0 elsewhere
 
 
-@reads("OneHot", since=(9, 11, 28), fixed=EVERY)  # 11: indices may count from the end
+@reads("OneHot", since=9, fixed=EVERY)  # 11: indices may count from the end
 def read_one_hot(node: Node) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
     def one_hot(indices: Tensor, depth: Tensor, values: Tensor) -> Tensor:
         if depth.numel() != 1 or not 0 <= depth.item() < 2**31:
@@ -77,7 +77,7 @@ def read_one_hot(node: Node) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
     return one_hot
 
 
-@reads("Hardmax", since=(1, 11, 13), fixed=EVERY)  # before 13 the axes from `axis` on are one
+@reads("Hardmax", since=1, fixed=EVERY)  # before 13 the axes from `axis` on are one
 def read_hardmax(node: Node) -> Callable[[Tensor], Tensor]:
     def hardmax(x: Tensor) -> Tensor:
         axis = axis_of("hardmax", node["axis"], x)
@@ -97,7 +97,7 @@ def _first_largest(x: Tensor, axis: int) -> Tensor:
 # By place
 
 
-@reads("GatherND", since=(11, 12, 13), fixed=(1,))  # 12: batch_dims
+@reads("GatherND", since=11, fixed=(1,))  # 12: batch_dims
 def read_gather_nd(node: Node) -> Callable[[Tensor, Tensor], Tensor]:
     batch = node.get("batch_dims", 0)
 
@@ -116,7 +116,7 @@ def read_gather_nd(node: Node) -> Callable[[Tensor, Tensor], Tensor]:
     return gather
 
 
-@reads("Trilu", since=(14,), fixed=(1,))
+@reads("Trilu", since=14, fixed=(1,))
 def read_trilu(node: Node) -> Callable[..., Tensor]:
     upper = bool(node["upper"])
 
@@ -131,7 +131,7 @@ def read_trilu(node: Node) -> Callable[..., Tensor]:
     return triangle
 
 
-@reads("CumSum", since=(11, 14), fixed=(1,))
+@reads("CumSum", since=11, fixed=(1,))
 def read_cumsum(node: Node) -> Callable[[Tensor, Tensor], Tensor]:
     exclusive, reverse = bool(node["exclusive"]), bool(node["reverse"])
 
@@ -156,7 +156,7 @@ def lower_cumsum(g: Graph, x: Value, axis: int, exclusive: bool, reverse: bool) 
     return g.cast(transpose(g, y, [int(i) for i in np.argsort(order)]), x.dtype)
 
 
-@writes(CumSum, "CumSum", since=(11, 14))
+@writes(CumSum, "CumSum", since=11)
 def write_cumsum(g: Graph, x: Value, axis: int, exclusive: bool, reverse: bool) -> Value:
     return g.add(
         "CumSum",
@@ -168,7 +168,7 @@ def write_cumsum(g: Graph, x: Value, axis: int, exclusive: bool, reverse: bool) 
     )
 
 
-@reads("CumProd", since=(26,), fixed=(1,))
+@reads("CumProd", since=26, fixed=(1,))
 def read_cumprod(node: Node) -> Callable[[Tensor, Tensor], Tensor]:
     exclusive, reverse = bool(node["exclusive"]), bool(node["reverse"])
 
@@ -184,7 +184,7 @@ def read_cumprod(node: Node) -> Callable[[Tensor, Tensor], Tensor]:
     return cumprod
 
 
-@writes(CumProd, "CumProd", since=(26,))
+@writes(CumProd, "CumProd", since=26)
 def write_cumprod(g: Graph, x: Value, axis: int) -> Value:
     return g.add("CumProd", x, g.constant(axis, np.int64, "axis"), shape=x.known_shape)
 

@@ -49,7 +49,7 @@ def reshape_as(g: Graph, x: Value, like: Value) -> Value:
     return g.add("Reshape", x, g.add("Shape", like, shape=(like.ndim,), dtype=np.int64), shape=shape)
 
 
-@writes(ops.Reshape, "Reshape", since=(5, 13, 14, 19, 21, 23, 24, 25))
+@writes(ops.Reshape, "Reshape", since=5)
 def write_reshape(g: Graph, x: Value, shape: Shape) -> Value:
     return reshape(g, x, g.result.shape)
 
@@ -64,12 +64,12 @@ def reshaped(x: Tensor, shape: Sequence[int], allowzero: bool = False) -> Tensor
     return x.reshape(tuple(shape))
 
 
-@reads("Reshape", since=(1,))
+@reads("Reshape", since=1)
 def read_reshape_1(node: Node) -> Callable[[Tensor], Tensor]:
     return lambda x: reshaped(x, node["shape"])
 
 
-@reads("Reshape", since=(5, 13, 14, 19, 21, 23, 24, 25), fixed=(1,))
+@reads("Reshape", since=5, fixed=(1,))
 def read_reshape_5(node: Node) -> Callable[[Tensor, Tensor], Tensor]:
     allowzero = node.since >= 14 and bool(node["allowzero"])
     return lambda x, shape: reshaped(x, integers(shape, "shape", MAX_RANK), allowzero)
@@ -80,7 +80,7 @@ def transpose(g: Graph, x: Value, order: Sequence[int]) -> Value:
     return g.add("Transpose", x, shape=tuple(x.known_shape[i] for i in order), perm=list(order))
 
 
-@writes(ops.Permute, "Transpose", since=(1, 13, 21, 23, 24, 25))
+@writes(ops.Permute, "Transpose", since=1)
 def write_permute(g: Graph, x: Value, order: tuple[int, ...]) -> Value:
     return transpose(g, x, order)
 
@@ -105,13 +105,13 @@ def full(g: Graph, number: float, shape: Shape, dtype: Any) -> Value:
     return g.constant(np.full([int(n) for n in shape], number, dtype))
 
 
-@reads("Transpose", since=(1, 13, 21, 23, 24, 25))
+@reads("Transpose", since=1)
 def read_transpose(node: Node) -> Callable[[Tensor], Tensor]:
     order = node["perm"]
     return lambda x: x.permute(order if order is not None else tuple(range(x.ndim))[::-1])
 
 
-@reads("Flatten", since=(1, 9, 11, 13, 21, 23, 24, 25))  # 11: the axis may count from the end
+@reads("Flatten", since=1)  # 11: the axis may count from the end
 def read_flatten(node: Node) -> Callable[[Tensor], Tensor]:
     axis = node["axis"]
 
@@ -124,7 +124,7 @@ def read_flatten(node: Node) -> Callable[[Tensor], Tensor]:
     return flatten
 
 
-@writes(ops.Expand, "Expand", since=(8, 13))
+@writes(ops.Expand, "Expand", since=8)
 def write_expand_8(g: Graph, x: Value, shape: Shape) -> Value:
     return expand(g, x, g.result.shape)
 
@@ -134,7 +134,7 @@ def write_expand_6(g: Graph, x: Value, shape: Shape) -> Value:
     return expand(g, x, g.result.shape)
 
 
-@reads("Expand", since=(8, 13), fixed=(1,))
+@reads("Expand", since=8, fixed=(1,))
 def read_expand(node: Node) -> Callable[[Tensor, Tensor], Tensor]:
     def stretch(x: Tensor, shape: Tensor) -> Tensor:
         target = np.broadcast_shapes(x.shape, tuple(integers(shape, "shape", MAX_RANK)))
@@ -144,12 +144,12 @@ def read_expand(node: Node) -> Callable[[Tensor, Tensor], Tensor]:
     return stretch
 
 
-@writes(ops.Cat, "Concat", since=(4, 11, 13))
+@writes(ops.Cat, "Concat", since=4)
 def write_cat(g: Graph, arrays: tuple[Value, ...], axis: int) -> Value:
     return g.add("Concat", *arrays, axis=axis, shape=g.result.shape)
 
 
-@reads("Concat", since=(1, 4, 11, 13))  # 4: the axis must be given
+@reads("Concat", since=1)  # 4: the axis must be given
 def read_concat(node: Node) -> Callable[..., Tensor]:
     axis = 1 if node["axis"] is None else node["axis"]
 
@@ -163,7 +163,7 @@ def read_concat(node: Node) -> Callable[..., Tensor]:
 # Split. 13: the lengths are an input. 18: or their number is given, and the last may be shorter.
 
 
-@reads("Split", since=(1, 2, 11, 13, 18), fixed=(1,))
+@reads("Split", since=1, fixed=(1,))
 def read_split(node: Node) -> Callable[..., tuple[Tensor, ...]]:
     axis = node["axis"] or 0
     count = len(node.outputs)
@@ -187,14 +187,14 @@ def read_split(node: Node) -> Callable[..., tuple[Tensor, ...]]:
     return split
 
 
-@writes(ops.Repeat, "Tile", since=(6, 13))
+@writes(ops.Repeat, "Tile", since=6)
 def write_repeat(g: Graph, x: Value, counts: Shape) -> Value:
     if len(counts) > x.ndim:
         x = reshape(g, x, (1,) * (len(counts) - x.ndim) + x.known_shape)
     return g.add("Tile", x, g.vector(tuple(counts)), shape=g.result.shape)
 
 
-@reads("Tile", since=(1,), fixed=(1, 2))
+@reads("Tile", since=1, fixed=(1, 2))
 def read_tile_1(node: Node) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
     def tile(x: Tensor, tiles: Tensor, axis: Tensor) -> Tensor:
         counts = [1] * x.ndim
@@ -204,7 +204,7 @@ def read_tile_1(node: Node) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
     return tile
 
 
-@reads("Tile", since=(6, 13), fixed=(1,))
+@reads("Tile", since=6, fixed=(1,))
 def read_tile_6(node: Node) -> Callable[[Tensor, Tensor], Tensor]:
     return lambda x, counts: _tiled(node, x, integers(counts, "repeats"))
 
@@ -283,7 +283,7 @@ def channels(g: Graph, x: Value, vector: Value) -> Value:
     return reshape(g, vector, (*vector.known_shape, *(1,) * (x.ndim - 2)))
 
 
-@reads("Squeeze", since=(1, 11, 13, 21, 23, 24, 25), fixed=(1,))  # 11: axes may count from the end
+@reads("Squeeze", since=1, fixed=(1,))  # 11: axes may count from the end
 def read_squeeze(node: Node) -> Callable[..., Tensor]:
     def squeezed(x: Tensor, axes: Tensor | None = None) -> Tensor:
         wanted = node["axes"] if node.since < 13 else None if axes is None else integers(axes, "axes")
@@ -297,7 +297,7 @@ def read_squeeze(node: Node) -> Callable[..., Tensor]:
     return squeezed
 
 
-@reads("Unsqueeze", since=(1, 11, 13, 21, 23, 24, 25), fixed=(1,))
+@reads("Unsqueeze", since=1, fixed=(1,))
 def read_unsqueeze(node: Node) -> Callable[..., Tensor]:
     def unsqueezed(x: Tensor, axes: Tensor | None = None) -> Tensor:
         wanted = node["axes"] if axes is None else integers(axes, "axes")
