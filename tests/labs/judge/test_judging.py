@@ -158,7 +158,14 @@ def test_a_machine_without_a_package_or_compiler_grades_nobody(
 
 
 def test_labs_ask_for_what_they_import() -> None:
-    uses = {"digits_network": "sklearn", "gap": "sklearn", "onnx": "onnx", "zoo": "onnx", "oracles": "onnx", "build": "Cython"}
+    uses = {
+        "digits_network": "sklearn",
+        "gap": "sklearn",
+        "onnx": "onnx",
+        "zoo": "onnx",
+        "oracles": "onnx",
+        "build": "Cython",
+    }
     for number in catalogue.numbers():
         lab = catalogue.find(number)
         text = Path(str(importlib.import_module(lab.module).__file__)).read_text()
