@@ -1,4 +1,4 @@
-"""Crossing: the identity, which tells when a gradient passes."""
+"""GradientProbe: the identity, which tells when a gradient passes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from minorm.graph.graph import Function
 
 
-class Crossing(Function):
+class GradientProbe(Function):
     """The same Tensors; `told`, called with their gradients on the way back, may return others."""
 
     def forward(self, *arrays: Any, told: Callable[..., Any]) -> Any:

@@ -3,8 +3,8 @@
     handle = module.register_forward_hook(lambda module, inputs, output: print(output.shape))
     handle.remove()
 
-A backward hook needs to know when the gradient enters a module and when it leaves: `Crossing`, the identity, is put
-around what goes in and what comes out, and its backward tells.
+A backward hook needs to know when the gradient enters a module and when it leaves: `GradientProbe`, the identity, is
+put around what goes in and what comes out, and its backward tells.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from minorm.graph.grad_mode import is_grad_enabled
-from minorm.graph.gradient_probe import Crossing
+from minorm.graph.gradient_probe import GradientProbe
 from minorm.tensor.tensor import Tensor
 
 _numbers = itertools.count(1)
@@ -122,6 +122,6 @@ class Watch:
 def _replaced(parts: tuple[Any, ...], places: list[int], told: Callable[..., Any]) -> tuple[Any, ...]:
     if not places:
         return parts
-    crossed = Crossing.apply(*[parts[i] for i in places], told=told)
+    crossed = GradientProbe.apply(*[parts[i] for i in places], told=told)
     found = dict(zip(places, crossed if len(places) > 1 else (crossed,), strict=True))
     return tuple(found.get(i, part) for i, part in enumerate(parts))

@@ -22,7 +22,7 @@ from minorm.functional import recurrent
 from minorm.functional.einsum import einsum
 from minorm.functional.quantization import dequantize, quantize
 from minorm.functional.sampling import affine_grid, grid_sample
-from minorm.graph.gradient_probe import Crossing
+from minorm.graph.gradient_probe import GradientProbe
 from minorm.ops import activation, reduction, response, scatter, special, stepwise
 from minorm.ops.shape import Unbind
 
@@ -152,7 +152,7 @@ OPERATIONS: dict[str, Case] = {
     "histogram": (lambda a: a + a.detach().histc(5, -2, 2), ((4, 5),)),
     "floor division": (lambda a: a * (a // 0.3), ((4, 5),)),
     "log of probabilities": (lambda a, b: F.binary_cross_entropy(a.sigmoid(), b.sigmoid()), ((4, 5), (4, 5))),
-    "crossing": (lambda a: Crossing.apply(a, told=lambda gradients: gradients) * 2, ((4, 5),)),
+    "crossing": (lambda a: GradientProbe.apply(a, told=lambda gradients: gradients) * 2, ((4, 5),)),
     "rnn": (lambda x, w, r: recurrent.rnn(x, None, w, r, direction="reverse")[0], ((3, 2, 4), (1, 5, 4), (1, 5, 5))),
     "gru": (lambda x, w, r, b: recurrent.gru(x, None, w, r, b)[0], ((3, 2, 4), (1, 15, 4), (1, 15, 5), (1, 30))),
     "lstm": (

@@ -13,8 +13,8 @@ import minorm as mn
 from minorm.devices import dtypes
 from minorm.onnx.checking import verification
 from minorm.onnx.exporting.retyping import retype
-from minorm.onnx.graph.draft import tensors_of
 from minorm.onnx.graph.encoding import fill
+from minorm.onnx.graph.node_rewriter import tensors_of
 
 TYPES = {"float16": dtypes.float16, "bfloat16": dtypes.bfloat16, "float32": dtypes.float32, "float64": dtypes.float64}
 

@@ -18,8 +18,8 @@ from minorm.functional.argument_texts import TRANSPOSED as F_TRANSPOSED
 from minorm.functional.windows import check_most
 from minorm.nn import init
 from minorm.nn.attributes import MadeBy
+from minorm.nn.by_rank import OfRank
 from minorm.nn.parameter import check_sizes, uninitialized
-from minorm.nn.ranks import OfRank
 from minorm.tensor.tensor import Tensor
 
 Size = int | Sequence[int]

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 from minorm.functional.padding import pad
 from minorm.functional.windows import ints
-from minorm.nn.ranks import OfRank
+from minorm.nn.by_rank import OfRank
 from minorm.tensor.tensor import Tensor
 
 Sides = int | Sequence[int]

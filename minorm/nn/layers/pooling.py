@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from minorm.nn.by_rank import OfRank
 from minorm.nn.options import OfOne
-from minorm.nn.ranks import OfRank
 
 Size = int | Sequence[int]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from minorm.nn.by_rank import OfRank
 from minorm.nn.layers.pooling import _AdaptiveAvgPool
 from minorm.nn.options import Options
-from minorm.nn.ranks import OfRank
 from minorm.tensor.tensor import Tensor
 
 OutputSize = int | Sequence[int | None] | None

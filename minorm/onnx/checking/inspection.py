@@ -15,7 +15,7 @@ import numpy as np
 import onnx
 
 from minorm.devices import dtypes
-from minorm.onnx.checking import absent, layers, oddities, sharing
+from minorm.onnx.checking import absent, layers, lint, sharing
 from minorm.onnx.checking.layers import LayerRow
 from minorm.onnx.checking.profiling import Seen
 from minorm.onnx.graph import encoding, registry, tensors, versions
@@ -63,7 +63,7 @@ class Inspection:
 
     facts: dict[str, Any]
     rows: list[Row]
-    norms: list[oddities.Norm]
+    norms: list[lint.Norm]
     proto: onnx.ModelProto
     inputs: list[Input]  # none, where they are no tensors of minorm's types
     module: GraphModule | None
@@ -229,9 +229,7 @@ def _why_not(node: Node, find: _Arrays, refused: bool) -> str:
     return ""
 
 
-def _norms(
-    nodes: Sequence[Node], proto: onnx.ModelProto, find: _Arrays, module: GraphModule | None
-) -> list[oddities.Norm]:
+def _norms(nodes: Sequence[Node], proto: onnx.ModelProto, find: _Arrays, module: GraphModule | None) -> list[lint.Norm]:
     written = [] if module is None else [layer for layer in module.modules() if isinstance(layer, NormLayer)]
     parts = {value for layer in written for _, value in layer.how.parts}
     readers: dict[str, set[str]] = {}
@@ -241,18 +239,18 @@ def _norms(
     outputs = {entry.name for entry in proto.graph.output}
     found = []
     for node in nodes:
-        judged = node.operator in oddities.OPERATORS and not node.domain and node.since and validation.is_sound(node)
+        judged = node.operator in lint.OPERATORS and not node.domain and node.since and validation.is_sound(node)
         if judged and node.outputs[0] not in parts:
             label = node.name or next(filter(None, node.outputs), "")
             try:
-                found.append(oddities.describe(node, label, find, readers, outputs))
+                found.append(lint.describe(node, label, find, readers, outputs))
             except (KeyError, IndexError, TypeError, ValueError):  # damaged: load says so
                 continue
     training = [norm for norm in found if norm.mode == "training"]
     others = sum(norm.mode == "inference" for norm in found)
     for norm in training if others and "minorm.training" not in {entry.key for entry in proto.metadata_props} else ():
         norm.odd.append(f"it trains, while {others} other BatchNormalization(s) do inference")
-    return found + ([] if module is None else oddities.written(module))
+    return found + ([] if module is None else lint.written(module))
 
 
 # What the file says about itself

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from minorm.onnx.graph import ledger
+from minorm.onnx.graph import memory_budget
 from minorm.tensor.tensor import Tensor
 
 Shape = tuple[int, ...]
@@ -43,7 +43,7 @@ def watched() -> Iterator[dict[str, Ran]]:
                 seen[name] = Ran(shape, count + (before.multiplications if before else 0))
                 count = 0  # of the node, once
 
-    with ledger.watching(see):
+    with memory_budget.watching(see):
         yield seen
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import onnx
 
 from minorm.onnx.checking import sandbox
-from minorm.onnx.graph.draft import LARGEST, graphs_of, is_node
+from minorm.onnx.graph.node_rewriter import LARGEST, graphs_of, is_node
 
 CHANGING = ("Random", "Multinomial", "Bernoulli", "Dropout")  # what does not compute the same every time
 

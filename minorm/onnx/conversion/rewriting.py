@@ -12,10 +12,20 @@ from typing import Any
 
 from minorm.onnx.conversion import steps
 from minorm.onnx.graph import schemas
-from minorm.onnx.graph.draft import LANGUAGE, Draft, Kind, Kinds, Values, constant_of, graphs_of, is_node, path_of
-from minorm.onnx.graph.errors import Decline, ExportError, LoadError
+from minorm.onnx.graph.errors import ExportError, LoadError, RuleNotApplicable
 from minorm.onnx.graph.lengths import length_of
 from minorm.onnx.graph.names import drop, names_of, reads_of
+from minorm.onnx.graph.node_rewriter import (
+    LANGUAGE,
+    Kind,
+    NodeRewriter,
+    Queries,
+    Values,
+    constant_of,
+    graphs_of,
+    is_node,
+    path_of,
+)
 from minorm.onnx.graph.tensors import text
 from minorm.onnx.loading.flattening import MAX_DEPTH
 from minorm.onnx.loading.signatures import opset_table
@@ -30,7 +40,7 @@ class Rewriter:
     """
 
     def __init__(
-        self, model: Any, opset: int, kinds: Callable[[], Kinds], folded: Callable[[], Mapping[str, Any]]
+        self, model: Any, opset: int, kinds: Callable[[], Queries], folded: Callable[[], Mapping[str, Any]]
     ) -> None:
         self.model, self.opset, self.kinds, self.folded = model, opset, kinds, folded
         self.functions = {(f.domain, f.name, f.overload) for f in model.functions}
@@ -124,7 +134,7 @@ class Rewriter:
                 return [node]
             self.changed += 1
             return self._walk(node, since, values)
-        except Decline as why:
+        except RuleNotApplicable as why:
             self.refused[tuple(node.output)] = f"{label}: {why}"
             return [node]
         except (ValueError, TypeError, IndexError, KeyError, OverflowError, ArithmeticError) as error:
@@ -139,9 +149,9 @@ class Rewriter:
         steps.walk(draft)
         return [*draft.before, *([] if draft.node is None else [draft.node]), *draft.behind]
 
-    def draft(self, node: Any, since: int, values: Values) -> Draft:
+    def draft(self, node: Any, since: int, values: Values) -> NodeRewriter:
         """The node for rules to work on; what they emit is of this rewriter's opset."""
-        return Draft(node, since, self.opset, values, self._emitted, steps.published(node.op_type).get(since))
+        return NodeRewriter(node, since, self.opset, values, self._emitted, steps.published(node.op_type).get(since))
 
     def _emitted(self, node: Any, values: Values) -> list[Any]:
         """What a rule emits, in the words of LANGUAGE, goes the same way."""

@@ -14,8 +14,8 @@ import onnx
 from onnx import TensorProto, helper
 from onnx.defs import OpSchema
 
-from minorm.onnx.graph.draft import HALVES, Draft, Kind, type_of
-from minorm.onnx.graph.errors import Decline
+from minorm.onnx.graph.errors import RuleNotApplicable
+from minorm.onnx.graph.node_rewriter import HALVES, Kind, NodeRewriter, type_of
 from minorm.onnx.graph.registry import CONVERTERS
 from minorm.onnx.operators import rules  # noqa: F401  registers the rules
 
@@ -62,8 +62,8 @@ def since(operator: str, opset: int) -> int:
     return max((version for version in published(operator) if version <= opset), default=0)
 
 
-def walk(d: Draft) -> None:
-    """Take a node to its target, step by step; Decline where a step has no way."""
+def walk(d: NodeRewriter) -> None:
+    """Take a node to its target, step by step; RuleNotApplicable where a step has no way."""
     start, given = (d.node.op_type, d.since), list(d.node.input)
     while d.node.input and not d.node.input[-1]:
         d.node.input.pop()  # an input that is left out at the end is the same as none
@@ -92,7 +92,7 @@ def walk(d: Draft) -> None:
             d.node.input.extend(given[len(named) :])  # as it came
 
 
-def step(d: Draft, operator: str, old: int, new: int) -> None:
+def step(d: NodeRewriter, operator: str, old: int, new: int) -> None:
     """One step; a rule that changes `d.node.op_type` says in `d.since` which version of the other operator it is."""
     name = NEGATIVE.get(operator)
     if name is not None and new and new < 11 <= old:
@@ -101,14 +101,14 @@ def step(d: Draft, operator: str, old: int, new: int) -> None:
     if rule is not None:
         rule(d)
     elif new == 0:
-        raise Decline(f"it exists from opset {min(published(operator))} on")
+        raise RuleNotApplicable(f"it exists from opset {min(published(operator))} on")
     elif (operator, old, new) in CHANGED:
-        raise Decline(CHANGED[operator, old, new])
+        raise RuleNotApplicable(CHANGED[operator, old, new])
     else:
         general(d, published(operator)[old], published(operator)[new])
 
 
-def _count_from_the_front(d: Draft, name: str) -> None:
+def _count_from_the_front(d: NodeRewriter, name: str) -> None:
     """Negative axes as positive ones."""
     if not d.has(name):
         return
@@ -124,7 +124,7 @@ def _count_from_the_front(d: Draft, name: str) -> None:
 # The general rule
 
 
-def general(d: Draft, old: Any, new: Any) -> None:
+def general(d: NodeRewriter, old: Any, new: Any) -> None:
     """A step that changes types, or adds what an older file does not use."""
     version = f"version {new.since_version}"
     for attribute in list(d.node.attribute):
@@ -135,18 +135,18 @@ def general(d: Draft, old: Any, new: Any) -> None:
             value = d.get(name)
             default = _default(old, name)
             if value != default and not (name == "dilations" and set(value) <= {1}):
-                raise Decline(f"{version} has no {name}, which is {value!r:.60}")
+                raise RuleNotApplicable(f"{version} has no {name}, which is {value!r:.60}")
         d.drop(name)
     for name, attribute in new.attributes.items():
         if d.has(name) or name not in old.attributes:
             if attribute.required and not d.has(name):
-                raise Decline(f"{version} wants {name}")
+                raise RuleNotApplicable(f"{version} wants {name}")
             continue
         before = _default(old, name)
         if before is not None and before != _default(new, name):
             d.set(name, before)
         elif attribute.required:
-            raise Decline(f"{version} wants {name}")
+            raise RuleNotApplicable(f"{version} wants {name}")
     _fit_inputs(d, new, version)
     _fit_outputs(d, new, version)
 
@@ -159,30 +159,30 @@ def _default(schema: Any, name: str) -> Any:
     return value.decode() if isinstance(value, bytes) else value
 
 
-def _fit_inputs(d: Draft, new: Any, version: str) -> None:
+def _fit_inputs(d: NodeRewriter, new: Any, version: str) -> None:
     names = list(d.node.input)
     while names and not names[-1]:
         names.pop()
     if not new.min_input <= len(names) <= new.max_input:
-        raise Decline(f"{version} takes {new.min_input} to {new.max_input} inputs, not {len(names)}")
+        raise RuleNotApplicable(f"{version} takes {new.min_input} to {new.max_input} inputs, not {len(names)}")
     for place, name in enumerate(names):
         if not name and new.inputs[min(place, len(new.inputs) - 1)].option != OPTIONAL:
-            raise Decline(f"{version} wants input {place}")
+            raise RuleNotApplicable(f"{version} wants input {place}")
 
 
-def _fit_outputs(d: Draft, new: Any, version: str) -> None:
+def _fit_outputs(d: NodeRewriter, new: Any, version: str) -> None:
     while len(d.node.output) > new.max_output:
         name = d.node.output[-1]
         if name in d.values.read:
-            raise Decline(f"{version} has no output {len(d.node.output) - 1}, which is read as {name!r}")
+            raise RuleNotApplicable(f"{version} has no output {len(d.node.output) - 1}, which is read as {name!r}")
         d.node.output.pop()
 
 
 # Types
 
 
-def fit_types(d: Draft) -> None:
-    """16-bit floats that the version does not take go through float32; Decline for other types."""
+def fit_types(d: NodeRewriter) -> None:
+    """16-bit floats that the version does not take go through float32; RuleNotApplicable for other types."""
     bad = [*_misfits(d, d.node.input, d.schema.inputs), *_misfits(d, d.node.output, d.schema.outputs)]
     if not bad:
         return
@@ -190,7 +190,7 @@ def fit_types(d: Draft) -> None:
     floats = {TensorProto.FLOAT, *HALVES}
     inputs = [d.kind(name).elem for name in d.node.input if name]
     if any(e not in floats for _, e in bad) or d.node.op_type == "Cast" or not set(HALVES) & set(inputs):
-        raise Decline(f"version {d.since} does not take {type_of(elem)} ({name!r}) here")
+        raise RuleNotApplicable(f"version {d.since} does not take {type_of(elem)} ({name!r}) here")
     for place, name in enumerate(d.node.input):
         if name and d.kind(name).elem in HALVES:
             d.feed(place, d.emit("Cast", name, elem=TensorProto.FLOAT))
@@ -201,10 +201,10 @@ def fit_types(d: Draft) -> None:
             d.after("Cast", inner, to=name, elem=kind.elem)
     still = [*_misfits(d, d.node.input, d.schema.inputs), *_misfits(d, d.node.output, d.schema.outputs)]
     if still:
-        raise Decline(f"version {d.since} does not take {type_of(still[0][1])} ({still[0][0]!r}) here")
+        raise RuleNotApplicable(f"version {d.since} does not take {type_of(still[0][1])} ({still[0][0]!r}) here")
 
 
-def _misfits(d: Draft, names: Any, formal: Any) -> list[tuple[str, int]]:
+def _misfits(d: NodeRewriter, names: Any, formal: Any) -> list[tuple[str, int]]:
     """Values whose type the version does not take, or that differ from another which must have the same type."""
     bound: dict[str, int] = {}
     found = []

@@ -7,7 +7,7 @@ from itertools import chain
 from typing import Any
 
 from minorm.onnx.exporting.inlining import write_out
-from minorm.onnx.graph.draft import graphs_of, path_of
+from minorm.onnx.graph.node_rewriter import graphs_of, path_of
 from minorm.onnx.loading.flattening import Layout
 
 

@@ -11,8 +11,8 @@ from typing import Any
 
 from onnx import NodeProto, helper
 
-from minorm.onnx.graph.draft import graphs_of
 from minorm.onnx.graph.errors import ExportError
+from minorm.onnx.graph.node_rewriter import graphs_of
 from minorm.onnx.loading.flattening import Layout
 from minorm.onnx.loading.signatures import domain_of
 

@@ -25,10 +25,10 @@ from minorm.devices import dtypes
 from minorm.onnx.conversion import describing
 from minorm.onnx.conversion.rewriting import check_node, names_of, reads_of
 from minorm.onnx.graph import kinds, tensors, versions
-from minorm.onnx.graph.draft import Kind, graphs_of, is_node
-from minorm.onnx.graph.errors import Decline
+from minorm.onnx.graph.errors import RuleNotApplicable
 from minorm.onnx.graph.lengths import length_of
 from minorm.onnx.graph.names import drop
+from minorm.onnx.graph.node_rewriter import Kind, graphs_of, is_node
 from minorm.onnx.graph.reading import Node, attribute_values
 from minorm.onnx.graph.tensors import Budget
 from minorm.onnx.loading import patterns, recognition
@@ -75,7 +75,7 @@ def fuse_norms(model: onnx.ModelProto) -> Fusion:
         last = protos[id(norm.nodes[-1])]
         try:
             new = fuser.write(norm, last)
-        except Decline as reason:
+        except RuleNotApplicable as reason:
             found.left[last.name or norm.result] = str(reason)
             continue
         put |= {id(protos[id(node)]): [] for node in norm.nodes}
@@ -147,15 +147,19 @@ class _Fuser:
         self.fixed = {entry.name for entry in model.graph.input}  # who runs the model may give these
 
     def write(self, norm: Norm, last: Any) -> list[Any]:
-        """The nodes in place of a norm; Decline where they might not do the same."""
+        """The nodes in place of a norm; RuleNotApplicable where they might not do the same."""
         operator, since = recognition.OPERATORS[norm.kind]
         if self.opset < since:
-            raise Decline(f"{operator} of this form exists from opset {since} on; the model's opset is {self.opset}")
+            raise RuleNotApplicable(
+                f"{operator} of this form exists from opset {since} on; the model's opset is {self.opset}"
+            )
         kind = self._kind(norm.x)
         assert kind.shape is not None
         dtype = tensors.DTYPES.get(kind.elem)
         if dtype is None or not dtypes.is_float(dtype) or dtype == dtypes.float64:
-            raise Decline(f"{operator} computes in float32, and {norm.x!r} is {dtype or 'of an unknown type'}")
+            raise RuleNotApplicable(
+                f"{operator} computes in float32, and {norm.x!r} is {dtype or 'of an unknown type'}"
+            )
         if norm.kind == "GroupNorm":
             size: tuple[int, ...] = (self._channels(norm, kind.shape),)
             attributes: dict[str, Any] = {"num_groups": norm.groups[1]}
@@ -180,7 +184,7 @@ class _Fuser:
             shape = tuple(None if (n := length_of(dim)) == "" else n for dim in dims)
             kind = Kind(entry.type.tensor_type.elem_type, shape)
         if kind.shape is None:
-            raise Decline(f"how many axes {name!r} has is not known")
+            raise RuleNotApplicable(f"how many axes {name!r} has is not known")
         return kind
 
     def _channels(self, norm: Norm, shape: Sequence[Any]) -> int:
@@ -191,17 +195,23 @@ class _Fuser:
             n in (0, patterns.BEHIND, m) for n, m in zip(target, shape, strict=True)
         )
         if not isinstance(size, int) or size < 1 or size % norm.groups[1] or not same:
-            raise Decline(f"{norm.x!r} has the shape {shape}, of which the nodes need not make groups of channels")
+            raise RuleNotApplicable(
+                f"{norm.x!r} has the shape {shape}, of which the nodes need not make groups of channels"
+            )
         rest, inner = norm.groups[2:], shape[1:]
         whole = all(isinstance(n, int) for n in inner) and math.prod(inner) == norm.groups[1] * math.prod(rest)
         if norm.groups[0] not in (0, shape[0]) or not (whole or rest == (patterns.BEHIND,)):
-            raise Decline(f"the groups of {norm.x!r}, of shape {shape}, need not have the lengths {norm.groups}")
+            raise RuleNotApplicable(
+                f"the groups of {norm.x!r}, of shape {shape}, need not have the lengths {norm.groups}"
+            )
         channels = (size, *(1,) * (len(shape) - 2))
         if norm.per_group and norm.groups[1] != size:
-            raise Decline(f"its weights are one number for each of {norm.groups[1]} groups, not of {size} channels")
+            raise RuleNotApplicable(
+                f"its weights are one number for each of {norm.groups[1]} groups, not of {size} channels"
+            )
         for held in (norm.weight, norm.bias) if not norm.per_group else ():
             if held is not None and held.shape not in (channels, (1, *channels)):
-                raise Decline(
+                raise RuleNotApplicable(
                     f"{held.name!r} has the shape {held.shape}; expected one number for each of {size} channels"
                 )
         return size
@@ -211,11 +221,11 @@ class _Fuser:
         count, rank = len(norm.axes), len(shape)
         tail = tuple(shape[rank - count :])
         if sorted(axis % rank for axis in norm.axes if -rank <= axis < rank) != list(range(rank - count, rank)):
-            raise Decline(f"axes {norm.axes} of {norm.x!r}, which has {rank}, are not the last ones")
+            raise RuleNotApplicable(f"axes {norm.axes} of {norm.x!r}, which has {rank}, are not the last ones")
         if not all(isinstance(n, int) for n in tail):
-            raise Decline(f"the lengths of the last axes of {norm.x!r} are not known")
+            raise RuleNotApplicable(f"the lengths of the last axes of {norm.x!r} are not known")
         if any(held is not None and held.shape != tail for held in (norm.weight, norm.bias)):
-            raise Decline(f"the weight or the bias has not the shape {tail} of the last axes of {norm.x!r}")
+            raise RuleNotApplicable(f"the weight or the bias has not the shape {tail} of the last axes of {norm.x!r}")
         return tail
 
     def _parameter(self, held: Held | None, shape: tuple[int, ...], elem: int, absent: str, before: list[Any]) -> str:

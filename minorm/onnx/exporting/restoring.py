@@ -17,9 +17,9 @@ from minorm.onnx.conversion.rewriting import Rewriter, drop_descriptions
 from minorm.onnx.exporting.bodies import Bodies
 from minorm.onnx.exporting.state import State
 from minorm.onnx.graph import versions
-from minorm.onnx.graph.draft import Kinds, Values, constant_of
-from minorm.onnx.graph.errors import Decline, ExportError
+from minorm.onnx.graph.errors import ExportError, RuleNotApplicable
 from minorm.onnx.graph.names import drop, reads_of
+from minorm.onnx.graph.node_rewriter import Queries, Values, constant_of
 from minorm.onnx.graph.registry import MODES
 from minorm.onnx.loading.graph_module import GraphModule
 from minorm.onnx.loading.original import Original, Placed
@@ -39,7 +39,7 @@ class Restorer:
     """
 
     def __init__(
-        self, module: GraphModule, training: bool | None, kinds: Callable[[Any], Kinds], embedded: bool = False
+        self, module: GraphModule, training: bool | None, kinds: Callable[[Any], Queries], embedded: bool = False
     ) -> None:
         assert module.original is not None
         self.module, self.training, self.embedded = module, training, embedded
@@ -119,7 +119,7 @@ class Restorer:
         updates = bool(trains and named and getattr(placed.layer, "updates", False))
         try:
             new = MODES[node.op_type](draft, trains, updates, placed.statistics)
-        except Decline as why:
+        except RuleNotApplicable as why:
             raise ExportError(f"export: node {draft.label!r} ({node.op_type}): {why}") from why
         return draft, new if updates else ()
 

@@ -14,8 +14,8 @@ import onnx
 
 from minorm.onnx.exporting.float_types import Made
 from minorm.onnx.exporting.retyped_values import Scope, Value
-from minorm.onnx.graph.draft import FLOATS, fresh, is_node
 from minorm.onnx.graph.errors import ExportError
+from minorm.onnx.graph.node_rewriter import FLOATS, fresh, is_node
 from minorm.onnx.loading.flattening import MAX_DEPTH, MAX_NODES
 
 Key = tuple[str, str, str]  # domain, name, overload

@@ -14,9 +14,9 @@ from typing import Any
 from onnx import AttributeProto, NodeProto, TensorProto, helper
 
 from minorm.onnx.exporting.float_types import Given, name_type, retype_tensor
-from minorm.onnx.graph.draft import FLOATS, constant_of, fresh
 from minorm.onnx.graph.errors import ExportError
 from minorm.onnx.graph.names import drop
+from minorm.onnx.graph.node_rewriter import FLOATS, constant_of, fresh
 from minorm.onnx.graph.tensors import DTYPES
 
 

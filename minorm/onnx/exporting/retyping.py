@@ -28,10 +28,10 @@ from minorm.onnx.exporting.float_types import (
 )
 from minorm.onnx.exporting.retyped_functions import Functions
 from minorm.onnx.exporting.retyped_values import Scope, Value, describe, make_in, tensor_type
-from minorm.onnx.graph.draft import FLOATS, HALVES, Kind, Kinds, constant_of, graphs_of, is_node
-from minorm.onnx.graph.errors import Decline, ExportError
+from minorm.onnx.graph.errors import ExportError, RuleNotApplicable
 from minorm.onnx.graph.model_graph import ELEMENT_TYPES
 from minorm.onnx.graph.names import names_of, reads_of
+from minorm.onnx.graph.node_rewriter import FLOATS, HALVES, Kind, Queries, constant_of, graphs_of, is_node
 from minorm.onnx.graph.tensors import DTYPES, text
 from minorm.onnx.loading.signatures import opset_table
 
@@ -43,7 +43,7 @@ LAYERS = ("BatchNormalization", "Dropout", "Bernoulli", "Multinomial")  # and Ra
 def retype(
     model: Any,
     dtype: Any,
-    kinds: Kinds,
+    kinds: Queries,
     held: Collection[str] = (),
     runnable: bool = False,
 ) -> list[str]:
@@ -66,7 +66,7 @@ def retype(
 class Retyper:
     """Walks the model once to see who reads what in which type; then Scope.finish changes it."""
 
-    def __init__(self, model: Any, goal: int, kinds: Kinds, held: Collection[str], runnable: bool) -> None:
+    def __init__(self, model: Any, goal: int, kinds: Queries, held: Collection[str], runnable: bool) -> None:
         self.model, self.goal, self.kinds, self.held = model, goal, kinds, held
         self.lacking = ONNXRUNTIME_LACKS[goal] if goal in HALVES or runnable else {}
         self.taken = {text(name, "the name of a value") for name in names_of(model)}
@@ -143,7 +143,7 @@ class Retyper:
         for place, node in enumerate(scope.holder.node):
             try:
                 self._node(scope, place, node)
-            except Decline as why:
+            except RuleNotApplicable as why:
                 self.refused.append(f"{_label(node)}: {why}")
 
     def _node(self, scope: Scope, place: int, node: Any) -> None:
@@ -151,7 +151,7 @@ class Retyper:
         if key in self.functions:
             self._call(scope, place, node, key)
         elif not is_node(node):
-            raise Decline(f"what it computes is not known: its domain is {node.domain!r}")
+            raise RuleNotApplicable(f"what it computes is not known: its domain is {node.domain!r}")
         elif node.op_type == "Constant":
             self._constant(scope, place, node)
         elif any(graphs_of(node)):
@@ -245,7 +245,7 @@ class Retyper:
                 describe(graph.output[i], elem)
         made = results[0][1:] if node.op_type == "Loop" else results[0]  # but for its condition
         if len(made) < len(node.output) or any(len(values) != len(results[0]) for values in results):
-            raise Decline("its graphs have another number of outputs")
+            raise RuleNotApplicable("its graphs have another number of outputs")
         rounded = data if data != self.goal and not silent else 0
         for i, (name, value) in enumerate(zip(node.output, made, strict=False)):
             floats = value.elem in FLOATS and not silent
@@ -295,4 +295,4 @@ def _schema(operator: str, opset: int) -> Any:
     try:
         return onnx.defs.get_schema(operator, opset, "")
     except onnx.defs.SchemaError:
-        raise Decline(f"opset {opset} has no such operator") from None
+        raise RuleNotApplicable(f"opset {opset} has no such operator") from None

@@ -10,8 +10,8 @@ from onnx import AttributeProto, numpy_helper
 
 from minorm.onnx.exporting.bodies import Bodies
 from minorm.onnx.graph import encoding
-from minorm.onnx.graph.draft import Values, constant_of
 from minorm.onnx.graph.names import reads_of
+from minorm.onnx.graph.node_rewriter import Values, constant_of
 from minorm.onnx.loading.graph_module import GraphModule
 from minorm.onnx.loading.original import is_large
 

@@ -18,7 +18,7 @@ from minorm.onnx.exporting.agreement import Agreement, same
 from minorm.onnx.exporting.default_opset import NORMALIZATIONS, Pieces
 from minorm.onnx.exporting.runs import Run, name_of, tensors_of
 from minorm.onnx.graph import registry
-from minorm.onnx.graph.errors import Decline, ExportError, Unstable
+from minorm.onnx.graph.errors import ExportError, RuleNotApplicable, Unstable
 from minorm.onnx.graph.model_graph import Result, Value
 from minorm.onnx.graph.scope import Embedded, Scope
 from minorm.onnx.graph.sizes import Shape, Size, size_of
@@ -173,7 +173,7 @@ class Writer:
             mark = graph.mark()
             try:
                 written = rule(graph, **arguments)
-            except Decline as decline:
+            except RuleNotApplicable as decline:
                 graph.reset(mark)
                 reasons.append(self._said(decline))
                 continue
@@ -184,7 +184,7 @@ class Writer:
             return None
         return reasons
 
-    def _said(self, decline: Decline) -> str:
+    def _said(self, decline: RuleNotApplicable) -> str:
         if not isinstance(decline.length, Size):
             return str(decline)
         self.follows = True
@@ -279,12 +279,12 @@ class Writer:
             if all(same(n, numbers[0]) for n in numbers):
                 return full(graph, numbers[0], shape, first.dtype)
             if any(n != int(n) for n in numbers):
-                raise Decline("is a number that depends on the length of a free axis")
+                raise RuleNotApplicable("is a number that depends on the length of a free axis")
             size = size_of([int(n) for n in numbers])
             assert isinstance(size, Size)
             number = graph.cast(graph.length(size), first.dtype)
             return expand(graph, reshape(graph, number, (1,) * len(shape)), shape)
-        except Decline as decline:
+        except RuleNotApplicable as decline:
             raise Unstable(f"{what}: {self._said(decline)}") from None
 
     # Arguments

@@ -22,11 +22,11 @@ from minorm.onnx.exporting.retyping import retype
 from minorm.onnx.exporting.runs import same_random_numbers_after, untouched
 from minorm.onnx.exporting.trace_lengths import REFUSALS
 from minorm.onnx.graph import encoding
-from minorm.onnx.graph.draft import graphs_of
 from minorm.onnx.graph.errors import ExportError
 from minorm.onnx.graph.external import Weights
 from minorm.onnx.graph.lengths import length_of
 from minorm.onnx.graph.names import names_of
+from minorm.onnx.graph.node_rewriter import graphs_of
 from minorm.onnx.loading import metadata
 from minorm.onnx.loading.graph_module import GraphModule
 from minorm.tensor.tensor import Tensor

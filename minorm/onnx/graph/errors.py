@@ -44,7 +44,7 @@ class VerifyError(ValueError):
     """What the runtime computes from the file is not what the model computes."""
 
 
-class Decline(Exception):
+class RuleNotApplicable(Exception):
     """Raised by a writing rule that does not fit this call at this opset: the next rule is tried.
 
     length    the one that follows free axes, and that there is no form for

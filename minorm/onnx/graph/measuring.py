@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from minorm.devices import dtypes
-from minorm.onnx.graph.errors import Decline
+from minorm.onnx.graph.errors import RuleNotApplicable
 from minorm.onnx.graph.sizes import Length, Size
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def _derived(g: Graph, size: Size) -> Value:
         if compute is not None:
             return compute(g, g.add("Mul", g.length(n), g.length(m)))
     seen = " or ".join(map(str, dict.fromkeys(size.values)))
-    raise Decline(f"needs at run time the length {seen}, which no tensor has", size)
+    raise RuleNotApplicable(f"needs at run time the length {seen}, which no tensor has", size)
 
 
 Compute = Callable[["Graph", "Value"], "Value"]

@@ -19,7 +19,7 @@ from onnx import TensorProto
 from minorm.devices import dtypes
 from minorm.onnx.graph import measuring, versions
 from minorm.onnx.graph.decimals import changed
-from minorm.onnx.graph.errors import Decline
+from minorm.onnx.graph.errors import RuleNotApplicable
 from minorm.onnx.graph.sizes import Length, Shape, Size, Symbols, broadcast
 
 ELEMENT_TYPES = {
@@ -217,22 +217,22 @@ class Graph:
         try:
             since = versions.resolve(operator, self.opset)
         except LookupError as error:
-            raise Decline(str(error)) from None
+            raise RuleNotApplicable(str(error)) from None
         schema = onnx.defs.get_schema(operator, self.opset, "")
         if schema.deprecated:
-            raise Decline(f"{operator} {since} is withdrawn")
+            raise RuleNotApplicable(f"{operator} {since} is withdrawn")
         for name, value in attributes.items():
             if name not in schema.attributes:
-                raise Decline(f"{operator} {since} has no attribute {name}")
+                raise RuleNotApplicable(f"{operator} {since} has no attribute {name}")
             if schema.attributes[name].type in (AttrType.FLOAT, AttrType.FLOATS):
                 for number, back in changed(value):
                     self.warn(
                         f"{operator}: {name}={number!r} does not fit ONNX's float32; it will come back as {back!r}"
                     )
         if not schema.min_input <= len(inputs) <= schema.max_input:
-            raise Decline(f"{operator} {since} does not take {len(inputs)} inputs")
+            raise RuleNotApplicable(f"{operator} {since} does not take {len(inputs)} inputs")
         if outputs > schema.max_output:
-            raise Decline(f"{operator} {since} does not have {outputs} outputs")
+            raise RuleNotApplicable(f"{operator} {since} does not have {outputs} outputs")
         return schema
 
     def _widened(self, operator: str, schema: Any, inputs: tuple[Value | None, ...]) -> list[Value | None] | None:
@@ -245,9 +245,11 @@ class Graph:
             allowed = formal[min(place, len(formal) - 1)].types
             if ELEMENT_TYPES[value.dtype][1] not in allowed:
                 if value.dtype not in dtypes.HALVES or "tensor(float)" not in allowed:
-                    raise Decline(f"{operator} {schema.since_version} does not take {value.dtype}")
+                    raise RuleNotApplicable(f"{operator} {schema.since_version} does not take {value.dtype}")
                 if value.dtype == dtypes.bfloat16 and self.opset < 13:
-                    raise Decline(f"bfloat16 exists in ONNX from opset 13 on; the model's opset is {self.opset}")
+                    raise RuleNotApplicable(
+                        f"bfloat16 exists in ONNX from opset 13 on; the model's opset is {self.opset}"
+                    )
                 wide = True
         if not wide:
             return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from minorm.onnx.graph.draft import graphs_of
+from minorm.onnx.graph.node_rewriter import graphs_of
 from minorm.onnx.graph.tensors import text
 
 

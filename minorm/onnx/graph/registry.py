@@ -20,8 +20,8 @@ A tuple of versions stands for just these: since=(6,) ends where version 13 begi
 
 A writing rule gets the graph being built and the call's arguments under the names the function itself gives
 them, with a `Value` for each Tensor; it returns the Value (or the tuple of Values) of the call's result. It
-raises `Decline` where it does not fit (an option ONNX has no word for); then the next rule is tried: first those
-of `writes` in the order they stand, then those of `lowers`. Where all decline, the writer descends into the
+raises `RuleNotApplicable` where it does not fit (an option ONNX has no word for); then the next rule is tried: first
+those of `writes` in the order they stand, then those of `lowers`. Where all decline, the writer descends into the
 calls made inside this one.
 
 A reading rule gets a `reading.Node` and returns what computes it: a function or Module that takes the node's inputs
@@ -29,8 +29,8 @@ as Tensors (None for an absent one) and returns a Tensor, or a tuple for several
 that no gradient flows through (Clip's bounds, Resize's scales; EVERY for all), so that an initializer which feeds
 nothing else stays a constant and does not become a Parameter.
 
-A converting rule takes a node from one version of its operator to the next, up or down; draft.py shows what it works
-with. Version 0 means that there was no such operator yet.
+A converting rule takes a node from one version of its operator to the next, up or down; node_rewriter.py shows what it
+works with. Version 0 means that there was no such operator yet.
 
     @converts("Clip", 6, 11)                                        # attributes become inputs
     @converts("Gelu", 20, 0)                                        # written in older operators

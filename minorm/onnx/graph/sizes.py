@@ -15,7 +15,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from minorm.onnx.graph.errors import Decline
+from minorm.onnx.graph.errors import RuleNotApplicable
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Size:
 
     def __index__(self) -> int:
         seen = " or ".join(map(str, dict.fromkeys(self.values)))
-        raise Decline(f"needs a fixed length where it is {seen} with the free axes", self)
+        raise RuleNotApplicable(f"needs a fixed length where it is {seen} with the free axes", self)
 
 
 Length = int | Size

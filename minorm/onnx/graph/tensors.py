@@ -16,14 +16,14 @@ import numpy as np
 from onnx import TensorProto
 
 from minorm.devices import dtypes
-from minorm.onnx.graph import ledger
+from minorm.onnx.graph import memory_budget
 from minorm.onnx.graph.errors import LoadError
 from minorm.onnx.graph.model_graph import ELEMENT_TYPES
 from minorm.serialization import limits
 from minorm.serialization.opening import regular
 
 DTYPES = {code: dtype for dtype, (code, _) in ELEMENT_TYPES.items()}
-MAX_RANK = ledger.MAX_RANK
+MAX_RANK = memory_budget.MAX_RANK
 FOLDED = 4  # bytes of constants that are computed when a file is loaded, for each byte of its tensors ...
 SPARE = 64 << 20  # ... and besides
 LONGEST = 4096  # characters of a path
@@ -63,29 +63,30 @@ class Budget:
         if len(shape) > MAX_RANK:
             raise ValueError(f"the result would have {len(shape)} axes; expected at most {MAX_RANK}")
         nbytes = math.prod(shape) * max(WIDE, np.dtype(dtype).itemsize)
-        current = ledger.active() or ledger.Ledger(self.limit, self.limit)
+        current = memory_budget.active() or memory_budget.MemoryBudget(self.limit, self.limit)
         current.expect(nbytes, f"a result of shape {tuple(shape)}")
 
     def works(self, steps: int) -> None:
         """Raise unless a node may take so many multiplications."""
-        (ledger.active() or ledger.Ledger(self.limit, self.limit)).works(steps)
+        (memory_budget.active() or memory_budget.MemoryBudget(self.limit, self.limit)).works(steps)
 
     def folding(self) -> AbstractContextManager[Any]:
         """A limit on the constants computed while the file is loaded, in proportion to the file's tensors."""
         most = min(self.limit, FOLDED * (self.taken - self.computed) + SPARE)
-        return ledger.entered(ledger.Ledger(self.limit, most - self.computed))
+        return memory_budget.entered(memory_budget.MemoryBudget(self.limit, most - self.computed))
 
     def leave(self, needed: int, what: str) -> None:
         """LoadError if a run may not compute it either; a node that reads it asks for ROOM times as much."""
-        if needed * ledger.ROOM > self.limit - self.computed:
+        if needed * memory_budget.ROOM > self.limit - self.computed:
             raise LoadError(
-                f"load: {what}: it would take {needed} bytes, and {ledger.ROOM} times as many where it is read, more "
-                f"than max_bytes={self.limit} allows; load with a larger max_bytes (--max-bytes) if you trust the file"
+                f"load: {what}: it would take {needed} bytes, and {memory_budget.ROOM} times as many where it is read, "
+                f"more than max_bytes={self.limit} allows; load with a larger max_bytes (--max-bytes) if you trust "
+                "the file"
             )
 
     def run(self, inputs: Sequence[Any] = (), weights: Collection[int] = ()) -> AbstractContextManager[Any]:
-        """Around a run, which may hold as much as ledger.py says."""
-        return ledger.run(self.limit, self.computed, inputs, weights)
+        """Around a run, which may hold as much as memory_budget.py says."""
+        return memory_budget.run(self.limit, self.computed, inputs, weights)
 
 
 def text(value: Any, what: str) -> str:

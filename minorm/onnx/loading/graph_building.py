@@ -17,12 +17,12 @@ from minorm.nn import Module, Parameter
 from minorm.onnx.graph import kinds, paths, registry
 from minorm.onnx.graph.body import Body
 from minorm.onnx.graph.errors import LoadError, Unsupported
-from minorm.onnx.graph.ledger import Excess
+from minorm.onnx.graph.memory_budget import Excess
 from minorm.onnx.graph.node_layers import Layer, NormLayer
 from minorm.onnx.graph.reading import Node
 from minorm.onnx.graph.scope import Scope
 from minorm.onnx.graph.tensors import Budget
-from minorm.onnx.loading import places, roles, standing, weights
+from minorm.onnx.loading import places, roles, weights, weights_by_input
 from minorm.onnx.loading.graph_inputs import Input
 from minorm.onnx.loading.graph_module import GraphModule, Step
 from minorm.onnx.loading.original import Placed, Start
@@ -68,7 +68,7 @@ class Builder:
                 budget.take(array.nbytes, f"the parameter {name!r}")
             self.parameters[name] = Parameter(np.array(array) if name in held else array)
         self.expanded = {name: (other, initializers[name].shape) for name, other in self.roles.spread.items()}
-        begins = standing.states(nodes)
+        begins = weights_by_input.states(nodes)
         for name, array in self.roles.parameters.items() if trainable is None else ():
             axis = weights.expanded(name, array, source, begins)
             if axis is not None:

@@ -21,7 +21,7 @@ from minorm.graph import trace
 from minorm.nn import Module, Parameter
 from minorm.nn.attributes import BUFFER, PARAMETER
 from minorm.normalization import running
-from minorm.onnx.graph import kinds, ledger
+from minorm.onnx.graph import kinds, memory_budget
 from minorm.onnx.graph.node_layers import Sealed
 from minorm.onnx.graph.scope import Scope
 from minorm.onnx.graph.tensors import Budget
@@ -80,7 +80,7 @@ class Step:
         return results
 
     def _results(self, arguments: list[Any], dtype: Any) -> tuple[Any, ...]:
-        given = ledger.active()
+        given = memory_budget.active()
         if self.operator:
             kinds.check(self.operator, arguments)
         if given is not None:
@@ -237,9 +237,9 @@ class GraphModule(Sealed):
         """Parameters and buffers under the names of the file, those that are equal or shared too."""
         return dict(self._state)
 
-    def watching(self, see: ledger.See) -> AbstractContextManager[None]:
+    def watching(self, see: memory_budget.See) -> AbstractContextManager[None]:
         """Inside, `see(step, arguments, results, multiplications)` is told of every node of a graph that runs."""
-        return ledger.watching(see)
+        return memory_budget.watching(see)
 
     def held_names(self) -> set[str]:
         """The tensors of the file whose contents this module holds."""

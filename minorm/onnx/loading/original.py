@@ -16,8 +16,8 @@ from onnx import AttributeProto, TensorProto
 
 from minorm.nn import Module
 from minorm.onnx.graph import tensors
-from minorm.onnx.graph.draft import tensors_of
 from minorm.onnx.graph.encoding import PAYLOAD, fill
+from minorm.onnx.graph.node_rewriter import tensors_of
 from minorm.onnx.graph.tensors import Budget
 from minorm.onnx.loading.flattening import Layout
 

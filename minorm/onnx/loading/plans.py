@@ -25,7 +25,7 @@ from minorm.graph import trace
 from minorm.graph.grad_mode import is_grad_enabled
 from minorm.graph.graph import Function
 from minorm.nn import Module
-from minorm.onnx.graph import ledger
+from minorm.onnx.graph import memory_budget
 from minorm.ops.fusing import Application, fused
 from minorm.tensor.tensor import Tensor
 
@@ -148,7 +148,7 @@ def _key(given: Sequence[Tensor]) -> Any:
 
 def _may_repeat(given: Sequence[Tensor]) -> bool:
     """Whether a run may be one by a plan: it is only computed, by our own kernels, and nobody wants to see how."""
-    if is_grad_enabled() or trace.state.calls is not None or trace.state.cast is not None or ledger.is_watched():
+    if is_grad_enabled() or trace.state.calls is not None or trace.state.cast is not None or memory_budget.is_watched():
         return False
     return all(type(x.array) is np.ndarray and x.array.flags.c_contiguous for x in given)
 

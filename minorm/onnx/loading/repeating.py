@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from minorm.onnx.graph import ledger
+from minorm.onnx.graph import memory_budget
 from minorm.onnx.graph.scope import Loop
 from minorm.onnx.loading.graph_module import Step, converted, mark_last_uses, unconverted
 
@@ -91,9 +91,9 @@ class Repetition(Step):
 
     def _results(self, arguments: list[Any], dtype: Any) -> tuple[Any, ...]:
         assert self.turns is not None
-        given = ledger.active()
+        given = memory_budget.active()
         own = len(arguments) - len(self.turns.captured)
-        before = ledger.arrays_of(arguments)
+        before = memory_budget.arrays_of(arguments)
         turn = partial(self._turn, given, before, arguments[own:], dtype)
         compute = self.operation if self.scope is None else partial(self.scope.call, self.operation)
         results: tuple[Any, ...] = (
@@ -104,7 +104,7 @@ class Repetition(Step):
         return results
 
     def _turn(
-        self, given: ledger.Ledger | None, before: set[int], captured: list[Any], dtype: Any, *inputs: Any
+        self, given: memory_budget.MemoryBudget | None, before: set[int], captured: list[Any], dtype: Any, *inputs: Any
     ) -> list[Any]:
         assert self.turns is not None
         if given is None:

@@ -6,8 +6,8 @@ from collections import ChainMap
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from minorm.onnx.graph.draft import path_of
 from minorm.onnx.graph.errors import LoadError
+from minorm.onnx.graph.node_rewriter import path_of
 from minorm.onnx.graph.tensors import text
 
 

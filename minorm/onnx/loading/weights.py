@@ -31,7 +31,7 @@ from minorm.devices import dtypes
 from minorm.onnx.graph import paths
 from minorm.onnx.graph.errors import LoadError
 from minorm.onnx.graph.reading import Node
-from minorm.onnx.loading import metadata, standing, tables
+from minorm.onnx.loading import metadata, tables, weights_by_input
 
 # What `load(trainable=...)` takes: names and patterns, or a function of a name and its array.
 Trainable = str | Iterable[str] | Callable[[str, np.ndarray[Any, Any]], bool] | None
@@ -143,7 +143,7 @@ def of(
     if origin.scripted:
         buffers = tables.buffers(initializers)
         arrays = {name: array for name, array in arrays.items() if name not in buffers}
-    placed = standing.placed(nodes, inputs, arrays)
+    placed = weights_by_input.placed(nodes, inputs, arrays)
     return {
         name
         for name in arrays

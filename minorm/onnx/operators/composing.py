@@ -8,21 +8,21 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto
 
-from minorm.onnx.graph.draft import HALVES, LARGEST, Draft, Kind
-from minorm.onnx.graph.errors import Decline
+from minorm.onnx.graph.errors import RuleNotApplicable
+from minorm.onnx.graph.node_rewriter import HALVES, LARGEST, Kind, NodeRewriter
 
 FLOAT, INT64, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
 INTEGERS = (TensorProto.INT64, TensorProto.INT32)
 
 
-def to_input(d: Draft, name: str, place: int, elem: int = INT64) -> None:
+def to_input(d: NodeRewriter, name: str, place: int, elem: int = INT64) -> None:
     """An attribute becomes an input."""
     value = d.take(name)
     if value is not None:
         d.feed(place, d.constant(value, elem, name))
 
 
-def to_attribute(d: Draft, place: int, name: str) -> None:
+def to_attribute(d: NodeRewriter, place: int, name: str) -> None:
     """An input, which must be fixed, becomes an attribute."""
     if d.input(place):
         d.set(name, d.absorb(place, name).reshape(-1).tolist())
@@ -31,25 +31,25 @@ def to_attribute(d: Draft, place: int, name: str) -> None:
 def one_number(array: Any, what: str) -> Any:
     """The element of a tensor that has one."""
     if np.size(array) != 1:
-        raise Decline(f"{what} has {np.size(array)} elements; expected one")
+        raise RuleNotApplicable(f"{what} has {np.size(array)} elements; expected one")
     return np.reshape(array, -1)[0].item()
 
 
 def few(count: Any, what: str) -> int:
     """A number that a file gives, and of which so many things will be made."""
     if not 0 <= count <= LARGEST:
-        raise Decline(f"{what} is {count}; expected 0 to {LARGEST}")
+        raise RuleNotApplicable(f"{what} is {count}; expected 0 to {LARGEST}")
     return int(count)
 
 
 def place_of(axis: int, rank: int) -> int:
     """An axis counted from the front."""
     if not -rank <= axis < rank:
-        raise Decline(f"axis is {axis}, of {rank} axes")
+        raise RuleNotApplicable(f"axis is {axis}, of {rank} axes")
     return axis % rank
 
 
-def axes_from(d: Draft, x: str, axis: int) -> list[int]:
+def axes_from(d: NodeRewriter, x: str, axis: int) -> list[int]:
     """This axis and all behind it; counted from the end where it is."""
     if axis < 0:
         few(-axis, "the number of axes")
@@ -62,40 +62,40 @@ def numbers(array: Any) -> list[int]:
     return [int(n) for n in np.reshape(array, -1)]
 
 
-def part(d: Draft, x: str, begin: int, end: int, rank: int = 1) -> str:
+def part(d: NodeRewriter, x: str, begin: int, end: int, rank: int = 1) -> str:
     """x[begin:end] along the first axis."""
     where = [d.integers([n], "place") for n in (begin, end, 0)]
     return d.emit("Slice", x, *where, kind=Kind(d.kind(x).elem, (end - begin,) if rank == 1 else None))
 
 
-def shape_of(d: Draft, x: str) -> str:
+def shape_of(d: NodeRewriter, x: str) -> str:
     """The lengths of x as a tensor."""
     shape = d.kind(x).shape
     return d.emit("Shape", x, kind=Kind(INT64, None if shape is None else (len(shape),)))
 
 
-def reshape(d: Draft, x: str, lengths: Sequence[int], kind: Kind | None = None) -> str:
+def reshape(d: NodeRewriter, x: str, lengths: Sequence[int], kind: Kind | None = None) -> str:
     """x with these lengths; 0 keeps one, -1 is what is left over."""
     known = tuple(n if n > 0 else None for n in lengths)
     return d.emit("Reshape", x, d.integers(list(lengths), "shape"), kind=kind or Kind(d.kind(x).elem, known))
 
 
-def unsqueeze(d: Draft, x: str, axes: Sequence[int], rank: int) -> str:
+def unsqueeze(d: NodeRewriter, x: str, axes: Sequence[int], rank: int) -> str:
     """x with axes of length 1 put in; `rank` is that of the result."""
     return d.emit("Unsqueeze", x, d.integers(list(axes), "axes"), kind=Kind(d.kind(x).elem, (None,) * rank))
 
 
-def stretched(d: Draft, p: str, rank: int) -> str:
+def stretched(d: NodeRewriter, p: str, rank: int) -> str:
     """(C) numbers beside axis 1 of a value of `rank` axes."""
     return p if rank <= 2 else unsqueeze(d, p, range(1, rank - 1), rank - 1)
 
 
-def cast(d: Draft, x: str, elem: int) -> str:
+def cast(d: NodeRewriter, x: str, elem: int) -> str:
     """x in another element type; x itself where it has that type."""
     return x if d.kind(x).elem == elem else d.emit("Cast", x, elem=elem)
 
 
-def compose(d: Draft, formula: Callable[..., tuple[Any, ...]]) -> None:
+def compose(d: NodeRewriter, formula: Callable[..., tuple[Any, ...]]) -> None:
     """The node's first output by a formula of its inputs, which says its last operation; 16-bit floats in float32."""
     half = d.elem(d.input(0)) in HALVES
     inputs = [cast(d, name, FLOAT) if name and half and d.elem(name) in HALVES else name for name in d.node.input]
@@ -109,7 +109,7 @@ def compose(d: Draft, formula: Callable[..., tuple[Any, ...]]) -> None:
     d.node = None
 
 
-def standardized(d: Draft, x: str, axes: Sequence[int], eps: float) -> tuple[str, str, str]:
+def standardized(d: NodeRewriter, x: str, axes: Sequence[int], eps: float) -> tuple[str, str, str]:
     """(x - mean) / sqrt(var + eps) over axes, the mean, and the root: centred first, so that large means do no harm."""
     mean, centred = centre(d, x, axes)
     var = mean_of(d, d.emit("Mul", centred, centred), axes)
@@ -117,7 +117,7 @@ def standardized(d: Draft, x: str, axes: Sequence[int], eps: float) -> tuple[str
     return d.emit("Div", centred, root), mean, root
 
 
-def centre(d: Draft, x: str, axes: Sequence[int]) -> tuple[str, str]:
+def centre(d: NodeRewriter, x: str, axes: Sequence[int]) -> tuple[str, str]:
     """The mean over axes, and x without it; twice, because the first mean is rounded to what x can tell apart."""
     mean = mean_of(d, x, axes)
     centred = d.emit("Sub", x, mean)
@@ -125,7 +125,7 @@ def centre(d: Draft, x: str, axes: Sequence[int]) -> tuple[str, str]:
     return d.emit("Add", mean, rest), d.emit("Sub", centred, rest)
 
 
-def mean_of(d: Draft, x: str, axes: Sequence[int], keep: bool = True) -> str:
+def mean_of(d: NodeRewriter, x: str, axes: Sequence[int], keep: bool = True) -> str:
     """The mean over axes, which stay with length 1 or go."""
     kind = None if keep else Kind(d.kind(x).elem)
     return d.emit("ReduceMean", x, d.integers(list(axes), "axes"), keepdims=int(keep), kind=kind)

@@ -3,7 +3,7 @@
 pointwise.py          functions of each element, arithmetic by name
 comparisons.py        comparisons and logic by name
 choosing.py           some of the elements, by place or by a mask; other axes
-putting.py            elements put at places
+scattering.py         elements put at places
 ordering.py           sort, topk, unique, median, quantile, counts
 sums_and_products.py  products, norms, running sums along an axis
 products.py           products of vectors and matrices
@@ -17,13 +17,13 @@ from typing import Generic
 
 from minorm.support.argument_errors import numpys_methods
 from minorm.tensor.methods.assigning import Assigning
-from minorm.tensor.methods.chance import Chance
 from minorm.tensor.methods.choosing import Choosing
 from minorm.tensor.methods.ordering import Ordering
 from minorm.tensor.methods.pointwise import Pointwise
 from minorm.tensor.methods.products import Products
-from minorm.tensor.methods.putting import Putting
-from minorm.tensor.methods.sums_and_products import Folding
+from minorm.tensor.methods.random_draws import RandomDraws
+from minorm.tensor.methods.scattering import Scattering
+from minorm.tensor.methods.sums_and_products import SumsAndProducts
 from minorm.tensor.shapes import TensorT
 
 
@@ -31,11 +31,11 @@ from minorm.tensor.shapes import TensorT
 class Methods(
     Pointwise[TensorT],
     Choosing[TensorT],
-    Putting[TensorT],
+    Scattering[TensorT],
     Ordering[TensorT],
-    Folding[TensorT],
+    SumsAndProducts[TensorT],
     Products[TensorT],
-    Chance[TensorT],
+    RandomDraws[TensorT],
     Assigning[TensorT],
     Generic[TensorT],
 ):

@@ -19,8 +19,8 @@ from minorm.tensor.in_place import InPlace
 from minorm.tensor.methods.choosing import Choosing
 from minorm.tensor.methods.pointwise import Pointwise
 from minorm.tensor.methods.products import Products
-from minorm.tensor.methods.putting import Putting
-from minorm.tensor.methods.sums_and_products import Folding
+from minorm.tensor.methods.scattering import Scattering
+from minorm.tensor.methods.sums_and_products import SumsAndProducts
 from minorm.tensor.operators import Operators
 from minorm.tensor.shapes import TensorT
 
@@ -152,14 +152,14 @@ class Assigning(InPlace, Generic[TensorT]):
 
     tril_ = in_place(Choosing.tril)
     triu_ = in_place(Choosing.triu)
-    scatter_ = in_place(Putting.scatter)
-    scatter_add_ = in_place(Putting.scatter_add)
-    index_add_ = in_place(Putting.index_add)
-    index_copy_ = in_place(Putting.index_copy)
-    index_fill_ = in_place(Putting.index_fill)
+    scatter_ = in_place(Scattering.scatter)
+    scatter_add_ = in_place(Scattering.scatter_add)
+    index_add_ = in_place(Scattering.index_add)
+    index_copy_ = in_place(Scattering.index_copy)
+    index_fill_ = in_place(Scattering.index_fill)
 
-    cumsum_ = in_place(Folding.cumsum)
-    cumprod_ = in_place(Folding.cumprod)
+    cumsum_ = in_place(SumsAndProducts.cumsum)
+    cumprod_ = in_place(SumsAndProducts.cumprod)
 
     addmm_ = in_place(Products.addmm)
     baddbmm_ = in_place(Products.baddbmm)

@@ -12,7 +12,7 @@ from minorm.ops.special import Erf, Remainder
 from minorm.support.argument_texts import AXES, OTHER
 from minorm.support.documented import documented_methods
 from minorm.tensor.methods.comparisons import Comparing
-from minorm.tensor.methods.queries import Kinds
+from minorm.tensor.methods.queries import Queries
 from minorm.tensor.operators import as_float
 from minorm.tensor.reductions import Reductions
 from minorm.tensor.shapes import TensorT
@@ -39,7 +39,7 @@ ARGUMENTS = (
 
 
 @documented_methods(ARGUMENTS)
-class Pointwise(Comparing[TensorT], Kinds[TensorT], Reductions[TensorT], Generic[TensorT]):
+class Pointwise(Comparing[TensorT], Queries[TensorT], Reductions[TensorT], Generic[TensorT]):
     """What computes each element from those at its place."""
 
     __slots__ = ()

@@ -43,7 +43,7 @@ ARGUMENTS = (
 
 
 @documented_methods(ARGUMENTS)
-class Kinds(Operators[TensorT], Generic[TensorT]):
+class Queries(Operators[TensorT], Generic[TensorT]):
     """Questions, conversions, and new Tensors of the same type on the same device."""
 
     __slots__ = ()

@@ -29,7 +29,7 @@ ARGUMENTS = (
 
 
 @documented_methods(ARGUMENTS)
-class Folding(Reductions[TensorT], Generic[TensorT]):
+class SumsAndProducts(Reductions[TensorT], Generic[TensorT]):
     """What makes one number of those along axes, or of those up to each."""
 
     __slots__ = ()

@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("onnx")
 
-from minorm.onnx.graph.errors import Decline
+from minorm.onnx.graph.errors import RuleNotApplicable
 from minorm.onnx.graph.measuring import around
 from minorm.onnx.graph.model_graph import Graph, Value
 from minorm.onnx.graph.sizes import Length, Size, Symbols, size_of
@@ -106,7 +106,7 @@ def test_a_length_is_computed(function: Any) -> None:
 )
 def test_what_fits_some_runs_alone_is_declined_with_the_length(function: Any) -> None:
     g = graph((HALF, OTHER_HALF))
-    with pytest.raises(Decline, match=r"needs at run time the length .*, which no tensor has") as caught:
+    with pytest.raises(RuleNotApplicable, match=r"needs at run time the length .*, which no tensor has") as caught:
         g.length(along(function))  # type: ignore[arg-type]
     assert caught.value.length == along(function)
 

@@ -6,7 +6,7 @@ import pytest
 
 pytest.importorskip("onnx")
 
-from minorm.onnx.graph.errors import Decline
+from minorm.onnx.graph.errors import RuleNotApplicable
 from minorm.onnx.graph.model_graph import Graph, Value
 from minorm.onnx.graph.sizes import Symbols
 
@@ -40,16 +40,16 @@ def test_what_the_opset_does_not_allow_is_declined() -> None:
         ("Where 9 does not take float32", "Where", (x, x, x), {}),
         ("bfloat16 exists in ONNX from opset 13 on", "Relu", (g.constant([1], ml_dtypes.bfloat16),), {}),
     ):
-        with pytest.raises(Decline, match=message):
+        with pytest.raises(RuleNotApplicable, match=message):
             g.add(operator, *inputs, **attributes)
-    with pytest.raises(Decline, match="Relu 6 does not have 2 outputs"):
+    with pytest.raises(RuleNotApplicable, match="Relu 6 does not have 2 outputs"):
         g.add("Relu", x, outputs=2, shape=((), ()))
     assert not g.nodes
 
 
 def test_a_withdrawn_operator_is_not_written() -> None:
     g, x = graph(18)
-    with pytest.raises(Decline, match="GroupNormalization 18 is withdrawn"):
+    with pytest.raises(RuleNotApplicable, match="GroupNormalization 18 is withdrawn"):
         g.add("GroupNormalization", x, x, x, num_groups=1)
 
 

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from minorm.devices import dtypes
-from minorm.onnx.graph.errors import Decline
-from minorm.onnx.graph.ledger import TURN
+from minorm.onnx.graph.errors import RuleNotApplicable
+from minorm.onnx.graph.memory_budget import TURN
 from minorm.onnx.graph.model_graph import Graph
 from minorm.onnx.graph.reading import Node, integers
 from minorm.onnx.graph.registry import lowers, reads
@@ -123,7 +123,9 @@ def read_scan_8(node: Node) -> Callable[..., tuple[Any, ...]]:
 
 @lowers(Loop)
 def write_loop(g: Graph) -> None:
-    raise Decline("how often it runs depends on the input; export(loaded, None) writes it as the Loop that it is")
+    raise RuleNotApplicable(
+        "how often it runs depends on the input; export(loaded, None) writes it as the Loop that it is"
+    )
 
 
 def _scanned(

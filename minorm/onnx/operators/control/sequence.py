@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from minorm.onnx.graph.ledger import TURN
+from minorm.onnx.graph.memory_budget import TURN
 from minorm.onnx.graph.reading import Node, integers
 from minorm.onnx.graph.registry import EVERY, reads
 from minorm.ops.operands import axis_of

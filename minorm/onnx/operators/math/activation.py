@@ -8,7 +8,7 @@ from collections.abc import Callable
 import minorm.functional as F
 from minorm.devices import dtypes
 from minorm.onnx.graph.decimals import shortest
-from minorm.onnx.graph.errors import Decline
+from minorm.onnx.graph.errors import RuleNotApplicable
 from minorm.onnx.graph.model_graph import Graph, Value
 from minorm.onnx.graph.reading import Node
 from minorm.onnx.graph.registry import lowers, reads, writes
@@ -218,7 +218,7 @@ POLYNOMIAL = (1.061405429, -1.453152027, 1.421413741, -0.284496736, 0.254829592)
 
 def _erfc(g: Graph, z: Value) -> Value:
     if z.dtype == dtypes.float64:
-        raise Decline("Erf exists from opset 9 on; before, it can be written for float32 and less only")
+        raise RuleNotApplicable("Erf exists from opset 9 on; before, it can be written for float32 and less only")
     t = g.add("Reciprocal", g.add("Add", g.add("Mul", z, g.scalar(P, z)), g.scalar(1, z)))
     sum_ = g.scalar(0, z)
     for factor in POLYNOMIAL:

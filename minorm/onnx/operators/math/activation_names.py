@@ -10,7 +10,7 @@ import minorm.functional as F
 from minorm.devices import dtypes
 from minorm.functional.smooth import SELU_ALPHA, SELU_SCALE
 from minorm.onnx.graph.decimals import shortest
-from minorm.onnx.graph.errors import Decline
+from minorm.onnx.graph.errors import RuleNotApplicable
 from minorm.onnx.graph.model_graph import Graph, Value
 from minorm.onnx.graph.registry import writes
 from minorm.onnx.operators.shape.shape import reshape
@@ -19,14 +19,14 @@ from minorm.onnx.operators.shape.shape import reshape
 @writes(F.selu, "Selu", since=6)
 def write_selu(g: Graph, input: Value) -> Value:
     if input.dtype == dtypes.float64:
-        raise Decline("its numbers are float32")
+        raise RuleNotApplicable("its numbers are float32")
     return g.add("Selu", input, alpha=shortest(SELU_ALPHA), gamma=shortest(SELU_SCALE))
 
 
 @writes(F.celu, "Celu", since=12)
 def write_celu(g: Graph, input: Value, alpha: float) -> Value:
     if input.dtype != dtypes.float32:
-        raise Decline("Celu takes float32 alone, before opset 28")
+        raise RuleNotApplicable("Celu takes float32 alone, before opset 28")
     return g.add("Celu", input, alpha=float(alpha))
 
 

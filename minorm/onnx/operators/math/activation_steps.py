@@ -5,15 +5,15 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from minorm.onnx.graph.draft import Draft, Kind
-from minorm.onnx.graph.errors import Decline
+from minorm.onnx.graph.errors import RuleNotApplicable
+from minorm.onnx.graph.node_rewriter import Kind, NodeRewriter
 from minorm.onnx.graph.registry import converts
 from minorm.onnx.operators.composing import compose, place_of, shape_of
 
 # Softmax, LogSoftmax, Hardmax: from 13 on along one axis; before, over all axes from that one on
 
 
-def _along(d: Draft) -> None:
+def _along(d: NodeRewriter) -> None:
     axis, shape = d.get("axis", 1), d.kind(d.input(0)).shape
     if axis == -1 or (shape is not None and axis == len(shape) - 1):
         d.set("axis", axis)
@@ -26,7 +26,7 @@ def _along(d: Draft) -> None:
     d.after("Reshape", inner, shape_of(d, x), to=y)
 
 
-def _flattening(d: Draft) -> None:
+def _flattening(d: NodeRewriter) -> None:
     axis = d.get("axis", -1)
     if axis == -1:
         d.set("axis", -1)
@@ -52,7 +52,7 @@ for _operator in ("Softmax", "LogSoftmax", "Hardmax"):
 
 
 @converts("Gelu", 20, 0)
-def gelu(d: Draft) -> None:
+def gelu(d: NodeRewriter) -> None:
     kind = d.get("approximate", "none")
 
     def formula(x: str) -> tuple[Any, ...]:
@@ -64,14 +64,14 @@ def gelu(d: Draft) -> None:
         elif kind == "none":
             place = d.emit("Erf", d.emit("Mul", x, d.scalar(math.sqrt(0.5), x, "root")))
         else:
-            raise Decline(f"approximate is {kind!r}")
+            raise RuleNotApplicable(f"approximate is {kind!r}")
         return "Mul", half, d.emit("Add", place, d.scalar(1, x, "one"))
 
     compose(d, formula)
 
 
 @converts("Erf", 9, 0)
-def erf(d: Draft) -> None:
+def erf(d: NodeRewriter) -> None:
     """f(relu(x)) - f(relu(-x)), f(u) = 1 - p(t) exp(-u^2), t = 1 / (1 + 0.3275911 u): to 1.5e-7."""
 
     def formula(x: str) -> tuple[Any, ...]:
@@ -90,23 +90,23 @@ def erf(d: Draft) -> None:
 
 
 @converts("HardSwish", 14, 0)
-def hard_swish(d: Draft) -> None:
+def hard_swish(d: NodeRewriter) -> None:
     compose(d, lambda x: ("Mul", x, d.emit("HardSigmoid", x, alpha=1 / 6, beta=0.5)))
 
 
 @converts("Mish", 18, 0)
-def mish(d: Draft) -> None:
+def mish(d: NodeRewriter) -> None:
     compose(d, lambda x: ("Mul", x, d.emit("Tanh", d.emit("Softplus", x))))
 
 
 @converts("Swish", 24, 0)
-def swish(d: Draft) -> None:
+def swish(d: NodeRewriter) -> None:
     alpha = d.get("alpha", 1.0)
     compose(d, lambda x: ("Mul", x, d.emit("Sigmoid", d.emit("Mul", x, d.scalar(alpha, x, "alpha")))))
 
 
 @converts("Celu", 12, 0)
-def celu(d: Draft) -> None:
+def celu(d: NodeRewriter) -> None:
     """relu(x) + alpha * elu(-relu(-x) / alpha)."""
     alpha = d.get("alpha", 1.0)
 
@@ -119,6 +119,6 @@ def celu(d: Draft) -> None:
 
 
 @converts("ThresholdedRelu", 10, 0)
-def thresholded_relu(d: Draft) -> None:
+def thresholded_relu(d: NodeRewriter) -> None:
     alpha = d.get("alpha", 1.0)
     compose(d, lambda x: ("Where", d.emit("Greater", x, d.scalar(alpha, x, "alpha")), x, d.scalar(0, x, "zero")))

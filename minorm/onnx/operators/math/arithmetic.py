@@ -14,9 +14,9 @@ from onnx import TensorProto
 
 import minorm.functional as F
 from minorm.devices import dtypes
-from minorm.onnx.graph.draft import FLOATS, Draft
-from minorm.onnx.graph.errors import Decline, LoadError, Unsupported
+from minorm.onnx.graph.errors import LoadError, RuleNotApplicable, Unsupported
 from minorm.onnx.graph.model_graph import Graph, Value
+from minorm.onnx.graph.node_rewriter import FLOATS, NodeRewriter
 from minorm.onnx.graph.reading import Node
 from minorm.onnx.graph.registry import EVERY, Rule, converts, reads, writes
 from minorm.onnx.graph.sizes import broadcast
@@ -198,7 +198,7 @@ def read_mean(node: Node) -> Callable[..., Tensor]:
 @writes(ops.Clip, "Clip", since=6)
 def write_clip_6(g: Graph, x: Value, low: float | None, high: float | None) -> Value:
     if not dtypes.is_float(x.dtype):
-        raise Decline("Clip takes integers from opset 12 on")
+        raise RuleNotApplicable("Clip takes integers from opset 12 on")
     return g.add("Clip", x, min=None if low is None else float(low), max=None if high is None else float(high))
 
 
@@ -299,14 +299,14 @@ def read_identity(node: Node) -> Callable[[Tensor], Tensor]:
 
 
 @converts("Clip", 6, 11)
-def clip_11(d: Draft) -> None:
+def clip_11(d: NodeRewriter) -> None:
     for place, name in ((1, "min"), (2, "max")):
         if d.has(name):
             to_input(d, name, place, d.elem(d.input(0)))
 
 
 @converts("Clip", 11, 6)
-def clip_6(d: Draft) -> None:
+def clip_6(d: NodeRewriter) -> None:
     if any(d.input(place) and d.array(place) is None for place in (1, 2)):
         _bounded(d)
         return
@@ -316,12 +316,12 @@ def clip_6(d: Draft) -> None:
 
 
 @converts("Clip", 12, 11)
-def clip_integers(d: Draft) -> None:
+def clip_integers(d: NodeRewriter) -> None:
     if d.elem(d.input(0)) not in FLOATS:
         _bounded(d)
 
 
-def _bounded(d: Draft) -> None:
+def _bounded(d: NodeRewriter) -> None:
     """By Max, then Min, which is what Clip means."""
     y = d.input(0)
     for place, operator in ((1, "Max"), (2, "Min")):
@@ -331,20 +331,20 @@ def _bounded(d: Draft) -> None:
 
 
 @converts("Cast", 1, 6)
-def cast_6(d: Draft) -> None:
+def cast_6(d: NodeRewriter) -> None:
     name = str(d.get("to")).upper()
     if name not in TensorProto.DataType.keys():  # noqa: SIM118  an enum of protobuf
-        raise Decline(f"to is {name!r}, which is no type")
+        raise RuleNotApplicable(f"to is {name!r}, which is no type")
     d.set("to", TensorProto.DataType.Value(name))
 
 
 @converts("CastLike", 15, 0)
-def cast_like(d: Draft) -> None:
+def cast_like(d: NodeRewriter) -> None:
     d.replace("Cast", d.input(0), elem=d.elem(d.input(1)))
     d.node = None
 
 
 @converts("Mod", 28, 13)
-def mod_13(d: Draft) -> None:
+def mod_13(d: NodeRewriter) -> None:
     if not d.get("fmod") and d.elem(d.input(0)) in FLOATS:
-        raise Decline("before opset 28 floats have fmod=1 alone")
+        raise RuleNotApplicable("before opset 28 floats have fmod=1 alone")

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import numpy as np
 
 from minorm.devices import dtypes
-from minorm.onnx.graph.errors import Decline
+from minorm.onnx.graph.errors import RuleNotApplicable
 from minorm.onnx.graph.model_graph import Graph, Value
 from minorm.onnx.graph.reading import Node
 from minorm.onnx.graph.registry import EVERY, Rule, lowers, reads, writes
@@ -42,7 +42,7 @@ def write_compare(g: Graph, a: Value, b: Value, relation: str) -> Value:
 @lowers(Bitwise)
 def write_bitwise(g: Graph, a: Value, b: Value, relation: str) -> Value:
     if a.dtype != dtypes.bool:
-        raise Decline(f"minorm writes {relation} of bools alone")
+        raise RuleNotApplicable(f"minorm writes {relation} of bools alone")
     return g.add(_LOGIC[relation.replace("bitwise", "logical")], a, b)
 
 
@@ -72,7 +72,7 @@ def write_where(g: Graph, condition: Value, a: Value, b: Value) -> Value:
 
 @lowers(ops.Where)
 def lower_where(g: Graph, condition: Value, a: Value, b: Value) -> Value:
-    raise Decline("Where exists from opset 9 on, and a product with 0 and 1 would turn infinities into NaN")
+    raise RuleNotApplicable("Where exists from opset 9 on, and a product with 0 and 1 would turn infinities into NaN")
 
 
 @reads("Where", since=9, fixed=(0,))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from minorm.onnx.graph.errors import Decline
+from minorm.onnx.graph.errors import RuleNotApplicable
 from minorm.onnx.graph.model_graph import Graph, Value
 from minorm.onnx.graph.reading import Node
 from minorm.onnx.graph.registry import EVERY, Rule, lowers, reads, writes
@@ -92,10 +92,10 @@ def write_step(g: Graph, x: Value, step: str) -> Value:
     if step == "trunc":  # towards 0: down above it, up below
         return g.add("Mul", g.add("Sign", x), g.add("Floor", g.add("Abs", x)))
     if step == "invert":
-        raise Decline("minorm writes ~ of bools alone")
+        raise RuleNotApplicable("minorm writes ~ of bools alone")
     operator = STEPS[step]
     if not g.has(operator):
-        raise Decline(f"{operator} exists from opset {PUBLISHED[operator][0]} on")
+        raise RuleNotApplicable(f"{operator} exists from opset {PUBLISHED[operator][0]} on")
     return g.add(operator, x, dtype=g.result.dtype)
 
 

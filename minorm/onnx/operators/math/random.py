@@ -14,7 +14,7 @@ import numpy as np
 
 from minorm.devices import dtypes
 from minorm.functional import random as F
-from minorm.onnx.graph.errors import Decline, Unsupported
+from minorm.onnx.graph.errors import RuleNotApplicable, Unsupported
 from minorm.onnx.graph.model_graph import ELEMENT_TYPES, Graph, Value
 from minorm.onnx.graph.node_layers import Layer
 from minorm.onnx.graph.reading import Node
@@ -108,7 +108,7 @@ def _type(node: Node, default: Any) -> Any:
 @writes(F.drawn, "RandomUniform", since=1)
 def write_drawn(g: Graph, kind: str, shape: Shape, a: float, b: float, dtype: Any, generator: Any) -> Value:
     if any(isinstance(n, Size) for n in shape):
-        raise Decline("a shape that follows a free axis; draw like a tensor that has it")
+        raise RuleNotApplicable("a shape that follows a free axis; draw like a tensor that has it")
     dtype, lengths = np.dtype(dtype), tuple(int(n) for n in shape)
     also = {"shape": list(lengths), "dtype": _code(dtype)}
     return g.add(f"Random{kind.capitalize()}", shape=lengths, dtype=dtype, also=also, **_numbers(kind, a, b, generator))

@@ -6,7 +6,7 @@ a // b is written with it.
 from __future__ import annotations
 
 from minorm.devices import dtypes
-from minorm.onnx.graph.errors import Decline
+from minorm.onnx.graph.errors import RuleNotApplicable
 from minorm.onnx.graph.model_graph import Graph, Value
 from minorm.onnx.graph.reading import Node
 from minorm.onnx.graph.registry import lowers, reads, writes
@@ -32,14 +32,14 @@ def read_mod(node: Node) -> Binary:
 @writes(Remainder, "Mod", since=10)
 def write_remainder(g: Graph, a: Value, b: Value, truncated: bool) -> Value:
     if dtypes.is_float(a.dtype) and not truncated and not g.has("Mod", 28):
-        raise Decline("before opset 28 Mod rounds the quotient of floats towards 0 only")
+        raise RuleNotApplicable("before opset 28 Mod rounds the quotient of floats towards 0 only")
     return g.add("Mod", a, b, fmod=int(truncated))
 
 
 @lowers(Remainder)
 def lower_remainder(g: Graph, a: Value, b: Value, truncated: bool) -> Value:
     if truncated or not dtypes.is_float(a.dtype):
-        raise Decline("Mod exists from opset 10 on")
+        raise RuleNotApplicable("Mod exists from opset 10 on")
     rest, astray = _rest(g, a, b)
     return g.add("Where", astray, g.add("Add", rest, b), rest, dtype=rest.dtype)
 
@@ -55,7 +55,7 @@ def _rest(g: Graph, a: Value, b: Value) -> tuple[Value, Value]:
 def lower_floor_divide(g: Graph, a: Value, b: Value) -> Value:
     """NumPy's steps: (a - rest) / b, less 1 where the rest has the other sign; of floats, to the nearest whole."""
     if not g.has("Mod"):
-        raise Decline("a quotient rounded down needs Mod (opset 10)")
+        raise RuleNotApplicable("a quotient rounded down needs Mod (opset 10)")
     if not dtypes.is_float(a.dtype):
         return g.add("Div", g.add("Sub", a, g.add("Mod", a, b, fmod=0)), b)
     rest, astray = _rest(g, a, b)

@@ -14,10 +14,10 @@ from onnx import TensorProto
 
 import minorm.functional as F
 from minorm.devices import dtypes
-from minorm.onnx.graph.draft import Draft, Kind
-from minorm.onnx.graph.errors import Decline
+from minorm.onnx.graph.errors import RuleNotApplicable
 from minorm.onnx.graph.model_graph import Graph, Value
 from minorm.onnx.graph.node_layers import Layer
+from minorm.onnx.graph.node_rewriter import Kind, NodeRewriter
 from minorm.onnx.graph.reading import Node
 from minorm.onnx.graph.registry import converts, reads, sets_mode, writes
 from minorm.tensor.tensor import Tensor
@@ -91,7 +91,7 @@ def read_12(node: Node) -> Dropout:
 
 
 @converts("Dropout")
-def dropout(d: Draft) -> None:
+def dropout(d: NodeRewriter) -> None:
     """The mode stays where the version can say one: before 7 and from 12 on."""
     ratio: Any = d.take("ratio", 0.5) if d.since < 12 else 0.5
     trains = not d.take("is_test", 0) if d.since < 7 else False
@@ -101,11 +101,11 @@ def dropout(d: Draft) -> None:
             return
         mode = d.array(2)
         if d.input(2) and mode is None:
-            raise Decline("whether it trains is computed")
+            raise RuleNotApplicable("whether it trains is computed")
         trains = mode is not None and bool(mode.reshape(-1)[0])
         ratio = d.array(1)
         if d.input(1) and ratio is None and trains:
-            raise Decline("its ratio is computed")
+            raise RuleNotApplicable("its ratio is computed")
         ratio = 0.5 if ratio is None else float(ratio.reshape(-1)[0])
         for place in (2, 1):
             if d.input(place):
@@ -132,7 +132,7 @@ def dropout(d: Draft) -> None:
 
 
 @sets_mode("Dropout")
-def mode(d: Draft, trains: bool, updates: bool, statistics: Sequence[str]) -> tuple[str, ...]:
+def mode(d: NodeRewriter, trains: bool, updates: bool, statistics: Sequence[str]) -> tuple[str, ...]:
     """is_test before 7, the third input from 12 on, unless the graph computes that; between, no version says it."""
     if d.since < 7:
         d.drop("is_test")

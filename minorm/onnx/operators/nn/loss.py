@@ -12,7 +12,7 @@ import numpy as np
 
 import minorm.functional as F
 from minorm.devices import dtypes
-from minorm.onnx.graph.errors import Decline
+from minorm.onnx.graph.errors import RuleNotApplicable
 from minorm.onnx.graph.model_graph import Graph, Value
 from minorm.onnx.graph.reading import Node
 from minorm.onnx.graph.registry import lowers, reads, writes
@@ -40,14 +40,14 @@ def write_cross_entropy(
     label_smoothing: float,
 ) -> Value:
     if dtypes.is_float(target.dtype) or label_smoothing or input.ndim < 2:
-        raise Decline("SoftmaxCrossEntropyLoss takes classes of (N, C, ...), without smoothing")
+        raise RuleNotApplicable("SoftmaxCrossEntropyLoss takes classes of (N, C, ...), without smoothing")
     return _classes(g, "SoftmaxCrossEntropyLoss", input, target, weight, ignore_index, reduction)
 
 
 @writes(F.nll_loss, "NegativeLogLikelihoodLoss", since=12)
 def write_nll(g: Graph, input: Value, target: Value, weight: Value | None, ignore_index: int, reduction: str) -> Value:
     if input.ndim < 2:
-        raise Decline("NegativeLogLikelihoodLoss takes (N, C, ...)")
+        raise RuleNotApplicable("NegativeLogLikelihoodLoss takes (N, C, ...)")
     return _classes(g, "NegativeLogLikelihoodLoss", input, target, weight, ignore_index, reduction)
 
 

@@ -17,7 +17,7 @@ import numpy as np
 
 import minorm.functional as F
 from minorm.devices import dtypes
-from minorm.onnx.graph.errors import Decline
+from minorm.onnx.graph.errors import RuleNotApplicable
 from minorm.onnx.graph.model_graph import Graph, Value
 from minorm.onnx.graph.reading import Node
 from minorm.onnx.graph.registry import Rule, lowers, reads, writes
@@ -94,14 +94,14 @@ def write_avg_pool(
     divisor: int | None,
 ) -> Value:
     if divisor is not None:
-        raise Decline("AveragePool divides by the number of elements only")
+        raise RuleNotApplicable("AveragePool divides by the number of elements only")
     padded = any(n != 0 for pair in padding for n in pair)
     around = (
         covering(x.known_shape[2:], g.result.shape[2:], kernel, stride, padding, dilation) if ceil_mode else padding
     )
     if list(around) != list(padding):
         if any(d != 1 for d in dilation):
-            raise Decline("AveragePool with dilation and a window that hangs over the end")
+            raise RuleNotApplicable("AveragePool with dilation and a window that hangs over the end")
         if padded and count_include_pad:
             x = pad(g, x, [(0, 0), (0, 0), *padding], 0.0)
             around = [(0, all_of_it - high) for (_, all_of_it), (_, high) in zip(around, padding, strict=True)]
@@ -168,7 +168,7 @@ def _counts(n: int, m: int, k: int, s: int, counted: tuple[int, int], low: int, 
 def _write_global(g: Graph, x: Value, output_size: Any) -> Value:
     sizes = output_size if isinstance(output_size, tuple) else (output_size,) * (x.ndim - 2)
     if any(n is None or n != 1 for n in sizes):
-        raise Decline("GlobalAveragePool gives one element an axis")
+        raise RuleNotApplicable("GlobalAveragePool gives one element an axis")
     return g.add("GlobalAveragePool", x, shape=g.result.shape)
 
 
@@ -181,7 +181,7 @@ for _function in (F.adaptive_avg_pool1d, F.adaptive_avg_pool2d):
 def lower_adaptive(g: Graph, x: Value, output: Ints) -> Value:
     """Along each axis a product with the matrix of averages: A_0 x, then x A_1^T."""
     if x.ndim > 4:
-        raise Decline("adaptive pooling of three axes")
+        raise RuleNotApplicable("adaptive pooling of three axes")
     sizes = [int(n) for n in x.known_shape[2:]]
     matrices = [_averages(n, o).astype(x.dtype) for n, o in zip(sizes, output, strict=True)]
     y = g.add(

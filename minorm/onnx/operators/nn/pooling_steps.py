@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from minorm.onnx.graph.draft import Draft
-from minorm.onnx.graph.errors import Decline
+from minorm.onnx.graph.errors import RuleNotApplicable
+from minorm.onnx.graph.node_rewriter import NodeRewriter
 from minorm.onnx.graph.registry import converts
 
 
-def _without_ceil(d: Draft) -> None:
+def _without_ceil(d: NodeRewriter) -> None:
     """Version 10 added ceil_mode and, for MaxPool, dilations."""
     if set(d.take("dilations", None) or [1]) != {1}:
-        raise Decline("before opset 10 there are no dilations")
+        raise RuleNotApplicable("before opset 10 there are no dilations")
     if not d.take("ceil_mode", 0) or d.get("auto_pad", "NOTSET") not in ("NOTSET", ""):
         return
     kernel = d.get("kernel_shape")
@@ -24,7 +24,7 @@ def _without_ceil(d: Draft) -> None:
         more.append(over if last < n - pads[axis + len(kernel)] else 0)
     if any(more):
         if d.node.op_type == "AveragePool":
-            raise Decline("before opset 10 an average cannot leave out what ceil_mode adds")
+            raise RuleNotApplicable("before opset 10 an average cannot leave out what ceil_mode adds")
         d.set("pads", pads[: len(kernel)] + [p + m for p, m in zip(pads[len(kernel) :], more, strict=True)])
 
 
@@ -32,14 +32,14 @@ converts("MaxPool", 10, 8)(_without_ceil)
 converts("AveragePool", 10, 7)(_without_ceil)
 
 
-def _whole_power(d: Draft) -> None:
+def _whole_power(d: NodeRewriter) -> None:
     """`p` was a float."""
     p = d.get("p", 2.0)
     if p != int(p):
-        raise Decline(f"p is {p}; from opset 2 on it is an integer")
+        raise RuleNotApplicable(f"p is {p}; from opset 2 on it is an integer")
     d.set("p", int(p))
     if d.node.op_type == "LpPool" and not d.has("kernel_shape"):
-        raise Decline("from opset 2 on it wants kernel_shape")
+        raise RuleNotApplicable("from opset 2 on it wants kernel_shape")
 
 
 converts("LpPool", 1, 2)(_whole_power)

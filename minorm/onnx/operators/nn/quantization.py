@@ -15,7 +15,7 @@ from onnx import TensorProto
 
 from minorm.devices import dtypes
 from minorm.functional import quantization as F
-from minorm.onnx.graph.errors import Decline, Unsupported
+from minorm.onnx.graph.errors import RuleNotApplicable, Unsupported
 from minorm.onnx.graph.model_graph import ELEMENT_TYPES, Graph, Value
 from minorm.onnx.graph.reading import Node
 from minorm.onnx.graph.registry import reads, writes
@@ -98,7 +98,7 @@ def write_dequantize(
     says: dict[str, Any] = {}
     if wanted != scale.dtype:
         if not g.has("DequantizeLinear", 23):
-            raise Decline("DequantizeLinear names its result's type from opset 23 on")
+            raise RuleNotApplicable("DequantizeLinear names its result's type from opset 23 on")
         says = {"output_dtype": ELEMENT_TYPES[wanted][0]}
     return g.add(
         "DequantizeLinear", x, scale, zero_point, shape=x.shape, dtype=wanted, **_places(g, scale, axis, block_size),
@@ -119,7 +119,7 @@ def _places(g: Graph, scale: Value, axis: int, block_size: int) -> dict[str, Any
     if scale.ndim <= 1 and all(n == 1 for n in scale.known_shape):
         return {}
     if not g.has("QuantizeLinear", 13):
-        raise Decline("QuantizeLinear and DequantizeLinear have scales along an axis from opset 13 on")
+        raise RuleNotApplicable("QuantizeLinear and DequantizeLinear have scales along an axis from opset 13 on")
     if block_size and not g.has("QuantizeLinear", 21):
-        raise Decline("QuantizeLinear and DequantizeLinear have blocks from opset 21 on")
+        raise RuleNotApplicable("QuantizeLinear and DequantizeLinear have blocks from opset 21 on")
     return {"axis": axis, **({"block_size": block_size} if block_size else {})}

@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-from minorm.onnx.graph.draft import Draft
-from minorm.onnx.graph.errors import Decline
+from minorm.onnx.graph.errors import RuleNotApplicable
+from minorm.onnx.graph.node_rewriter import NodeRewriter
 from minorm.onnx.graph.registry import converts
 from minorm.onnx.operators.composing import FLOAT, place_of, unsqueeze
 
 
-def _per_tensor(d: Draft) -> bool:
+def _per_tensor(d: NodeRewriter) -> bool:
     shape = d.shape(d.input(1))
     return all(n == 1 for n in shape)
 
 
 @converts("QuantizeLinear", 13, 10)
-def quantize_10(d: Draft) -> None:
+def quantize_10(d: NodeRewriter) -> None:
     if not _per_tensor(d):
-        raise Decline("before opset 13 there is one scale for the whole tensor")
+        raise RuleNotApplicable("before opset 13 there is one scale for the whole tensor")
     d.drop("axis")
 
 
 @converts("DequantizeLinear", 13, 10)
-def dequantize_10(d: Draft) -> None:
+def dequantize_10(d: NodeRewriter) -> None:
     """Per axis by the formula, (x - zero_point) * scale."""
     if _per_tensor(d):
         d.drop("axis")

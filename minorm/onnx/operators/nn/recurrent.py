@@ -15,7 +15,7 @@ import numpy as np
 
 from minorm.devices import dtypes
 from minorm.functional import recurrent as F
-from minorm.onnx.graph.ledger import TURN
+from minorm.onnx.graph.memory_budget import TURN
 from minorm.onnx.graph.model_graph import Graph, Value
 from minorm.onnx.graph.reading import Node
 from minorm.onnx.graph.registry import reads, writes

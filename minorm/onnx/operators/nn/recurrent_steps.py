@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from minorm.onnx.graph.draft import Draft, Kind
+from minorm.onnx.graph.node_rewriter import Kind, NodeRewriter
 from minorm.onnx.graph.registry import converts
 
 
-def _without_sequence(d: Draft) -> None:
+def _without_sequence(d: NodeRewriter) -> None:
     d.drop("output_sequence")
 
 
 @converts("GRU", 1, 3)
-def gru_3(d: Draft) -> None:
+def gru_3(d: NodeRewriter) -> None:
     """The default of `direction` had a typing error; there was no linear_before_reset."""
 
 
-def _time_first(d: Draft) -> None:
+def _time_first(d: NodeRewriter) -> None:
     """layout=1 has the batch first: transposed before and after."""
     if not d.take("layout", 0):
         return

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import minorm.functional as F
-from minorm.onnx.graph.errors import Decline
+from minorm.onnx.graph.errors import RuleNotApplicable
 from minorm.onnx.graph.model_graph import Graph, Value
 from minorm.onnx.graph.node_layers import StatisticsLayer
 from minorm.onnx.graph.reading import Node
@@ -74,7 +74,7 @@ def _write(g: Graph, call: Call, outputs: int) -> Value:
     """The node, with this many outputs in training."""
     x, running_mean, running_var, momentum = call.x, call.running_mean, call.running_var, call.momentum
     if running_mean is None or running_var is None:
-        raise Decline("a BatchNormalization without running statistics, which runtimes refuse in inference")
+        raise RuleNotApplicable("a BatchNormalization without running statistics, which runtimes refuse in inference")
     given = x, call.weight, call.bias, g.current(running_mean), g.current(running_var)
     if not is_usual(x, call.compute_dtype):
         given = cast_all(g, call.compute_dtype, *given)
@@ -102,7 +102,7 @@ def lower(g: Graph, **arguments: Any) -> Value:
     call = Call(**arguments)
     x, weight, bias = call.x, call.weight, call.bias
     if call.running_mean is not None:
-        raise Decline("running statistics that only BatchNormalization updates")
+        raise RuleNotApplicable("running statistics that only BatchNormalization updates")
     spread = [p for p in (weight, bias) if p is not None and p.ndim > 1]
     axes = (0,) if spread else (0, *range(2, x.ndim))
     data, scale, shift = cast_all(g, computed(x, call.compute_dtype), x, weight, bias)

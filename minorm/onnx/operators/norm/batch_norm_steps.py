@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from minorm.onnx.graph.draft import Draft, Kind
-from minorm.onnx.graph.errors import Decline
+from minorm.onnx.graph.errors import RuleNotApplicable
+from minorm.onnx.graph.node_rewriter import Kind, NodeRewriter
 from minorm.onnx.graph.registry import converts, sets_mode
 from minorm.onnx.operators.composing import cast, centre, mean_of, reshape, shape_of
 
 
 @converts("BatchNormalization")
-def batch_normalization(d: Draft) -> None:
+def batch_normalization(d: NodeRewriter) -> None:
     trains = _trains(d)
     spatial = d.get("spatial", 1) if d.since < 9 else 1
     for name in ("consumed_inputs", "is_test", "training_mode"):
@@ -32,7 +32,7 @@ def batch_normalization(d: Draft) -> None:
 
 
 @sets_mode("BatchNormalization")
-def mode(d: Draft, trains: bool, updates: bool, statistics: Sequence[str]) -> tuple[str, ...]:
+def mode(d: NodeRewriter, trains: bool, updates: bool, statistics: Sequence[str]) -> tuple[str, ...]:
     """Its form in training or inference; a value that only training computes is the running one in inference."""
     if _trains(d) and not trains:
         for place, name in enumerate(d.node.output):
@@ -54,7 +54,7 @@ def mode(d: Draft, trains: bool, updates: bool, statistics: Sequence[str]) -> tu
     return d.output(1), d.output(2)
 
 
-def _trains(d: Draft) -> bool:
+def _trains(d: NodeRewriter) -> bool:
     if d.since >= 14:
         return bool(d.get("training_mode", 0))
     if d.since >= 7:
@@ -62,14 +62,14 @@ def _trains(d: Draft) -> bool:
     return not d.get("is_test", 0)
 
 
-def _outputs(d: Draft, trains: bool) -> None:
+def _outputs(d: NodeRewriter, trains: bool) -> None:
     """As many as the mode has in this version; saved statistics, where 14 and 15 have none, by their formula."""
     extra = {place: d.output(place) for place in range(1, len(d.node.output)) if d.output(place)}
     del d.node.output[1:]
     if not trains:
         read = [name for name in extra.values() if name in d.values.read]
         if read:
-            raise Decline(f"in its inference form nothing computes {read[0]!r}")
+            raise RuleNotApplicable(f"in its inference form nothing computes {read[0]!r}")
         return
     names = ("mean", "var", "saved_mean", "saved_var")[: 2 if d.goal >= 14 else 4]
     for place, name in enumerate(names, start=1):
@@ -87,7 +87,7 @@ def _outputs(d: Draft, trains: bool) -> None:
         d.emit("Squeeze", squares, d.integers(axes, "axes"), to=extra[4], kind=Kind(d.kind(x).elem, (None,)))
 
 
-def _channels(d: Draft) -> None:
+def _channels(d: NodeRewriter) -> None:
     """(N, C, D...) as (N, C * D * ...), with scale, bias and statistics in a row."""
     x, y = d.input(0), d.output(0)
     before = shape_of(d, x)
@@ -102,7 +102,7 @@ def _channels(d: Draft) -> None:
             d.after("Reshape", d.divert(place, Kind(d.kind(x).elem, (None,))), parameters, to=name)
 
 
-def _one_type(d: Draft) -> None:
+def _one_type(d: NodeRewriter) -> None:
     """Before 15 scale and bias have X's type, before 14 the statistics too; the wider of two is computed in."""
     kinds = [d.kind(d.input(place)).elem for place in range(5)]
     groups = [(0, 1, 2), (3, 4)] if d.goal == 14 else [(0, 1, 2, 3, 4)]

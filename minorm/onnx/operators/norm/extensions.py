@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import minorm.functional as F
-from minorm.onnx.graph.errors import Decline
+from minorm.onnx.graph.errors import RuleNotApplicable
 from minorm.onnx.graph.model_graph import Graph, Value
 from minorm.onnx.graph.registry import lowers
 from minorm.onnx.operators.norm.statistics import affine, cast_all, computed, standardize
@@ -28,5 +28,5 @@ def lower(
 @lowers(F.batch_renorm)
 def batch_renorm(g: Graph, training: bool, **arguments: Any) -> Value:
     if training:
-        raise Decline("batch renormalization has no form for training in ONNX; export it with training=False")
-    raise Decline("it is a batch normalization")
+        raise RuleNotApplicable("batch renormalization has no form for training in ONNX; export it with training=False")
+    raise RuleNotApplicable("it is a batch normalization")

@@ -12,10 +12,10 @@ from onnx import TensorProto
 
 import minorm.functional as F
 from minorm.devices import dtypes
-from minorm.onnx.graph.draft import Draft, Kind
-from minorm.onnx.graph.errors import Decline
+from minorm.onnx.graph.errors import RuleNotApplicable
 from minorm.onnx.graph.model_graph import Graph, Value
 from minorm.onnx.graph.node_layers import Written
+from minorm.onnx.graph.node_rewriter import Kind, NodeRewriter
 from minorm.onnx.graph.reading import Node
 from minorm.onnx.graph.registry import converts, lowers, reads, writes
 from minorm.onnx.graph.sizes import product
@@ -36,7 +36,7 @@ def write_21(
     g: Graph, x: Value, num_groups: int, weight: Value | None, bias: Value | None, eps: float, compute_dtype: Any
 ) -> Value:
     if x.ndim < 3 or x.dtype == dtypes.float64 or not is_usual(x, compute_dtype, weight, bias):
-        raise Decline("GroupNormalization takes (N, C, ...), has one type for all, and computes in float32")
+        raise RuleNotApplicable("GroupNormalization takes (N, C, ...), has one type for all, and computes in float32")
     size = int(x.known_shape[1])
     scale = ones(g, (size,), x) if weight is None else _per_channel(g, weight, size)
     shift = zeros(g, (size,), x) if bias is None else _per_channel(g, bias, size)
@@ -102,7 +102,7 @@ def read_18(node: Node) -> Callable[[Tensor, Tensor, Tensor], Tensor] | GroupNor
 
 
 @converts("GroupNormalization", 18, 21)
-def one_a_channel(d: Draft) -> None:
+def one_a_channel(d: NodeRewriter) -> None:
     """Scale and bias, one a group, repeated for the channels of each."""
     groups = few(d.get("num_groups"), "num_groups")
     size = d.length(d.input(0), 1) // groups
@@ -114,7 +114,7 @@ def one_a_channel(d: Draft) -> None:
         d.feed(place, stack(d, wide, [-1]))
 
 
-def _by_instances(d: Draft, per_group: bool) -> None:
+def _by_instances(d: NodeRewriter, per_group: bool) -> None:
     """InstanceNormalization of (N, G, everything else), in float64 its formula; version 18 is withdrawn."""
     x, groups, eps = d.input(0), few(d.get("num_groups"), "num_groups"), d.get("epsilon", 1e-5)
     elem, rank = d.elem(x), d.rank(x)
@@ -136,10 +136,10 @@ def _by_instances(d: Draft, per_group: bool) -> None:
 
 
 @converts("GroupNormalization", 21, 18)
-def from_21(d: Draft) -> None:
+def from_21(d: NodeRewriter) -> None:
     _by_instances(d, per_group=False)
 
 
 @converts("GroupNormalization", 18, 0)
-def from_18(d: Draft) -> None:
+def from_18(d: NodeRewriter) -> None:
     _by_instances(d, per_group=True)

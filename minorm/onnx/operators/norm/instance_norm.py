@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import minorm.functional as F
-from minorm.onnx.graph.draft import Draft
-from minorm.onnx.graph.errors import Decline
+from minorm.onnx.graph.errors import RuleNotApplicable
 from minorm.onnx.graph.model_graph import Graph, Value
 from minorm.onnx.graph.node_layers import StatisticsLayer
+from minorm.onnx.graph.node_rewriter import NodeRewriter
 from minorm.onnx.graph.reading import Node
 from minorm.onnx.graph.registry import reads, sets_mode, writes
 from minorm.onnx.operators.math.reduction import reduce
@@ -63,7 +63,7 @@ def write_6(
     compute_dtype: Any,
 ) -> Value:
     if not use_input_stats:
-        raise Decline("InstanceNormalization has no running statistics")
+        raise RuleNotApplicable("InstanceNormalization has no running statistics")
     data, scale, shift = cast_all(g, computed(x, compute_dtype), x, weight, bias)
     if is_usual(x, compute_dtype, weight, bias):
         y = instance(g, x, weight, bias, eps)
@@ -100,7 +100,7 @@ def write_running(
     compute_dtype: Any,
 ) -> Value:
     if running_mean is None or running_var is None:
-        raise Decline("there are no running statistics")
+        raise RuleNotApplicable("there are no running statistics")
     size = (int(x.known_shape[1]),)
     data, mean, var = x, running_mean, running_var
     if not is_usual(x, compute_dtype):
@@ -152,7 +152,7 @@ def read_1(node: Node) -> Callable[[Tensor, Tensor, Tensor], Tensor] | InstanceN
 
 
 @sets_mode("InstanceNormalization")
-def mode(d: Draft, trains: bool, updates: bool, statistics: Sequence[str]) -> tuple[str, ...]:
+def mode(d: NodeRewriter, trains: bool, updates: bool, statistics: Sequence[str]) -> tuple[str, ...]:
     """In inference it is BatchNormalization with the running statistics, where it keeps some."""
     if statistics and not trains:
         d.replace("BatchNormalization", *d.node.input, *statistics[:2], epsilon=d.get("epsilon"))

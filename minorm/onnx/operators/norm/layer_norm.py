@@ -9,10 +9,10 @@ from onnx import TensorProto
 
 import minorm.functional as F
 from minorm.devices import dtypes
-from minorm.onnx.graph.draft import Draft
-from minorm.onnx.graph.errors import Decline
+from minorm.onnx.graph.errors import RuleNotApplicable
 from minorm.onnx.graph.model_graph import Graph, Value
 from minorm.onnx.graph.node_layers import Written
+from minorm.onnx.graph.node_rewriter import NodeRewriter
 from minorm.onnx.graph.reading import Node
 from minorm.onnx.graph.registry import converts, lowers, reads, writes
 from minorm.onnx.operators import precision
@@ -37,7 +37,7 @@ def write_17(
     g: Graph, x: Value, normalized_shape: Any, weight: Value | None, bias: Value | None, eps: float, compute_dtype: Any
 ) -> Value:
     if x.dtype == dtypes.float64 or not is_usual(x, compute_dtype, weight, bias):
-        raise Decline("LayerNormalization has one type for all, and computes in float32")
+        raise RuleNotApplicable("LayerNormalization has one type for all, and computes in float32")
     axis = first_axis(x, normalized_shape)
     scale = ones(g, [int(n) for n in x.known_shape[axis:]], x) if weight is None else weight
     return g.add("LayerNormalization", x, scale, bias, shape=x.shape, axis=axis, epsilon=eps)
@@ -78,7 +78,7 @@ def read_17(node: Node) -> Callable[..., Any]:
 
 
 @converts("LayerNormalization", 17, 0)
-def formula(d: Draft) -> None:
+def formula(d: NodeRewriter) -> None:
     """Centred in the stash type, 16-bit floats rounded once, at the end."""
     x, scale, bias = (d.input(place) for place in range(3))
     stash, axis = d.get("stash_type", 1), d.get("axis", -1)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from minorm.onnx.graph.errors import Decline
+from minorm.onnx.graph.errors import RuleNotApplicable
 from minorm.onnx.graph.model_graph import Graph, Value
 from minorm.onnx.graph.registry import Rule
 
@@ -24,7 +24,7 @@ def unmasked(rule: Rule) -> Rule:
     @functools.wraps(rule)
     def write(g: Graph, mask: Value | None, **call: Any) -> Any:
         if mask is not None:
-            raise Decline("no operator of ONNX knows a mask")
+            raise RuleNotApplicable("no operator of ONNX knows a mask")
         return rule(g, **_said(**call))
 
     return write
@@ -36,9 +36,9 @@ def masked(rule: Rule) -> Rule:
     @functools.wraps(rule)
     def write(g: Graph, mask: Value | None, **call: Any) -> Any:
         if mask is None:
-            raise Decline("without a mask the formula is another")
+            raise RuleNotApplicable("without a mask the formula is another")
         if not g.has("ReduceSum", 13):
-            raise Decline(f"a mask is written from opset 13 on; the model's opset is {g.opset}")
+            raise RuleNotApplicable(f"a mask is written from opset 13 on; the model's opset is {g.opset}")
         return rule(g, mask, **_said(**call))
 
     return write

@@ -10,9 +10,9 @@ from typing import Any
 
 import minorm.functional as F
 from minorm.devices import dtypes
-from minorm.onnx.graph.draft import Draft
-from minorm.onnx.graph.errors import Decline
+from minorm.onnx.graph.errors import RuleNotApplicable
 from minorm.onnx.graph.model_graph import Graph, Value
+from minorm.onnx.graph.node_rewriter import NodeRewriter
 from minorm.onnx.graph.reading import Node
 from minorm.onnx.graph.registry import converts, lowers, reads, writes
 from minorm.onnx.graph.sizes import product
@@ -26,9 +26,9 @@ from minorm.tensor.tensor import Tensor
 @unmasked
 def write_9(g: Graph, x: Value, axes: Sequence[int], eps: float, compute_dtype: Any) -> Value:
     if eps != 1e-9 or x.dtype != dtypes.float32 or not is_usual(x, compute_dtype):
-        raise Decline("MeanVarianceNormalization of float32 with eps=1e-9 only")
+        raise RuleNotApplicable("MeanVarianceNormalization of float32 with eps=1e-9 only")
     if product(x.known_shape[axis] for axis in axes) == 1:
-        raise Decline("MeanVarianceNormalization of single elements, which is NaN in onnxruntime and 0 here")
+        raise RuleNotApplicable("MeanVarianceNormalization of single elements, which is NaN in onnxruntime and 0 here")
     return g.add("MeanVarianceNormalization", x, shape=x.shape, axes=[axis % x.ndim for axis in axes])
 
 
@@ -46,7 +46,7 @@ def read_9(node: Node) -> Callable[[Tensor], Tensor]:
 
 
 @converts("MeanVarianceNormalization", 9, 0)
-def formula(d: Draft) -> None:
+def formula(d: NodeRewriter) -> None:
     """(x - mean) / (std + 1e-9), the variance of what is centred."""
     axes = d.get("axes", [0, 2, 3])
 

@@ -11,10 +11,10 @@ from onnx import TensorProto
 import minorm.functional as F
 from minorm.devices import dtypes
 from minorm.onnx.graph.decimals import shortest
-from minorm.onnx.graph.draft import Draft
-from minorm.onnx.graph.errors import Decline
+from minorm.onnx.graph.errors import RuleNotApplicable
 from minorm.onnx.graph.model_graph import Graph, Value
 from minorm.onnx.graph.node_layers import Written
+from minorm.onnx.graph.node_rewriter import NodeRewriter
 from minorm.onnx.graph.reading import Node
 from minorm.onnx.graph.registry import converts, lowers, reads, writes
 from minorm.onnx.operators import precision
@@ -40,7 +40,7 @@ def write_23(
     g: Graph, x: Value, normalized_shape: Any, weight: Value | None, eps: float | None, compute_dtype: Any
 ) -> Value:
     if x.dtype == dtypes.float64 or not is_usual(x, compute_dtype, weight):
-        raise Decline("RMSNormalization has one type for all, and computes in float32")
+        raise RuleNotApplicable("RMSNormalization has one type for all, and computes in float32")
     axis = first_axis(x, normalized_shape)
     scale = ones(g, [int(n) for n in x.known_shape[axis:]], x) if weight is None else weight
     small = epsilon(x, eps)
@@ -78,7 +78,7 @@ def read_23(node: Node) -> Callable[[Tensor, Tensor], Tensor] | RMSNorm:
 
 
 @converts("RMSNormalization", 23, 0)
-def formula(d: Draft) -> None:
+def formula(d: NodeRewriter) -> None:
     """In the stash type; the result has the type of the scale."""
     x, scale = d.input(0), d.input(1)
     axis, elem = d.get("axis", -1), d.elem(scale)

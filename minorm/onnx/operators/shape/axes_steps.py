@@ -10,8 +10,8 @@ import math
 import numpy as np
 from onnx import TensorProto, helper, numpy_helper
 
-from minorm.onnx.graph.draft import CONSTANT_1, Draft, Kind, constant_of
-from minorm.onnx.graph.errors import Decline
+from minorm.onnx.graph.errors import RuleNotApplicable
+from minorm.onnx.graph.node_rewriter import CONSTANT_1, Kind, NodeRewriter, constant_of
 from minorm.onnx.graph.registry import converts
 from minorm.onnx.operators.composing import (
     BOOL,
@@ -33,13 +33,13 @@ END = 2**63 - 1  # past every axis
 # Squeeze, Unsqueeze, Reduce*
 
 
-def _axes_in(d: Draft) -> None:
+def _axes_in(d: NodeRewriter) -> None:
     if d.has("axes") and not d.get("axes"):
         d.drop("axes")
     to_input(d, "axes", 1)
 
 
-def _axes_out(d: Draft) -> None:
+def _axes_out(d: NodeRewriter) -> None:
     to_attribute(d, 1, "axes")
     axes, shape = d.get("axes") or [], d.kind(d.input(0)).shape
     if min(axes, default=0) < 0 <= max(axes, default=0) and shape is not None:  # in any order, but onnx infers by order
@@ -47,14 +47,14 @@ def _axes_out(d: Draft) -> None:
         d.set("axes", sorted(axis + rank if axis < 0 else axis for axis in axes))
 
 
-def _reduced(d: Draft) -> None:
+def _reduced(d: NodeRewriter) -> None:
     nothing = d.take("noop_with_empty_axes", 0)
     axes = numbers(d.absorb(1, "axes")) if d.input(1) else []
     if axes:
         d.set("axes", axes)
     elif nothing:
         if d.node.op_type.removeprefix("Reduce") not in ("Sum", "Mean", "Max", "Min", "Prod"):
-            raise Decline("noop_with_empty_axes=1 without axes")
+            raise RuleNotApplicable("noop_with_empty_axes=1 without axes")
         d.replace("Identity", d.input(0))
         d.node = None
 
@@ -73,22 +73,22 @@ for _operator in ("L1", "L2", "LogSum", "LogSumExp", "Max", "Mean", "Min", "Prod
 
 
 @converts("Reshape", 1, 5)
-def reshape_5(d: Draft) -> None:
+def reshape_5(d: NodeRewriter) -> None:
     d.drop("consumed_inputs")
     to_input(d, "shape", 1)
 
 
 @converts("Reshape", 14, 13)
-def reshape_13(d: Draft) -> None:
+def reshape_13(d: NodeRewriter) -> None:
     """Where 0 is a length (allowzero) and not the sign that copies one, only a fixed 0 makes a difference."""
     if d.take("allowzero", 0):
         lengths = d.array(1)
         if lengths is not None and 0 in lengths:
-            raise Decline("allowzero=1 and a length of 0")
+            raise RuleNotApplicable("allowzero=1 and a length of 0")
 
 
 @converts("Shape", 15, 13)
-def shape_13(d: Draft) -> None:
+def shape_13(d: NodeRewriter) -> None:
     start, end = d.take("start", 0), d.take("end")
     if start or end is not None:
         kind = d.kind(d.input(0)).shape
@@ -98,7 +98,7 @@ def shape_13(d: Draft) -> None:
 
 
 @converts("Tile", 1, 6)
-def tile_6(d: Draft) -> None:
+def tile_6(d: NodeRewriter) -> None:
     count, axis = (int(one_number(d.absorb(place, what), what)) for place, what in ((1, "tiles"), (2, "axis")))
     repeats = [1] * d.rank(d.input(0))
     repeats[place_of(axis, len(repeats))] = count
@@ -106,18 +106,18 @@ def tile_6(d: Draft) -> None:
 
 
 @converts("Expand", 8, 0)
-def expand_0(d: Draft) -> None:
+def expand_0(d: NodeRewriter) -> None:
     """Times ones, which changes no bit of a number."""
     lengths = numbers(d.absorb(1, "the shape"))
     if d.elem(d.input(0)) == BOOL:
-        raise Decline("it exists from opset 8 on")
+        raise RuleNotApplicable("it exists from opset 8 on")
     few(math.prod(lengths), "the number of elements")
     d.replace("Mul", d.input(0), d.constant(np.ones(lengths), d.elem(d.input(0)), "ones"))
     d.node = None
 
 
 @converts("Concat", 1, 4)
-def concat_4(d: Draft) -> None:
+def concat_4(d: NodeRewriter) -> None:
     if not d.has("axis"):
         d.set("axis", 1)
 
@@ -126,30 +126,30 @@ def concat_4(d: Draft) -> None:
 
 
 @converts("Split", 1, 2)
-def split_2(d: Draft) -> None:
+def split_2(d: NodeRewriter) -> None:
     to_attribute(d, 1, "split")
     if not d.has("axis"):
         d.set("axis", 0)
 
 
 @converts("Split", 11, 13)
-def split_13(d: Draft) -> None:
+def split_13(d: NodeRewriter) -> None:
     to_input(d, "split", 1)
 
 
 @converts("Split", 13, 11)
-def split_11(d: Draft) -> None:
+def split_11(d: NodeRewriter) -> None:
     to_attribute(d, 1, "split")
 
 
 @converts("Split", 13, 18)
-def split_18(d: Draft) -> None:
+def split_18(d: NodeRewriter) -> None:
     if not d.input(1):
         d.set("num_outputs", len(d.node.output))
 
 
 @converts("Split", 18, 13)
-def split_equally(d: Draft) -> None:
+def split_equally(d: NodeRewriter) -> None:
     """From 18 on the last parts may be smaller, or empty; before, all are equal unless the node says the lengths."""
     count = d.take("num_outputs")
     if count is None or d.input(1):
@@ -163,7 +163,7 @@ def split_equally(d: Draft) -> None:
             d.feed(1, d.integers([max(0, min(size, n - i * size)) for i in range(count)], "split"))
         return
     if d.opset < 13:
-        raise Decline("how long its parts are depends on a free length")
+        raise RuleNotApplicable("how long its parts are depends on a free length")
     lengths = shape_of(d, d.input(0))
     n = d.emit("Gather", lengths, d.integers([axis], "axis"), kind=Kind(INT64, (1,)))
     size = d.emit("Div", d.emit("Add", n, d.integers([count - 1], "more")), d.integers([count], "parts"))
@@ -178,17 +178,17 @@ def split_equally(d: Draft) -> None:
 
 
 @converts("Slice", 1, 10)
-def slice_10(d: Draft) -> None:
+def slice_10(d: NodeRewriter) -> None:
     for place, name in ((1, "starts"), (2, "ends"), (3, "axes")):
         to_input(d, name, place)
 
 
 @converts("Slice", 11, 10)
-def slice_positive(d: Draft) -> None:
+def slice_positive(d: NodeRewriter) -> None:
     """Negative axes, which came with version 11."""
     axes = d.array(3)
     if axes is None and d.input(3):
-        raise Decline("its axes are computed, and may be negative")
+        raise RuleNotApplicable("its axes are computed, and may be negative")
     if axes is not None and (axes < 0).any():
         rank = d.rank(d.input(0))
         d.values.absorbed.add(d.input(3))
@@ -196,9 +196,9 @@ def slice_positive(d: Draft) -> None:
 
 
 @converts("Slice", 10, 1)
-def slice_1(d: Draft) -> None:
+def slice_1(d: NodeRewriter) -> None:
     if d.input(4) and set(numbers(d.absorb(4, "steps"))) - {1}:
-        raise Decline("before opset 10 a step is 1")
+        raise RuleNotApplicable("before opset 10 a step is 1")
     for place, name in ((3, "axes"), (2, "ends"), (1, "starts")):
         to_attribute(d, place, name)
 
@@ -207,7 +207,7 @@ def slice_1(d: Draft) -> None:
 
 
 @converts("Constant", 12, 11)
-def constant_11(d: Draft) -> None:
+def constant_11(d: NodeRewriter) -> None:
     given = d.node.attribute[0].name if d.node.attribute else ""
     if given in ("value_string", "value_strings"):
         value = d.take(given)
@@ -217,13 +217,13 @@ def constant_11(d: Draft) -> None:
     elif given not in ("value", "sparse_value"):
         tensor = constant_of(d.node)
         if tensor is None:
-            raise Decline(f"its attribute {given} is one of the function around it")
+            raise RuleNotApplicable(f"its attribute {given} is one of the function around it")
         d.drop(given)
         d.set("value", tensor)
 
 
 @converts("Constant", 9, 1)
-def constant_1(d: Draft) -> None:
+def constant_1(d: NodeRewriter) -> None:
     """Floats alone: other numbers become initializers."""
     tensor = TensorProto()
     tensor.CopyFrom(d.get("value"))
@@ -234,7 +234,7 @@ def constant_1(d: Draft) -> None:
 
 
 @converts("ConstantOfShape", 9, 0)
-def constant_of_shape(d: Draft) -> None:
+def constant_of_shape(d: NodeRewriter) -> None:
     value = d.get("value")
     number = 0.0 if value is None else one_number(numpy_helper.to_array(value), "value")
     elem = FLOAT if value is None else value.data_type
@@ -249,7 +249,7 @@ def constant_of_shape(d: Draft) -> None:
 
 
 @converts("Range", 11, 0)
-def range_0(d: Draft) -> None:
+def range_0(d: NodeRewriter) -> None:
     """The places where a row of ones is not 0."""
     start, limit, delta = (d.array(place) for place in range(3))
     if start is not None and limit is not None and delta is not None:
@@ -260,7 +260,7 @@ def range_0(d: Draft) -> None:
         d.node = None
         return
     if d.elem(d.input(0)) != INT64 or delta is None or one_number(delta, "delta") != 1:
-        raise Decline("it exists from opset 11 on")
+        raise RuleNotApplicable("it exists from opset 11 on")
     zero = d.integers(0, "zero")
     count = d.emit("Sub", d.input(1), d.input(0), kind=Kind(INT64, ()))
     count = d.emit("Mul", count, cast(d, d.emit("Greater", count, zero, kind=Kind(BOOL, ())), INT64))
@@ -273,12 +273,12 @@ def range_0(d: Draft) -> None:
 
 
 @converts("Trilu", 14, 0)
-def trilu_0(d: Draft) -> None:
+def trilu_0(d: NodeRewriter) -> None:
     """Where column minus row is at least k, or at most k."""
     x, upper = d.input(0), d.get("upper", 1)
     k = d.input(1) or d.integers(0, "k")
     if d.opset < 9:
-        raise Decline("it exists from opset 14 on")
+        raise RuleNotApplicable("it exists from opset 14 on")
     lengths = shape_of(d, x)
     rank = d.rank(x)
     rows, columns = (

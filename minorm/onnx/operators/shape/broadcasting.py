@@ -10,13 +10,13 @@ from collections.abc import Callable
 
 from onnx import TensorProto
 
-from minorm.onnx.graph.draft import FLOATS, Draft, Kind
-from minorm.onnx.graph.errors import Decline
+from minorm.onnx.graph.errors import RuleNotApplicable
+from minorm.onnx.graph.node_rewriter import FLOATS, Kind, NodeRewriter
 from minorm.onnx.graph.registry import converts
 from minorm.onnx.operators.composing import one_number, place_of, unsqueeze
 
 
-def _numpy(d: Draft) -> None:
+def _numpy(d: NodeRewriter) -> None:
     axis, stretches = d.take("axis"), d.take("broadcast", 0)
     d.drop("consumed_inputs")
     if not stretches or axis is None:
@@ -34,30 +34,30 @@ for _operator in ("And", "Or", "Xor", "Equal", "Greater", "Less", "Pow"):
 
 
 @converts("Gemm", 6, 7)
-def gemm_7(d: Draft) -> None:
+def gemm_7(d: NodeRewriter) -> None:
     d.drop("broadcast")
 
 
 @converts("Gemm", 11, 9)
-def gemm_9(d: Draft) -> None:
+def gemm_9(d: NodeRewriter) -> None:
     if not d.input(2):
         d.feed(2, d.constant([0], d.elem(d.input(0)), "C"))
 
 
 @converts("PRelu", 6, 7)
-def prelu_7(d: Draft) -> None:
+def prelu_7(d: NodeRewriter) -> None:
     slope = d.shape(d.input(1))
     rank = d.rank(d.input(0))
     if len(slope) == 1 and slope[0] != 1 and rank > 2:
         d.feed(1, unsqueeze(d, d.input(1), range(1, rank - 1), rank - 1))
 
 
-def _one_shape(d: Draft) -> bool:
+def _one_shape(d: NodeRewriter) -> bool:
     shapes = {d.kind(name).shape for name in d.node.input}
     return len(d.node.input) == 1 or (len(shapes) == 1 and all(s is not None and None not in s for s in shapes))
 
 
-def _pairwise(d: Draft, combine: Callable[[str, str], str]) -> str:
+def _pairwise(d: NodeRewriter, combine: Callable[[str, str], str]) -> str:
     first, *others = d.node.input
     for name in others:
         first = combine(first, name)
@@ -65,7 +65,7 @@ def _pairwise(d: Draft, combine: Callable[[str, str], str]) -> str:
 
 
 @converts("Sum", 8, 6)
-def sum_6(d: Draft) -> None:
+def sum_6(d: NodeRewriter) -> None:
     if not _one_shape(d):
         *_, last = d.node.input
         d.node.input.pop()
@@ -74,21 +74,21 @@ def sum_6(d: Draft) -> None:
 
 
 @converts("Mean", 8, 6)
-def mean_6(d: Draft) -> None:
+def mean_6(d: NodeRewriter) -> None:
     if not _one_shape(d):
         total = _pairwise(d, lambda a, b: d.emit("Add", a, b))
         d.replace("Div", total, d.scalar(len(d.node.input), d.input(0)))
         d.node = None
 
 
-def _bound(d: Draft) -> None:
+def _bound(d: NodeRewriter) -> None:
     """Max or Min of a value and numbers: Clip."""
     if _one_shape(d):
         return
     fixed = [name for name in d.node.input if d.values.array(name) is not None and d.values.array(name).size == 1]
     free = [name for name in d.node.input if name not in fixed]
     if len(free) != 1 or d.elem(free[0]) not in FLOATS:
-        raise Decline("before opset 8 operands must have one shape, known here")
+        raise RuleNotApplicable("before opset 8 operands must have one shape, known here")
     operator, y = d.node.op_type, free[0]
     for name in fixed:
         number = d.scalar(one_number(d.values.array(name), "the bound"), y)
@@ -101,7 +101,7 @@ converts("Max", 8, 6)(_bound)
 converts("Min", 8, 6)(_bound)
 
 
-def _integers(d: Draft) -> None:
+def _integers(d: NodeRewriter) -> None:
     """Max or Min of integers, which came with version 12: by choosing."""
     elem = d.elem(d.input(0))
     if elem in FLOATS or len(d.node.input) == 1:
@@ -117,17 +117,17 @@ converts("Min", 12, 8)(_integers)
 
 
 @converts("Pow", 12, 7)
-def pow_7(d: Draft) -> None:
+def pow_7(d: NodeRewriter) -> None:
     """The exponent gets the type of the base, which before 12 it must have."""
     base, exponent = (d.kind(d.input(place)).elem for place in (0, 1))
     if base in FLOATS and exponent and exponent != base:
         d.feed(1, d.emit("Cast", d.input(1), elem=base))
     elif base not in (0, *FLOATS):
-        raise Decline("before opset 12 the base is a float")
+        raise RuleNotApplicable("before opset 12 the base is a float")
 
 
 @converts("Equal", 11, 7)
-def equal_7(d: Draft) -> None:
+def equal_7(d: NodeRewriter) -> None:
     """Floats, which came with version 11: neither is less, and neither is NaN."""
     if d.kind(d.input(0)).elem not in (TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16):
         return
@@ -137,13 +137,13 @@ def equal_7(d: Draft) -> None:
     d.node = None
 
 
-def numbered(d: Draft, x: str) -> str:
+def numbered(d: NodeRewriter, x: str) -> str:
     """Where x is no NaN."""
     zero, one = d.scalar(0, x), d.scalar(1, x)
     return d.emit("Or", d.emit("Less", x, one), d.emit("Greater", x, zero))
 
 
-def _or_equal(d: Draft) -> None:
+def _or_equal(d: NodeRewriter) -> None:
     a, b = d.input(0), d.input(1)
     order, other = ("Greater", "Less") if d.node.op_type == "GreaterOrEqual" else ("Less", "Greater")
     if d.elem(a) not in FLOATS:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import numpy as np
 from onnx import TensorProto
 
-from minorm.onnx.graph.draft import Draft, Kind
+from minorm.onnx.graph.node_rewriter import Kind, NodeRewriter
 from minorm.onnx.graph.reading import Node
 from minorm.onnx.graph.registry import converts, reads
 from minorm.onnx.operators.composing import few, part, shape_of
@@ -67,7 +67,7 @@ def _image(x: Tensor) -> tuple[int, ...]:
 
 
 @converts("DepthToSpace", 11, 1)
-def depth_to_space_1(d: Draft) -> None:
+def depth_to_space_1(d: NodeRewriter) -> None:
     """The channels in the order of DCR, for any number of them."""
     if d.take("mode", "DCR") != "CRD":
         return
@@ -81,7 +81,7 @@ def depth_to_space_1(d: Draft) -> None:
 
 
 @converts("SpaceToDepth", 28, 13)
-def space_to_depth_13(d: Draft) -> None:
+def space_to_depth_13(d: NodeRewriter) -> None:
     if d.take("mode", "DCR") == "CRD":
         name, depth = d.output(0), few(d.length(d.input(0), 1) * d.get("blocksize") ** 2, "the number of channels")
         inner = d.divert(0)

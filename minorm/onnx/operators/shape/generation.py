@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from minorm.devices import dtypes
-from minorm.onnx.graph.errors import Decline
+from minorm.onnx.graph.errors import RuleNotApplicable
 from minorm.onnx.graph.model_graph import Graph, Value
 from minorm.onnx.graph.reading import Node, integers
 from minorm.onnx.graph.registry import EVERY, reads
@@ -71,7 +71,7 @@ def count(g: Graph, length: Length, dtype: Any) -> Value:
     if not isinstance(length, Size):
         return g.constant(np.arange(length, dtype=dtype))
     if not g.has("Range"):
-        raise Decline("Range exists from opset 11 on")
+        raise RuleNotApplicable("Range exists from opset 11 on")
     end = reshape(g, g.length(length), ())
     zero, one = g.constant(0, np.int64, "zero"), g.constant(1, np.int64, "one")
     return g.cast(g.add("Range", zero, end, one, shape=(length,)), dtype)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from minorm.devices import dtypes
-from minorm.onnx.graph.errors import Decline
+from minorm.onnx.graph.errors import RuleNotApplicable
 from minorm.onnx.graph.model_graph import Graph, Value
 from minorm.onnx.graph.reading import Node, integers
 from minorm.onnx.graph.registry import lowers, reads, writes
@@ -69,7 +69,7 @@ def write_getitem(g: Graph, x: Value, index: Any) -> Value:
 def write_unbind(g: Graph, x: Value, axis: int) -> tuple[Value, ...]:
     n = x.known_shape[axis]
     if isinstance(n, Size):
-        raise Decline("how many slices there are follows a free axis")
+        raise RuleNotApplicable("how many slices there are follows a free axis")
     return tuple(write_getitem(g, x, (*(slice(None),) * axis, i)) for i in range(n))
 
 
@@ -84,7 +84,7 @@ def _taken(length: Length, start: Length, end: Length, step: int) -> Length:
 @lowers(ops.SetItem)
 def write_setitem(g: Graph, x: Value, value: Value, steps: Any, index: Any) -> Value:
     if steps or index is not Ellipsis:
-        raise Decline("a graph changes no part of a tensor; put it together by minorm.cat or minorm.where")
+        raise RuleNotApplicable("a graph changes no part of a tensor; put it together by minorm.cat or minorm.where")
     if value.ndim > x.ndim:
         value = reshape(g, value, value.known_shape[value.ndim - x.ndim :])
     return expand(g, value, x.known_shape)
@@ -96,18 +96,18 @@ def write_take(g: Graph, x: Value, index: Any) -> Value:
     arrays = [i for i, part in enumerate(parts) if isinstance(part, (np.ndarray, Value))]
     others = [part for i, part in enumerate(parts) if i not in arrays]
     if len(arrays) != 1 or any(part != slice(None) for part in others):
-        raise Decline("only x[:, ..., indices] with one array among full slices has an ONNX form (Gather)")
+        raise RuleNotApplicable("only x[:, ..., indices] with one array among full slices has an ONNX form (Gather)")
     axis = arrays[0]
     where = parts[axis]
     if isinstance(where, np.ndarray):
         if where.dtype == dtypes.bool:
-            raise Decline("a mask gives a shape that depends on the values; use minorm.where")
+            raise RuleNotApplicable("a mask gives a shape that depends on the values; use minorm.where")
         lowest = x.known_shape[axis]
         if (where < 0).any():
             where = np.where(where < 0, where + int(lowest), where)
         where = g.constant(where, np.int64, "indices")
     elif where.dtype == dtypes.bool:
-        raise Decline("a mask gives a shape that depends on the values; use minorm.where")
+        raise RuleNotApplicable("a mask gives a shape that depends on the values; use minorm.where")
     elif not g.has("Gather", 11):
         g.warn("before opset 11 Gather does not count negative indices from the end; indices must not be negative")
     return _gather(g, x, where, axis)
@@ -124,7 +124,7 @@ def write_diagonal(g: Graph, x: Value, offset: int) -> Value:
     """Of the matrices as rows, the elements that are one row and one column apart."""
     *stack, rows, columns = x.known_shape
     if isinstance(rows, Size) or isinstance(columns, Size):
-        raise Decline("how long the diagonal is follows a free axis")
+        raise RuleNotApplicable("how long the diagonal is follows a free axis")
     places = np.diagonal(np.arange(rows * columns).reshape(rows, columns), offset)
     flat = reshape(g, x, (*stack, rows * columns))
     return g.add("Gather", flat, g.constant(places, np.int64, "indices"), shape=g.result.shape, axis=len(stack))
@@ -137,7 +137,7 @@ def write_take_several(g: Graph, x: Value, index: Any) -> Value:
     count = sum(isinstance(part, np.ndarray) for part in parts)
     fixed = all(isinstance(part, np.ndarray) and part.dtype != dtypes.bool for part in parts[:count])
     if not count or not fixed or any(not isinstance(part, slice) or part != slice(None) for part in parts[count:]):
-        raise Decline("only arrays of numbers for the first axes have an ONNX form (GatherND)")
+        raise RuleNotApplicable("only arrays of numbers for the first axes have an ONNX form (GatherND)")
     places = np.stack(np.broadcast_arrays(*parts[:count]), -1)
     return g.add("GatherND", x, g.constant(places, np.int64, "places"), shape=g.result.shape)
 
@@ -157,9 +157,9 @@ def write_rolled(g: Graph, x: Value, step: int, axis: int) -> Value:
     """Where the axis is free: the elements (i - step) mod n."""
     n = x.known_shape[axis]
     if not isinstance(n, Size):
-        raise Decline("along an axis of fixed length it picks places that are known")
+        raise RuleNotApplicable("along an axis of fixed length it picks places that are known")
     if not g.has("Mod"):
-        raise Decline("there is no Mod before opset 10")
+        raise RuleNotApplicable("there is no Mod before opset 10")
     moved = g.add("Sub", count(g, n, np.dtype(np.int64)), g.constant(step, np.int64, "step"))
     return g.add("Gather", x, g.add("Mod", moved, g.length(n)), axis=axis, shape=x.known_shape)
 

@@ -6,19 +6,19 @@ from collections.abc import Callable
 
 import numpy as np
 
-from minorm.onnx.graph.draft import FLOATS, Draft, Kind
-from minorm.onnx.graph.errors import Decline
+from minorm.onnx.graph.errors import RuleNotApplicable
+from minorm.onnx.graph.node_rewriter import FLOATS, Kind, NodeRewriter
 from minorm.onnx.graph.registry import converts
 from minorm.onnx.operators.composing import BOOL, INT64, INTEGERS, one_number, shape_of
 
 
-def _length(d: Draft, axis: int) -> str:
+def _length(d: NodeRewriter, axis: int) -> str:
     """The length of an axis of input 0, as a number of int64."""
     axis += d.rank(d.input(0)) if axis < 0 else 0
     return d.emit("Gather", shape_of(d, d.input(0)), d.integers(axis, "axis"), kind=Kind(INT64, ()))
 
 
-def _positive(d: Draft, axis: int) -> None:
+def _positive(d: NodeRewriter, axis: int) -> None:
     """Indices that the file does not fix get the length added where they are negative."""
     indices = d.array(1)
     name = d.input(1)
@@ -34,7 +34,7 @@ def _positive(d: Draft, axis: int) -> None:
     d.feed(1, _wrapped(d, name, length))
 
 
-def _wrapped(d: Draft, indices: str, length: str) -> str:
+def _wrapped(d: NodeRewriter, indices: str, length: str) -> str:
     elem = d.elem(indices)
     if elem != INT64:
         length = d.emit("Cast", length, elem=elem)
@@ -46,19 +46,19 @@ def _wrapped(d: Draft, indices: str, length: str) -> str:
 
 
 @converts("Gather", 11, 1)
-def gather_1(d: Draft) -> None:
+def gather_1(d: NodeRewriter) -> None:
     _positive(d, d.get("axis", 0))
 
 
 @converts("Scatter", 9, 11)
-def scatter_elements(d: Draft) -> None:
+def scatter_elements(d: NodeRewriter) -> None:
     d.node.op_type = "ScatterElements"
 
 
 @converts("ScatterElements", 11, 0)
-def scatter_9(d: Draft) -> None:
+def scatter_9(d: NodeRewriter) -> None:
     if d.opset < 9:
-        raise Decline("it exists from opset 9 on, as Scatter")
+        raise RuleNotApplicable("it exists from opset 9 on, as Scatter")
     _positive(d, d.get("axis", 0))
     axis = d.get("axis", 0)
     if axis < 0:
@@ -66,9 +66,9 @@ def scatter_9(d: Draft) -> None:
     d.node.op_type, d.since = "Scatter", 9
 
 
-def _less_reductions(d: Draft) -> None:
+def _less_reductions(d: NodeRewriter) -> None:
     if d.get("reduction", "none") in ("max", "min"):
-        raise Decline(f"before opset 18 there is no reduction {d.get('reduction')}")
+        raise RuleNotApplicable(f"before opset 18 there is no reduction {d.get('reduction')}")
 
 
 converts("ScatterElements", 18, 16)(_less_reductions)
@@ -76,13 +76,13 @@ converts("ScatterND", 18, 16)(_less_reductions)
 
 
 @converts("OneHot", 9, 11)
-def one_hot_11(d: Draft) -> None:
+def one_hot_11(d: NodeRewriter) -> None:
     """A negative index was outside: it becomes the depth, which still is."""
     _one_hot(d, lambda depth, negative, indices: d.emit("Where", negative, depth, indices))
 
 
 @converts("OneHot", 11, 9)
-def one_hot_9(d: Draft) -> None:
+def one_hot_9(d: NodeRewriter) -> None:
     axis = d.get("axis", -1)
     if axis < -1:
         d.set("axis", axis + d.rank(d.input(0)) + 1)
@@ -95,7 +95,7 @@ def one_hot_9(d: Draft) -> None:
     _one_hot(d, wrapped)
 
 
-def _one_hot(d: Draft, instead: Callable[[str, str, str], str]) -> None:
+def _one_hot(d: NodeRewriter, instead: Callable[[str, str, str], str]) -> None:
     indices, depth = d.input(0), d.input(1)
     fixed = d.array(0)
     if fixed is not None and (fixed >= 0).all():
@@ -114,23 +114,23 @@ def _one_hot(d: Draft, instead: Callable[[str, str, str], str]) -> None:
 
 
 @converts("TopK", 1, 10)
-def topk_10(d: Draft) -> None:
+def topk_10(d: NodeRewriter) -> None:
     d.feed(1, d.integers([d.take("k")], "k"))
 
 
 @converts("TopK", 10, 1)
-def topk_1(d: Draft) -> None:
+def topk_1(d: NodeRewriter) -> None:
     d.set("k", int(one_number(d.absorb(1, "k"), "k")))
 
 
 @converts("TopK", 11, 10)
-def topk_largest(d: Draft) -> None:
+def topk_largest(d: NodeRewriter) -> None:
     """Always sorted, which is one of the orders that sorted=0 allows; the smallest are the largest of -x."""
     d.drop("sorted")
     if d.take("largest", 1):
         return
     if d.elem(d.input(0)) not in FLOATS:
-        raise Decline("before opset 11 there are the largest alone")
+        raise RuleNotApplicable("before opset 11 there are the largest alone")
     d.feed(0, d.emit("Neg", d.input(0)))
     if d.output(0):
         name = d.output(0)

@@ -14,10 +14,10 @@ from onnx import TensorProto
 import minorm.functional as F
 from minorm.devices import dtypes
 from minorm.functional.padding import COPIES, along
-from minorm.onnx.graph.draft import Draft, Kind
-from minorm.onnx.graph.errors import Decline
+from minorm.onnx.graph.errors import RuleNotApplicable
 from minorm.onnx.graph.measuring import around
 from minorm.onnx.graph.model_graph import Graph, Value
+from minorm.onnx.graph.node_rewriter import Kind, NodeRewriter
 from minorm.onnx.graph.reading import Node, integers
 from minorm.onnx.graph.registry import converts, reads, writes
 from minorm.onnx.graph.sizes import Length, Size
@@ -48,15 +48,15 @@ def write_copies(g: Graph, input: Value, pad: Sequence[Length], mode: str, value
     Negative numbers cut, for wrap before the copies are made, else after.
     """
     if mode not in COPIES:
-        raise Decline(f"mode {mode} puts a value around")
+        raise RuleNotApplicable(f"mode {mode} puts a value around")
     if any(isinstance(n, Size) for n in pad):
-        raise Decline("how much is put around follows a free axis")
+        raise RuleNotApplicable("how much is put around follows a free axis")
     if not dtypes.is_float(input.dtype):
-        raise Decline("runtimes put copies around floats")
+        raise RuleNotApplicable("runtimes put copies around floats")
     pairs = [(int(low), int(high)) for low, high in zip(pad[::2], pad[1::2], strict=True)]
     widths = [(0, 0)] * (input.ndim - len(pairs)) + pairs[::-1]
     if not any(isinstance(n, Size) and any(pair) for n, pair in zip(input.known_shape, widths, strict=True)):
-        raise Decline("around axes of fixed length it picks places that are known")
+        raise RuleNotApplicable("around axes of fixed length it picks places that are known")
     more = [(max(low, 0), max(high, 0)) for low, high in widths]
     x = g.cast(input, dtypes.float32) if input.dtype in dtypes.HALVES else input
     if mode == "circular":
@@ -177,12 +177,12 @@ def padded(node: Node, x: Tensor, amounts: Sequence[int], axes: Sequence[int], m
 
 
 @converts("Pad", 1, 2)
-def pad_2(d: Draft) -> None:
+def pad_2(d: NodeRewriter) -> None:
     d.set("pads", d.take("paddings"))
 
 
 @converts("Pad", 2, 11)
-def pad_11(d: Draft) -> None:
+def pad_11(d: NodeRewriter) -> None:
     value = d.take("value", 0.0)
     to_input(d, "pads", 1)
     if value:
@@ -190,14 +190,14 @@ def pad_11(d: Draft) -> None:
 
 
 @converts("Pad", 11, 2)
-def pad_attributes(d: Draft) -> None:
+def pad_attributes(d: NodeRewriter) -> None:
     if d.input(2):
         d.set("value", float(one_number(d.absorb(2, "the value"), "the value")))
     to_attribute(d, 1, "pads")
 
 
 @converts("Pad", 18, 13)
-def pad_every_axis(d: Draft) -> None:
+def pad_every_axis(d: NodeRewriter) -> None:
     """Nothing around the axes that are not named."""
     if not d.input(3):
         return
@@ -220,6 +220,6 @@ def pad_every_axis(d: Draft) -> None:
 
 
 @converts("Pad", 19, 18)
-def pad_18(d: Draft) -> None:
+def pad_18(d: NodeRewriter) -> None:
     if d.get("mode", "constant") == "wrap":
-        raise Decline("before opset 19 there is no mode wrap")
+        raise RuleNotApplicable("before opset 19 there is no mode wrap")

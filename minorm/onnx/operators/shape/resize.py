@@ -16,7 +16,7 @@ import numpy as np
 
 from minorm.devices import dtypes
 from minorm.functional.resizing import interpolate
-from minorm.onnx.graph.errors import Decline, Unsupported
+from minorm.onnx.graph.errors import RuleNotApplicable, Unsupported
 from minorm.onnx.graph.model_graph import Graph, Value
 from minorm.onnx.graph.reading import Node, integers
 from minorm.onnx.graph.registry import reads, writes
@@ -220,11 +220,11 @@ def write_interpolate(
     antialias: bool,
 ) -> Value:
     if mode == "area":
-        raise Decline("mode area is a pooling")
+        raise RuleNotApplicable("mode area is a pooling")
     if input.dtype != dtypes.float32:
-        raise Decline("runtimes resize float32")
+        raise RuleNotApplicable("runtimes resize float32")
     if antialias and not g.has("Resize", 18):
-        raise Decline("before opset 18 there is no antialias")
+        raise RuleNotApplicable("before opset 18 there is no antialias")
     kind = "align_corners" if align_corners else "asymmetric" if mode == "nearest" else "half_pixel"
     shape, scales = g.result.shape, None
     if scale_factor is not None and not recompute_scale_factor:

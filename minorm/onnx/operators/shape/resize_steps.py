@@ -7,58 +7,58 @@ from __future__ import annotations
 
 import numpy as np
 
-from minorm.onnx.graph.draft import FLOATS, HALVES, LARGEST, Draft, Kind
-from minorm.onnx.graph.errors import Decline
+from minorm.onnx.graph.errors import RuleNotApplicable
+from minorm.onnx.graph.node_rewriter import FLOATS, HALVES, LARGEST, Kind, NodeRewriter
 from minorm.onnx.graph.registry import converts
 from minorm.onnx.operators.composing import FLOAT, INT64, cast, part, shape_of, to_attribute, to_input
 from minorm.ops.resizing import ROUNDINGS, coordinates, matrix
 
 
 @converts("Upsample", 1, 7)
-def upsample_7(d: Draft) -> None:
+def upsample_7(d: NodeRewriter) -> None:
     d.set("scales", [1.0, 1.0, d.take("height_scale"), d.take("width_scale")])
 
 
 @converts("Upsample", 7, 9)
-def upsample_9(d: Draft) -> None:
+def upsample_9(d: NodeRewriter) -> None:
     to_input(d, "scales", 1, FLOAT)
 
 
 @converts("Upsample", 9, 7)
-def upsample_attribute(d: Draft) -> None:
+def upsample_attribute(d: NodeRewriter) -> None:
     to_attribute(d, 1, "scales")
 
 
 @converts("Upsample", 9, 10)
-def resize_10(d: Draft) -> None:
+def resize_10(d: NodeRewriter) -> None:
     if d.get("mode", "nearest") == "bilinear":  # never in the text, but in files
         d.set("mode", "linear")
     d.node.op_type = "Resize"
 
 
 @converts("Resize", 10, 0)
-def upsample(d: Draft) -> None:
+def upsample(d: NodeRewriter) -> None:
     scales = d.array(1)
     if scales is None or (scales < 1).any():
-        raise Decline("it exists from opset 10 on; Upsample, before, takes fixed scales of at least 1")
+        raise RuleNotApplicable("it exists from opset 10 on; Upsample, before, takes fixed scales of at least 1")
     d.node.op_type, d.since = "Upsample", 9
 
 
 @converts("Resize", 10, 11)
-def resize_11(d: Draft) -> None:
+def resize_11(d: NodeRewriter) -> None:
     """Where an axis shrinks, `nearest` rounded up, which is of all axes now."""
     d.set("coordinate_transformation_mode", "asymmetric")
     if d.get("mode", "nearest") == "nearest":
         scales = d.array(1)
         if scales is not None and (scales < 1).any() and (scales > 1).any():
-            raise Decline("some axes grow and some shrink")
+            raise RuleNotApplicable("some axes grow and some shrink")
         d.set("nearest_mode", "ceil" if scales is not None and (scales < 1).any() else "floor")
     d.feed(2, d.input(1))
     d.feed(1, d.constant(np.zeros(0), FLOAT, "roi"))
 
 
 @converts("Resize", 11, 10)
-def resize_before_11(d: Draft) -> None:
+def resize_before_11(d: NodeRewriter) -> None:
     scales, mode = d.array(2), d.get("mode", "nearest")
     kind = d.get("coordinate_transformation_mode", "half_pixel")
     rounding = d.get("nearest_mode", "round_prefer_floor")
@@ -81,22 +81,24 @@ def resize_before_11(d: Draft) -> None:
     d.feed(1, names[1])
 
 
-def _axis_by_axis(d: Draft, mode: str, kind: str, rounding: str) -> None:
+def _axis_by_axis(d: NodeRewriter, mode: str, kind: str, rounding: str) -> None:
     """Where the lengths are fixed: a matrix product along each axis, or elements picked."""
     x, elem = d.input(0), d.elem(d.input(0))
     before, after = d.shape(x), d.kind(d.output(0)).shape
     scales = d.array(2)
     if scales is None and d.input(2):
-        raise Decline("before opset 11 it takes scales that are fixed")
+        raise RuleNotApplicable("before opset 11 it takes scales that are fixed")
     if elem not in FLOATS or kind == "tf_crop_and_resize" or after is None or len(after) != len(before):
-        raise Decline(f"before opset 11 coordinates are i / scale, of fixed scales; these are {kind} ({mode})")
+        raise RuleNotApplicable(
+            f"before opset 11 coordinates are i / scale, of fixed scales; these are {kind} ({mode})"
+        )
     y = cast(d, x, FLOAT) if elem in HALVES else x
     for axis, (n, m) in enumerate(zip(before, after, strict=True)):
         given = float(scales[axis]) if scales is not None and scales.size else None
         if given == 1 or (given is None and n == m and n is not None):
             continue
         if not isinstance(n, int) or not isinstance(m, int) or not n or not m or n * m > LARGEST:
-            raise Decline(f"before opset 11 it has no {kind} ({mode}), and the length of axis {axis} is free")
+            raise RuleNotApplicable(f"before opset 11 it has no {kind} ({mode}), and the length of axis {axis} is free")
         scale = m / n if given is None else given
         places = coordinates(kind, n, m, scale, 0.0, 1.0, np.float32 if mode == "nearest" else np.float64)
         if mode == "nearest":
@@ -111,7 +113,7 @@ def _axis_by_axis(d: Draft, mode: str, kind: str, rounding: str) -> None:
     d.node = None
 
 
-def _product(d: Draft, x: str, axis: int, weights: str) -> str:
+def _product(d: NodeRewriter, x: str, axis: int, weights: str) -> str:
     """x times a matrix along an axis."""
     kind = Kind(d.kind(x).elem, (None,) * d.rank(x))
     order = [*range(d.rank(x))]
@@ -123,7 +125,7 @@ def _product(d: Draft, x: str, axis: int, weights: str) -> str:
 
 
 @converts("Resize", 11, 13)
-def resize_13(d: Draft) -> None:
+def resize_13(d: NodeRewriter) -> None:
     """Empty tensors stood for inputs that are left out."""
     for place in (2, 1):
         array = d.array(place)
@@ -132,30 +134,30 @@ def resize_13(d: Draft) -> None:
             d.feed(place, "")
     if d.get("coordinate_transformation_mode") == "tf_half_pixel_for_nn":
         if d.get("mode", "nearest") != "nearest" or d.get("nearest_mode", "") != "floor":
-            raise Decline("from opset 13 on there is no tf_half_pixel_for_nn")
+            raise RuleNotApplicable("from opset 13 on there is no tf_half_pixel_for_nn")
         d.set("coordinate_transformation_mode", "half_pixel")  # floor(u + 1/2) is u rounded, halves up
         d.set("nearest_mode", "round_prefer_ceil")
 
 
 @converts("Resize", 13, 11)
-def resize_wants_all(d: Draft) -> None:
+def resize_wants_all(d: NodeRewriter) -> None:
     for place, name in ((1, "roi"), (2, "scales")):
         if not d.input(place):
             d.feed(place, d.constant(np.zeros(0), FLOAT, name))
 
 
 @converts("Resize", 18, 13)
-def resize_every_axis(d: Draft) -> None:
+def resize_every_axis(d: NodeRewriter) -> None:
     """Axes that are not named keep their length."""
     if d.take("antialias", 0):
-        raise Decline("before opset 18 there is no antialias")
+        raise RuleNotApplicable("before opset 18 there is no antialias")
     if d.take("keep_aspect_ratio_policy", "stretch") != "stretch":
-        raise Decline("before opset 18 keep_aspect_ratio_policy is stretch")
+        raise RuleNotApplicable("before opset 18 keep_aspect_ratio_policy is stretch")
     axes = d.take("axes")
     if axes is None:
         return
     if d.get("coordinate_transformation_mode") == "tf_crop_and_resize":
-        raise Decline("before opset 18 a roi is of all axes")
+        raise RuleNotApplicable("before opset 18 a roi is of all axes")
     x, rank = d.input(0), d.rank(d.input(0))
     axes = [axis + rank if axis < 0 else axis for axis in axes]
     for place, elem in ((2, FLOAT), (3, INT64)):
@@ -178,7 +180,7 @@ def resize_every_axis(d: Draft) -> None:
 
 
 @converts("Resize", 19, 18)
-def resize_18(d: Draft) -> None:
+def resize_18(d: NodeRewriter) -> None:
     mode = d.get("coordinate_transformation_mode", "half_pixel")
     if mode == "half_pixel_symmetric":
-        raise Decline("before opset 19 there is no half_pixel_symmetric")
+        raise RuleNotApplicable("before opset 19 there is no half_pixel_symmetric")

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from minorm.functional import sampling as F
-from minorm.onnx.graph.errors import Decline
+from minorm.onnx.graph.errors import RuleNotApplicable
 from minorm.onnx.graph.model_graph import Graph, Value
 from minorm.onnx.graph.reading import Node, integers
 from minorm.onnx.graph.registry import reads, writes
@@ -41,7 +41,7 @@ def write_grid_sample_16(
     g: Graph, input: Value, grid: Value, mode: str, padding_mode: str, align_corners: bool
 ) -> Value:
     if input.ndim != 4:
-        raise Decline("GridSample takes x of another rank than 4 from opset 20 on")
+        raise RuleNotApplicable("GridSample takes x of another rank than 4 from opset 20 on")
     return _write(g, input, grid, mode, padding_mode, align_corners)
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from minorm.devices import dtypes
 from minorm.functional import scatter as F
-from minorm.onnx.graph.errors import Decline
+from minorm.onnx.graph.errors import RuleNotApplicable
 from minorm.onnx.graph.model_graph import Graph, Value
 from minorm.onnx.graph.reading import Node
 from minorm.onnx.graph.registry import reads, writes
@@ -55,7 +55,7 @@ def _write(
 ) -> Value:
     needed = {"none": 9, "add": 16, "mul": 16, "min": 18, "max": 18}[reduction]
     if not g.has(operator, needed) and reduction != "none":
-        raise Decline(f"{operator} has the reduction {reduction!r} from opset {needed} on")
+        raise RuleNotApplicable(f"{operator} has the reduction {reduction!r} from opset {needed} on")
     if index.dtype not in (dtypes.int32, dtypes.int64):
         index = g.cast(index, dtypes.int64)
     return g.add(

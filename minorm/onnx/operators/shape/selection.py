@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 
 from minorm.devices import dtypes
-from minorm.onnx.graph.errors import Decline
+from minorm.onnx.graph.errors import RuleNotApplicable
 from minorm.onnx.graph.model_graph import Graph, Value
 from minorm.onnx.graph.reading import Node
 from minorm.onnx.graph.registry import EVERY, lowers, reads, writes
@@ -146,7 +146,9 @@ def lower_cumsum(g: Graph, x: Value, axis: int, exclusive: bool, reverse: bool) 
     """A product with a triangle of ones, as long as the axis, in float64 where x is of integers."""
     n = x.known_shape[axis]
     if isinstance(n, Size) or n > 4096:
-        raise Decline("a sum up to each element along a free or long axis has no form before CumSum (opset 11)")
+        raise RuleNotApplicable(
+            "a sum up to each element along a free or long axis has no form before CumSum (opset 11)"
+        )
     order = [i for i in range(x.ndim) if i != axis] + [axis]
     wide = g.cast(x, dtypes.compute_type(x.dtype) if dtypes.is_float(x.dtype) else dtypes.float64)
     ones = np.triu(np.ones((n, n)), 1 if exclusive else 0)
@@ -191,4 +193,4 @@ def write_cumprod(g: Graph, x: Value, axis: int) -> Value:
 
 @lowers(CumProd)
 def lower_cumprod(g: Graph, x: Value, axis: int) -> Value:
-    raise Decline("CumProd exists from opset 26 on")
+    raise RuleNotApplicable("CumProd exists from opset 26 on")

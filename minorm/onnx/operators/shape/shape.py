@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from minorm.devices import dtypes
-from minorm.onnx.graph.errors import Decline
+from minorm.onnx.graph.errors import RuleNotApplicable
 from minorm.onnx.graph.model_graph import Graph, Value
 from minorm.onnx.graph.reading import Node, integers
 from minorm.onnx.graph.registry import lowers, reads, writes
@@ -27,7 +27,7 @@ def reshape(g: Graph, x: Value, shape: Shape) -> Value:
     """x under another shape. A free length is written as 0 (as in x) or -1 (whatever is left) where that says it."""
     if 0 in shape:  # an empty axis; in a target, 0 means "as in x" unless allowzero says otherwise
         if not g.has("Reshape", 14):
-            raise Decline("Reshape gives empty shapes (allowzero) from opset 14 on")
+            raise RuleNotApplicable("Reshape gives empty shapes (allowzero) from opset 14 on")
         return g.add("Reshape", x, g.vector(shape), shape=shape, allowzero=1)
     target: list[Length] = [
         0 if isinstance(n, Size) and i < x.ndim and x.known_shape[i] == n else n for i, n in enumerate(shape)
@@ -245,7 +245,9 @@ def _every(g: Graph, x: Value, axis: int, part: slice) -> Value:
     """x[part] along one axis of fixed length, where Slice has no steps."""
     length = x.known_shape[axis]
     if isinstance(length, Size):
-        raise Decline("Slice has steps from opset 10 on; before, only an axis of fixed length can be stepped through")
+        raise RuleNotApplicable(
+            "Slice has steps from opset 10 on; before, only an axis of fixed length can be stepped through"
+        )
     indices = np.arange(length)[part]
     shape = (*x.known_shape[:axis], len(indices), *x.known_shape[axis + 1 :])
     return g.add("Gather", x, g.constant(indices, np.int64, "indices"), shape=shape, axis=axis)

@@ -52,7 +52,7 @@ class Excess(ValueError):
         self.needed = needed
 
 
-class Ledger:
+class MemoryBudget:
     """The bytes held in one run."""
 
     def __init__(self, limit: int, allowed: int, weights: Collection[int] = ()) -> None:
@@ -201,14 +201,14 @@ def _owner(array: Any) -> Any:
 
 
 class _Active(threading.local):
-    ledger: Ledger | None = None
+    ledger: MemoryBudget | None = None
     see: See | None = None
 
 
 _active = _Active()
 
 
-def active() -> Ledger | None:
+def active() -> MemoryBudget | None:
     """The ledger of the run that this thread is in."""
     return _active.ledger
 
@@ -229,19 +229,19 @@ def watching(see: See) -> Iterator[None]:
 
 
 @contextmanager
-def run(limit: int, taken: int, inputs: Sequence[Any], weights: Collection[int]) -> Iterator[Ledger]:
+def run(limit: int, taken: int, inputs: Sequence[Any], weights: Collection[int]) -> Iterator[MemoryBudget]:
     """A run that may hold `limit` bytes, less those `taken` already, or what its inputs are worth.
 
     weights    what id() says of the Tensors that the file holds
     """
     worth = INPUTS * sum(x.array.nbytes for x in inputs) * (RECORDED if is_grad_enabled() else 1)
     allowed = max(limit - taken, worth if limit >= limits.ONNX else min(worth, SMALL))
-    with entered(Ledger(limit, allowed, weights)) as ledger:
+    with entered(MemoryBudget(limit, allowed, weights)) as ledger:
         yield ledger
 
 
 @contextmanager
-def entered(ledger: Ledger) -> Iterator[Ledger]:
+def entered(ledger: MemoryBudget) -> Iterator[MemoryBudget]:
     """Inside, what this thread computes of a graph counts here."""
     outer, _active.ledger = _active.ledger, ledger
     try:

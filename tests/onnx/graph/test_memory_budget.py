@@ -17,7 +17,7 @@ onnx = pytest.importorskip("onnx")
 from onnx import helper as h  # noqa: E402  after importorskip
 
 import minorm.onnx as mo  # noqa: E402
-from minorm.onnx.graph import ledger  # noqa: E402
+from minorm.onnx.graph import memory_budget  # noqa: E402
 
 MB = 1 << 20
 X = {"x": (np.float32, [None])}
@@ -146,20 +146,20 @@ def test_a_small_limit_is_held_whatever_the_input(requires_grad: bool, graph_of:
 )
 def test_what_a_run_may_hold(limit: int, fed: int, inference: int, training: int) -> None:
     x = mn.Tensor.from_array(np.broadcast_to(np.uint8(0), (fed,)))  # it takes one byte
-    with ledger.run(limit, 0, [x], ()) as run:
+    with memory_budget.run(limit, 0, [x], ()) as run:
         assert run.allowed == training
-    with mn.no_grad(), ledger.run(limit, 0, [x], ()) as run:
+    with mn.no_grad(), memory_budget.run(limit, 0, [x], ()) as run:
         assert run.allowed == inference
 
 
 def test_a_run_inside_a_run_has_a_ledger_of_its_own() -> None:
-    with ledger.run(100, 0, (), ()) as outer:
-        with ledger.run(10, 4, (), ()) as inner:
-            assert ledger.active() is inner
+    with memory_budget.run(100, 0, (), ()) as outer:
+        with memory_budget.run(10, 4, (), ()) as inner:
+            assert memory_budget.active() is inner
             with pytest.raises(ValueError, match=r"a would take 7 bytes, more than max_bytes=10"):
                 inner.expect(7, "a")
-        assert ledger.active() is outer
-    assert ledger.active() is None
+        assert memory_budget.active() is outer
+    assert memory_budget.active() is None
 
 
 # Loops
@@ -231,8 +231,8 @@ def test_a_sequence_that_grows_costs_as_much_as_it_is_long(graph_of: Any) -> Non
 def test_what_turns_made_is_looked_at_once(graph_of: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not again in every turn that follows, by way of a sequence."""
     seen: list[int] = []
-    hold = ledger.Ledger._hold
-    monkeypatch.setattr(ledger.Ledger, "_hold", lambda *args: (seen.append(1), hold(*args))[1])
+    hold = memory_budget.MemoryBudget._hold
+    monkeypatch.setattr(memory_budget.MemoryBudget, "_hold", lambda *args: (seen.append(1), hold(*args))[1])
     nodes = [
         h.make_node("SplitToSequence", ["v"], ["parts"], axis=0),
         h.make_node("SequenceAt", ["parts", "zero"], ["a"]),

@@ -1,14 +1,14 @@
 """A node on its way to another opset: what a rule of conversion may ask, and how it changes the node.
 
     @converts("Clip", 6, 11)                                       # from version 6 to 11: attributes become inputs
-    def clip_11(d: Draft) -> None:
+    def clip_11(d: NodeRewriter) -> None:
         for place, name in ((1, "min"), (2, "max")):
             if d.has(name):
                 d.feed(place, d.constant(d.take(name), d.elem(d.input(0)), name))
 
 A rule changes `d.node` in place, or puts other nodes before it (`emit`), behind it (`divert`, then `after`), or in its
 place (`replace`). What it emits it writes in the words of one opset, LANGUAGE, whatever the target: those nodes take
-the same steps as all others. A rule that has no way raises Decline("why"); all such nodes are named in one error.
+the same steps as all others. A rule that has no way raises RuleNotApplicable("why"); one error names all such nodes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from onnx import AttributeProto, TensorProto, helper, numpy_helper
 
-from minorm.onnx.graph.errors import Decline
+from minorm.onnx.graph.errors import RuleNotApplicable
 
 LANGUAGE = 18  # the opset in whose words rules emit nodes
 FLOATS = (TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16, TensorProto.BFLOAT16)
@@ -39,7 +39,7 @@ class Kind(NamedTuple):
     shape: Shape | None = None
 
 
-Kinds = Mapping[str, Mapping[str, Kind]]  # of the values of each graph, under the graph's path
+Queries = Mapping[str, Mapping[str, Kind]]  # of the values of each graph, under the graph's path
 
 
 class Values:
@@ -96,7 +96,7 @@ def fresh(hint: str, taken: set[str]) -> str:
 
 
 @dataclass
-class Draft:
+class NodeRewriter:
     """One node and its surroundings. `since` is the version whose words it is in, `opset` the one to reach."""
 
     node: Any  # a NodeProto; None once others stand in its place
@@ -131,7 +131,7 @@ class Draft:
         """An attribute; where it is left out, the default of the node's version, else `default`."""
         found = next((a for a in self.node.attribute if a.name == name), None)
         if found is not None and found.ref_attr_name:
-            raise Decline(f"its attribute {name} is one of the function around it, {found.ref_attr_name}")
+            raise RuleNotApplicable(f"its attribute {name} is one of the function around it, {found.ref_attr_name}")
         if found is None and self.schema is not None and name in self.schema.attributes:
             given = self.schema.attributes[name].default_value
             found = given if given.type else None
@@ -154,14 +154,14 @@ class Draft:
         """The element type of a value, as TensorProto numbers them."""
         elem = self.kind(name).elem
         if not elem:
-            raise Decline(f"the element type of {name!r} is not known")
+            raise RuleNotApplicable(f"the element type of {name!r} is not known")
         return elem
 
     def shape(self, name: str) -> Shape:
         """The lengths of a value: a number, a name, or None where one is free."""
         shape = self.kind(name).shape
         if shape is None:
-            raise Decline(f"how many axes {name!r} has is not known")
+            raise RuleNotApplicable(f"how many axes {name!r} has is not known")
         return shape
 
     def rank(self, name: str) -> int:
@@ -172,10 +172,10 @@ class Draft:
         """The length of an axis, which must be fixed."""
         shape = self.shape(name)
         if not -len(shape) <= axis < len(shape):
-            raise Decline(f"{name!r} has no axis {axis}")
+            raise RuleNotApplicable(f"{name!r} has no axis {axis}")
         n = shape[axis]
         if not isinstance(n, int):
-            raise Decline(f"the length of axis {axis} of {name!r} is not fixed")
+            raise RuleNotApplicable(f"the length of axis {axis} of {name!r} is not fixed")
         return n
 
     def array(self, place: int) -> Any:
@@ -186,7 +186,7 @@ class Draft:
         """The contents of an input that this version wants as an attribute; the input is gone afterwards."""
         array = self.array(place)
         if array is None:
-            raise Decline(f"{what} is computed, and version {self.goal} wants it fixed")
+            raise RuleNotApplicable(f"{what} is computed, and version {self.goal} wants it fixed")
         self.values.absorbed.add(self.input(place))
         self.feed(place, "")
         return array
@@ -222,7 +222,7 @@ class Draft:
         name = self.values.fresh(f"{self.label}_{hint}")
         array = np.asarray(value)
         if elem == TensorProto.STRING:
-            raise Decline(f"the number {value} would have to be a string")
+            raise RuleNotApplicable(f"the number {value} would have to be a string")
         tensor = numpy_helper.from_array(array.astype(helper.tensor_dtype_to_np_dtype(elem)), name)
         self.hold(tensor)
         return name
@@ -234,7 +234,7 @@ class Draft:
             title = tensor.name if self.named else ""
             self.before.append(helper.make_node("Constant", [], [tensor.name], title, value=tensor))
         elif self.values.initializers is None:
-            raise Decline("before opset 9 the function around it cannot hold fixed integers")
+            raise RuleNotApplicable("before opset 9 the function around it cannot hold fixed integers")
         else:
             self.values.initializers.append(tensor)
 

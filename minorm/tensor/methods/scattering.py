@@ -33,7 +33,7 @@ ARGUMENTS = {
 
 
 @documented_methods(ARGUMENTS)
-class Putting(Operators[TensorT], Generic[TensorT]):
+class Scattering(Operators[TensorT], Generic[TensorT]):
     """What puts elements at places, or combines them with what is there."""
 
     __slots__ = ()

@@ -22,7 +22,7 @@ ARGUMENTS = DRAWN | {
 
 
 @documented_methods(ARGUMENTS)
-class Chance(Shapes[TensorT], Generic[TensorT]):
+class RandomDraws(Shapes[TensorT], Generic[TensorT]):
     """bernoulli and multinomial."""
 
     __slots__ = ()
