@@ -22,7 +22,7 @@ from minorm.onnx.conversion.rewriting import Rewriter
 from minorm.onnx.graph import encoding, external, tensors, versions
 from minorm.onnx.graph.external import Path, Weights
 from minorm.onnx.graph.lengths import Shapes
-from minorm.onnx.graph.node_rewriter import Queries, tensors_of
+from minorm.onnx.graph.node_rewriter import Kinds, tensors_of
 from minorm.onnx.graph.tensors import Budget
 from minorm.onnx.loading import validation
 from minorm.onnx.loading.load import Source, parse
@@ -100,7 +100,7 @@ def convert(
     return new
 
 
-def rewrite(model: Any, opset: int) -> Callable[[], Queries]:
+def rewrite(model: Any, opset: int) -> Callable[[], Kinds]:
     """Take the model to another opset, in place; returns what tells the types and lengths of its values.
 
     Large tensors need no contents yet.

@@ -13,7 +13,7 @@ from minorm.onnx.checking import sandbox
 from minorm.onnx.conversion.equivalence import inputs_of
 from minorm.onnx.graph import versions
 from minorm.onnx.graph.lengths import Shapes, declared_of, length_of, settle
-from minorm.onnx.graph.node_rewriter import Kind, Queries, graphs_of
+from minorm.onnx.graph.node_rewriter import Kind, Kinds, graphs_of
 
 SMALL = 1 << 16  # elements of a tensor whose contents shape inference, or a rule, may want
 
@@ -79,7 +79,7 @@ def describe_outputs(graph: Any, kinds: Mapping[str, Kind]) -> None:
 # What is known of values
 
 
-def kinds(skeleton: Any) -> Queries:
+def kinds(skeleton: Any) -> Kinds:
     """By shape inference, in a process of its own; by what the file says itself where that fails."""
     found = sandbox.infer(skeleton)
     return {

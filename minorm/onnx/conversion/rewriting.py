@@ -19,7 +19,7 @@ from minorm.onnx.graph.node_rewriter import (
     LANGUAGE,
     Kind,
     NodeRewriter,
-    Queries,
+    Kinds,
     Values,
     constant_of,
     graphs_of,
@@ -40,7 +40,7 @@ class Rewriter:
     """
 
     def __init__(
-        self, model: Any, opset: int, kinds: Callable[[], Queries], folded: Callable[[], Mapping[str, Any]]
+        self, model: Any, opset: int, kinds: Callable[[], Kinds], folded: Callable[[], Mapping[str, Any]]
     ) -> None:
         self.model, self.opset, self.kinds, self.folded = model, opset, kinds, folded
         self.functions = {(f.domain, f.name, f.overload) for f in model.functions}

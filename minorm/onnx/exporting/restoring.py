@@ -19,7 +19,7 @@ from minorm.onnx.exporting.state import State
 from minorm.onnx.graph import versions
 from minorm.onnx.graph.errors import ExportError, RuleNotApplicable
 from minorm.onnx.graph.names import drop, reads_of
-from minorm.onnx.graph.node_rewriter import Queries, Values, constant_of
+from minorm.onnx.graph.node_rewriter import Kinds, Values, constant_of
 from minorm.onnx.graph.registry import MODES
 from minorm.onnx.loading.graph_module import GraphModule
 from minorm.onnx.loading.original import Original, Placed
@@ -39,7 +39,7 @@ class Restorer:
     """
 
     def __init__(
-        self, module: GraphModule, training: bool | None, kinds: Callable[[Any], Queries], embedded: bool = False
+        self, module: GraphModule, training: bool | None, kinds: Callable[[Any], Kinds], embedded: bool = False
     ) -> None:
         assert module.original is not None
         self.module, self.training, self.embedded = module, training, embedded

@@ -31,7 +31,7 @@ from minorm.onnx.exporting.retyped_values import Scope, Value, describe, make_in
 from minorm.onnx.graph.errors import ExportError, RuleNotApplicable
 from minorm.onnx.graph.model_graph import ELEMENT_TYPES
 from minorm.onnx.graph.names import names_of, reads_of
-from minorm.onnx.graph.node_rewriter import FLOATS, HALVES, Kind, Queries, constant_of, graphs_of, is_node
+from minorm.onnx.graph.node_rewriter import FLOATS, HALVES, Kind, Kinds, constant_of, graphs_of, is_node
 from minorm.onnx.graph.tensors import DTYPES, text
 from minorm.onnx.loading.signatures import opset_table
 
@@ -43,7 +43,7 @@ LAYERS = ("BatchNormalization", "Dropout", "Bernoulli", "Multinomial")  # and Ra
 def retype(
     model: Any,
     dtype: Any,
-    kinds: Queries,
+    kinds: Kinds,
     held: Collection[str] = (),
     runnable: bool = False,
 ) -> list[str]:
@@ -66,7 +66,7 @@ def retype(
 class Retyper:
     """Walks the model once to see who reads what in which type; then Scope.finish changes it."""
 
-    def __init__(self, model: Any, goal: int, kinds: Queries, held: Collection[str], runnable: bool) -> None:
+    def __init__(self, model: Any, goal: int, kinds: Kinds, held: Collection[str], runnable: bool) -> None:
         self.model, self.goal, self.kinds, self.held = model, goal, kinds, held
         self.lacking = ONNXRUNTIME_LACKS[goal] if goal in HALVES or runnable else {}
         self.taken = {text(name, "the name of a value") for name in names_of(model)}

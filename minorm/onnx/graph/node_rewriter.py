@@ -39,7 +39,7 @@ class Kind(NamedTuple):
     shape: Shape | None = None
 
 
-Queries = Mapping[str, Mapping[str, Kind]]  # of the values of each graph, under the graph's path
+Kinds = Mapping[str, Mapping[str, Kind]]  # of the values of each graph, under the graph's path
 
 
 class Values:
