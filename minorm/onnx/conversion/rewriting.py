@@ -18,8 +18,8 @@ from minorm.onnx.graph.names import drop, names_of, reads_of
 from minorm.onnx.graph.node_rewriter import (
     LANGUAGE,
     Kind,
-    NodeRewriter,
     Kinds,
+    NodeRewriter,
     Values,
     constant_of,
     graphs_of,
