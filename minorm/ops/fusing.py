@@ -72,7 +72,7 @@ class Convolved(Application):
         norms = [part for part in parts if part.kind is NormalizeWith]
         statistics = norms[0].inputs[1:5] if norms else ()
         super().__init__(Convolution, convolution.inputs + statistics, convolution.options, last.outputs)
-        self.equation = norms[0].options["equation"] if norms else None
+        self.equation = norms[0].options["call"].equation if norms else None
         self.bounds = _bounds(last) or (None, None)
         self.channels, self.dtype = channels, dtype
         self.known: tuple[Any, Any] = (None, None)
@@ -177,11 +177,11 @@ def _is_norm(application: Application, values: Values) -> bool:
     """Is it BatchNorm with one number a channel?"""
     if application.kind is not NormalizeWith or any(application.inputs[5:]):
         return False
-    options, shape = application.options, values.shape(application.inputs[0])
+    call, shape = application.options["call"], values.shape(application.inputs[0])
     return (
-        options["compute_dtype"] is None
-        and options["backend"] is None
-        and options["axes"] == (0, *range(2, len(shape)))
+        call.compute_dtype is None
+        and call.backend is None
+        and call.axes == (0, *range(2, len(shape)))
         and all(values.shape(register) == shape[1:2] for register in application.inputs[1:5] if register)
     )
 

@@ -7,6 +7,15 @@ cdef enum:
     AT_ONCE = 256  # statistics at a time
 
 
+cdef inline bint are_small(const double* values, Py_ssize_t n, double limit) noexcept nogil:
+    """Do the squares add up to less than limit? Not where a value is NaN or infinite."""
+    cdef double squares = 0
+    cdef Py_ssize_t i
+    for i in range(n):
+        squares += values[i] * values[i]
+    return squares < limit
+
+
 cdef inline void blend_rows(
     char* running, Type type, const double* k, const double* d, Py_ssize_t n, double keep, double share
 ) noexcept nogil:

@@ -30,11 +30,13 @@ def activated(function: Normalization) -> Normalization:
 
     @functools.wraps(normalize)
     def run(*args: Any, **kwargs: Any) -> Any:
-        if "activation" not in kwargs and "residual" not in kwargs:
+        activation, residual = kwargs.get("activation"), kwargs.get("residual")
+        if activation is None and residual is None:
             return normalize(*args, **kwargs)
-        activation, residual = kwargs.pop("activation", None), kwargs.pop("residual", None)
+        kwargs.pop("activation", None)
+        kwargs.pop("residual", None)
         x = args[0] if args else kwargs.get("x", kwargs.get("input"))
-        if not isinstance(x, Tensor) or (activation is None and residual is None):
+        if not isinstance(x, Tensor):
             return normalize(*args, **kwargs)
         _check(name, x, activation, residual)
         if is_one_pass(x, activation, residual, kwargs.get("process_group")):
