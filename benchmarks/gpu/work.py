@@ -1,7 +1,7 @@
 """What is tried on a GPU, case by case, in the order of what one wants to know first.
 
 A family is a name and its cases: the name of each, and a function that gives a line of figures. A worker runs one
-family (gpu_worker.py), the supervisor one after the other (gpu.py).
+family (worker.py), the supervisor one after the other (__main__.py).
 """
 
 from __future__ import annotations

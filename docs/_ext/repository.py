@@ -29,7 +29,8 @@ STANDS_FOR = {  # a page of docs/: the file of the repository whose text it show
     "changelog": ROOT / "CHANGELOG.md",
     "contributing": ROOT / "CONTRIBUTING.md",
     "kernels": ROOT / "minorm" / "kernels" / "README.md",
-    "mistakes": ROOT / "minorm" / "labs" / "mistakes.md",
+    "normalization": ROOT / "minorm" / "normalization" / "README.md",
+    "mistakes": ROOT / "minorm" / "labs" / "judge" / "mistakes.md",
     "releasing": ROOT / "RELEASING.md",
     "security-policy": ROOT / "SECURITY.md",
 }

@@ -23,7 +23,7 @@ from minorm.cli.trust import Trust
 from minorm.data import DataLoader
 from minorm.nn import Module
 from minorm.serialization import checkpoint, limits, opening
-from minorm.training import Settings, building, images, saved
+from minorm.training import Settings, images, model_building, saved
 from minorm.training.own_code import is_file
 from minorm.training.preparing import MEAN_STD, Preprocessing, load_data, loaders, names_of, preprocessing
 from minorm.training.run_folder import BEST, CHECKPOINT, weights_file
@@ -149,11 +149,11 @@ def _checkpoint(path: str, allowed: Trust) -> Source:
                          "file and call minorm.onnx.export")  # fmt: skip
     if allowed.model is not None and not is_file(allowed.model) and isinstance(facts, dict):
         facts = {**facts, "name": allowed.model}
-    facts = building.checked(facts, path)
+    facts = model_building.checked(facts, path)
     if parts is not None:
         settings = saved.settings(parts, path) if "settings" in parts else None
         found = _of_its_run({**parts, "model_facts": facts}, settings, path)
-    model = building.build(**facts, code=trust.code(facts, path, allowed))
+    model = model_building.build(**facts, code=trust.code(facts, path, allowed))
     if settings is not None and settings.dtype == "bfloat16":
         model = model.to(mn.bfloat16)
     saved.taken(path, "model", lambda: model.load_state_dict(state))

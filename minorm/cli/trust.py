@@ -16,7 +16,7 @@ from minorm.cli import output
 from minorm.cli.one_line_errors import UsageError
 from minorm.distributed.launcher import launched
 from minorm.support.masking import printable
-from minorm.training import building
+from minorm.training import model_building
 from minorm.training.own_code import Code
 
 
@@ -53,8 +53,8 @@ def code(facts: Mapping[str, Any], path: str, trust: Trust) -> Code | None:
     UsageError, with the line to write, where the user has not said to run it.
     """
     try:
-        found = building.trusted(facts, path, trust.model, trust.given)
-    except building.UntrustedCode as missing:
+        found = model_building.trusted(facts, path, trust.model, trust.given)
+    except model_building.UntrustedCode as missing:
         found = missing.code
         if found is None:
             line = trust.line("--model", f"FILE.py:{missing.function}")
@@ -62,11 +62,11 @@ def code(facts: Mapping[str, Any], path: str, trust: Trust) -> Code | None:
                              f"build it with a file of yours write: {line}") from None  # fmt: skip
         if not _agreed(found):
             raise UsageError(f"the model of {path} is built by code in its folder, and nothing was run: "
-                             f"{printable(building.said(found))}; look at it, and to run it write: "
+                             f"{printable(model_building.said(found))}; look at it, and to run it write: "
                              f"{trust.line('--trust')}") from None  # fmt: skip
         return found
     if found is not None and trust.model is None and launched()[0] == 0:
-        output.note(f"minorm {' '.join(trust.words[:1])}: runs {building.said(found)}")
+        output.note(f"minorm {' '.join(trust.words[:1])}: runs {model_building.said(found)}")
     return found
 
 
@@ -74,5 +74,7 @@ def _agreed(found: Code) -> bool:
     """Whether the user says yes at a terminal; no without a terminal, or where several processes would ask."""
     if launched()[1] > 1:
         return False
-    question = f"The model is built by {printable(building.said(found))}.\nIt can do what you can do. Run it? [y/N]"
+    question = (
+        f"The model is built by {printable(model_building.said(found))}.\nIt can do what you can do. Run it? [y/N]"
+    )
     return output.ask(question).lower() in ("y", "yes")

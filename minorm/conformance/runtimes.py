@@ -1,7 +1,7 @@
 """Who is asked, and how: a function a runtime, from a case to the arrays that it gives for the outputs fetched.
 
-An exception is an answer too: the runtime refuses the case. Each is called in a process of its own (worker.py), and
-imports what it needs when it is called.
+An exception is an answer too: the runtime refuses the case. Each is called in another process (runtime_process.py),
+and imports what it needs when it is called.
 """
 
 from __future__ import annotations

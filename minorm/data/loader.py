@@ -25,8 +25,8 @@ from minorm.data.collate import stacked, tensors, without_rows
 from minorm.data.dataset import read_batch, read_samples
 from minorm.data.sample_order import Order
 from minorm.data.showing import brief
-from minorm.data.transforms.base import Transform
 from minorm.data.transforms.compose import applied
+from minorm.data.transforms.transform import Transform
 from minorm.data.turns import Turns
 from minorm.devices import generators
 from minorm.support.argument_errors import Checked, kind_of

@@ -3,9 +3,9 @@
     found = mn.diagnose(model, loader)
     print(found)
 
-images.py draws images, measuring.py runs the model twice over them (watching.py sees its steps, modes.py leaves no
-trace), symptoms.py has the statistic of each finding, judging.py its severity, explaining.py the words, report.py
-what is returned.
+image_batches.py draws images, passes.py runs the model twice over them (recording.py sees its steps, modes.py leaves
+no trace), symptoms.py has the statistic of each finding, findings.py its severity, explaining.py the words,
+diagnosis_report.py what is returned.
 """
 
 from __future__ import annotations

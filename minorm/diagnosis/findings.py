@@ -32,7 +32,7 @@ OWN = (
 
 @dataclass(frozen=True)
 class Gap:
-    """Evaluation against the reference: E and R of measuring.py. What needs labels is None without."""
+    """Evaluation against the reference: E and R of passes.py. What needs labels is None without."""
 
     changed: float | None  # share of predictions; None where outputs are no classes
     moved: float  # RMS of the difference over the outputs' deviation

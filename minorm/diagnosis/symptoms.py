@@ -1,7 +1,7 @@
 """The statistic of each finding of one layer, and from where on it is one: a note, a warning or an error.
 
 The thresholds separated healthy models from planted diseases (docs/doctor.md has both columns). Each grows with the
-error that the images given leave in its statistic. How severe a finding is in the end, judging.py decides.
+error that the images given leave in its statistic. How severe a finding is in the end, findings.py decides.
 """
 
 from __future__ import annotations

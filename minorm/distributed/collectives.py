@@ -4,7 +4,7 @@ Every call begins with its header, which the partner compares with its own befor
 call the same find out at once, and nobody waits for a message that will never come. Small arrays (4 kB) travel in the
 same message.
 
-Sums are taken in the order of order.py. Where ranks and processes are powers of two, processes swap subtrees with
+Sums are taken in the order of sum_order.py. Where ranks and processes are powers of two, processes swap subtrees with
 process ^ 1, ^ 2, ^ 4 ...; a long vector is summed by halves, which sends no more than the best all-reduce does. Any
 other number gathers the largest subtrees that each process fills, and adds up the rest everywhere.
 """

@@ -24,7 +24,7 @@ def _backend_of(array: Any) -> Any:
     """The same for a type met for the first time: NumPy's scalars and subclasses, and CuPy's array."""
     found: Any = cpu
     if not is_host(array):
-        from minorm.kernels.gpu import backend as gpu  # it imports CuPy: that takes a second, and is not everywhere
+        from minorm.kernels.gpu import modules as gpu  # it imports CuPy: that takes a second, and is not everywhere
 
         found = gpu
     _backends[type(array)] = found

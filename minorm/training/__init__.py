@@ -1,10 +1,10 @@
 """Training: the loop itself (loop.py), and a whole run on disk that can stop and go on (run.py)."""
 
 from minorm.diagnosis.finite import NonFiniteLoss
-from minorm.training.building import UntrustedCode
 from minorm.training.defaults import choose_settings
 from minorm.training.log_file import read_log
 from minorm.training.loop import evaluate, predict, train_epoch
+from minorm.training.model_building import UntrustedCode
 from minorm.training.run import Run
 from minorm.training.score import Score
 from minorm.training.settings import Settings

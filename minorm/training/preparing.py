@@ -24,7 +24,7 @@ from minorm.data.transforms import (
     RandomHorizontalFlip,
     RandomResizedCrop,
 )
-from minorm.data.transforms.base import Transform
+from minorm.data.transforms.transform import Transform
 from minorm.devices import dtypes
 from minorm.training.settings import Settings
 

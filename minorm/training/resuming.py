@@ -16,7 +16,7 @@ import numpy as np
 from minorm.distributed import Group, RankError
 from minorm.serialization import opening
 from minorm.support.masking import quoted
-from minorm.training import building, images
+from minorm.training import images, model_building
 from minorm.training.own_code import Code, is_file, split
 from minorm.training.settings import Settings
 
@@ -35,7 +35,7 @@ def code_of(
         return agreed
     if model is not None and is_file(model) != is_file(facts["name"]):
         raise ValueError(f"model is {quoted(model)}; expected {quoted(facts['name'])}, that of the run of {file}")
-    code = building.trusted(facts, file, model, trust)
+    code = model_building.trusted(facts, file, model, trust)
     check_same_code(file, facts, code)
     return code
 

@@ -29,7 +29,7 @@ from minorm.diagnosis.finite import NonFiniteLoss
 from minorm.distributed import DistributedDataParallel, Group
 from minorm.serialization import atomic, checkpoint
 from minorm.support.documented import documented
-from minorm.training import building, initial, resuming, saved
+from minorm.training import initial, model_building, resuming, saved
 from minorm.training.criterion import make_loss
 from minorm.training.images import PARTS, Known, changes, kept, known, known_before, place
 from minorm.training.log_file import LOG, Row, log
@@ -95,8 +95,10 @@ class Run:
         generators.manual_seed(settings.seed)
         self.images = {"train": len(train), "validation": len(val)}
         self.preprocessing = found = preprocessing(settings, train)
-        self.model_facts = building.facts(settings.model, found.channels, found.size, len(found.classes), self.code)
-        self.model = building.build(**self.model_facts, code=self.code).to(device=device)
+        self.model_facts = model_building.facts(
+            settings.model, found.channels, found.size, len(found.classes), self.code
+        )
+        self.model = model_building.build(**self.model_facts, code=self.code).to(device=device)
         if settings.dtype == "bfloat16":
             self.model = self.model.to(dtypes.bfloat16)
         self.initial = None if init is None else initial.begin(self.model, init)

@@ -16,7 +16,7 @@ import numpy as np
 
 from minorm.data.transforms import Normalize
 from minorm.serialization import checkpoint
-from minorm.training import building
+from minorm.training import model_building
 from minorm.training.images import FILES, PARTS, PATH, entry
 from minorm.training.initial import Initial
 from minorm.training.log_file import COLUMNS, Row
@@ -32,7 +32,7 @@ def read_run(path: str) -> dict[str, Any]:
     saved = checkpoint.load_training(path)
     if not {*RUN} <= saved.keys():
         raise ValueError(f"{path} was not written by a Run; it holds {', '.join(saved)}")
-    saved["model_facts"] = building.checked(saved["model_facts"], path)
+    saved["model_facts"] = model_building.checked(saved["model_facts"], path)
     _check_one_model(settings(saved, path).model, saved["model_facts"]["name"], path)
     if isinstance(saved["history"], list):
         saved["history"] = [Row.of(row) if isinstance(row, dict) else row for row in saved["history"]]

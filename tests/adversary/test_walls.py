@@ -112,7 +112,7 @@ HOLES = {
         "into what is printed",
     ),
     "the line of compilers": (
-        "limits.py",
+        "process_limits.py",
         "(resource.RLIMIT_NOFILE, files),",
         "(resource.RLIMIT_NOFILE, 300),",
         COMPILES,

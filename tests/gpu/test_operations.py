@@ -16,7 +16,7 @@ import pytest
 
 import minorm as mn
 import minorm.functional as F
-from minorm import ops
+from minorm import normalization, ops
 from minorm.autograd import Function
 from minorm.functional import recurrent
 from minorm.functional.einsum import einsum
@@ -284,7 +284,8 @@ def test_every_operation_has_a_case(cuda: Any, monkeypatch: pytest.MonkeyPatch) 
         function(*[mn.ones(*shape, device="cuda", requires_grad=True) for shape in shapes_of])
     for function, arguments in layouts.CASES.values():
         function(*[mn.tensor(a.values(0, mn.float32), device="cuda") for a in arguments])
-    names = [f"minorm.ops.{file.name}" for file in pkgutil.iter_modules(ops.__path__)]
+    rooms = (ops, normalization)
+    names = [f"{room.__name__}.{file.name}" for room in rooms for file in pkgutil.iter_modules(room.__path__)]
     kinds = {
         kind
         for module in map(importlib.import_module, names)

@@ -11,6 +11,7 @@ import pytest
 import minorm as mn
 import minorm.functional as F
 from minorm import nn
+from minorm.graph import trace
 from minorm.nn.fused_pairs import run_together
 from minorm.nn.utils.parametrizations import weight_norm
 
@@ -150,7 +151,7 @@ def test_a_relu_that_was_replaced_for_all_is_called(monkeypatch):
 
 def test_a_trace_shows_the_parts():
     layer, x = nn.BatchNorm1d(3), mn.randn(4, 3)
-    with mn.trace.record() as calls:
+    with trace.record() as calls:
         nn.Sequential(layer, nn.ReLU())(x)
         layer(x, activation="relu", residual=x)
         F.layer_norm(x, 3, activation="relu")

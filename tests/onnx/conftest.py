@@ -16,6 +16,7 @@ import pytest
 
 import minorm as mn
 from minorm import nn
+from minorm.devices import dtypes
 
 onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnx.reference")
@@ -144,7 +145,7 @@ def lived_in() -> Callable[[Any], Any]:
     def fill(layer: Any) -> Any:
         rng = np.random.default_rng(7)
         for tensor in layer.state_dict().values():
-            floats = mn.dtypes.is_float(tensor.dtype)
+            floats = dtypes.is_float(tensor.dtype)
             tensor.array[...] = rng.uniform(0.5, 1.5, tensor.shape) if floats else 4
         return layer
 

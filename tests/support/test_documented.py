@@ -24,7 +24,7 @@ from minorm import nn
 from minorm.support.documented import arguments_of, documented
 from tests import public_names
 
-MODULES = (  # of minorm.functional
+MODULES = (  # of minorm.functional.norm
     "running_norms", "sample_norms", "general_norms", "response", "filter_response", "ghost", "renormalization",
 )  # fmt: skip
 PUBLIC: dict[str, Callable[..., Any]] = {
@@ -36,7 +36,7 @@ PUBLIC: dict[str, Callable[..., Any]] = {
     f"F.{name}": found
     for name in dir(F)
     if inspect.isfunction(found := getattr(F, name))
-    and found.__module__ in [f"minorm.functional.{module}" for module in MODULES]
+    and found.__module__ in [f"minorm.functional.norm.{module}" for module in MODULES]
 }
 
 

@@ -10,13 +10,13 @@ is a transform. It gets the generator where it has an argument called `generator
 
 from __future__ import annotations
 
-from minorm.data.transforms.base import ImageTransform, Transform
 from minorm.data.transforms.color import ColorJitter, Grayscale, Normalize, RandomGrayscale
 from minorm.data.transforms.compose import Compose, Lambda, RandomApply, RandomChoice
 from minorm.data.transforms.converting import ToDtype, ToImage, ToTensor
 from minorm.data.transforms.erasing import RandomErasing
 from minorm.data.transforms.geometry import CenterCrop, Pad, RandomCrop, RandomHorizontalFlip, RandomVerticalFlip
-from minorm.data.transforms.resize import InterpolationMode, RandomResizedCrop, Resize
+from minorm.data.transforms.resized_crops import InterpolationMode, RandomResizedCrop, Resize
+from minorm.data.transforms.transform import ImageTransform, Transform
 from minorm.data.transforms.warping import RandomAffine, RandomRotation
 
 __all__ = [

@@ -12,7 +12,7 @@ import numpy as np
 
 from minorm.data.argument_texts import TRANSFORM
 from minorm.data.dataset import Array
-from minorm.data.transforms.base import Generator, ImageTransform, check_floats, check_probability, interval
+from minorm.data.transforms.transform import Generator, ImageTransform, check_floats, check_probability, interval
 from minorm.support.documented import documented
 
 GREY = np.array([0.2989, 0.587, 0.114])

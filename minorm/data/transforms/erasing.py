@@ -9,7 +9,7 @@ import numpy as np
 
 from minorm.data.argument_texts import TRANSFORM
 from minorm.data.dataset import Array
-from minorm.data.transforms.base import Generator, ImageTransform, check_probability, drawn_sides, interval
+from minorm.data.transforms.transform import Generator, ImageTransform, check_probability, drawn_sides, interval
 from minorm.support.documented import documented
 
 

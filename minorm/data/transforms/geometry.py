@@ -9,7 +9,7 @@ import numpy as np
 
 from minorm.data.argument_texts import TRANSFORM
 from minorm.data.dataset import Array
-from minorm.data.transforms.base import Generator, ImageTransform, check_probability, pair
+from minorm.data.transforms.transform import Generator, ImageTransform, check_probability, pair
 from minorm.support.documented import documented
 
 PADDING_MODES = {"constant": "constant", "edge": "edge", "reflect": "reflect", "symmetric": "symmetric"}

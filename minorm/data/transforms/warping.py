@@ -17,7 +17,7 @@ import numpy as np
 import minorm.functional as F
 from minorm.data.argument_texts import TRANSFORM
 from minorm.data.dataset import Array
-from minorm.data.transforms.base import Generator, ImageTransform, in_floats, interval
+from minorm.data.transforms.transform import Generator, ImageTransform, in_floats, interval
 from minorm.support.documented import documented
 from minorm.tensor.tensor import Tensor
 

@@ -132,7 +132,7 @@ def running_stats(
         if not 0 <= momentum <= 1:
             raise ValueError(f"{operation}: momentum={momentum}; expected the share of the old value to keep, 0 to 1")
         if momentum < LOW_MOMENTUM and not called_within(
-            "minorm.functional", "minorm.support.argument_errors", "minorm.trace"
+            "minorm.functional", "minorm.support.argument_errors", "minorm.graph.trace"
         ):
             warn_of_low_momentum(operation, momentum)
     if not isinstance(update_nonfinite, (bool, np.bool)):

@@ -2,7 +2,7 @@
 
 Nothing is run and nothing guessed, so lengths that are free stay free, and nodes that need no change stay as they
 are. Operators that minorm does not know are copied. `rewriting.py` walks the graph, `steps.py` knows the way of a
-node, the rules of operators stand beside their readers and writers, and `comparing.py` holds old against new.
+node, the rules of operators stand beside their readers and writers, and `equivalence.py` holds old against new.
 """
 
 from __future__ import annotations

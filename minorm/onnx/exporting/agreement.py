@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from minorm.onnx.graph.errors import ExportError, Unstable
-from minorm.onnx.graph.graph import Graph
+from minorm.onnx.graph.model_graph import Graph
 from minorm.onnx.graph.sizes import Length, Shape, size_of
 from minorm.tensor.tensor import Tensor
 

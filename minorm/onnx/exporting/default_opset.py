@@ -16,7 +16,7 @@ import minorm.functional as F
 from minorm.graph.trace import Call
 from minorm.onnx.graph import versions
 from minorm.onnx.graph.errors import ExportError, Split, Unstable
-from minorm.onnx.graph.graph import Node
+from minorm.onnx.graph.model_graph import Node
 from minorm.onnx.operators.norm import batch_statistics
 
 NORMALIZATIONS = {

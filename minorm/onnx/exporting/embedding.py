@@ -16,7 +16,7 @@ from minorm.onnx.exporting.writing_back import restored
 from minorm.onnx.graph import tensors
 from minorm.onnx.graph.draft import graphs_of
 from minorm.onnx.graph.errors import ExportError
-from minorm.onnx.graph.graph import Graph, Node, Value
+from minorm.onnx.graph.model_graph import Graph, Node, Value
 from minorm.onnx.graph.scope import Embedded
 from minorm.onnx.graph.tensors import Budget
 from minorm.onnx.loading.metadata import OURS

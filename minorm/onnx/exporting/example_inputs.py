@@ -1,7 +1,7 @@
 """The example a model is exported with: which arguments are inputs, their names, and which of their axes are free.
 
 From the one example come the others that the model is run on: one with other values, and those in which a free axis
-has another length; `lengths.py` says which.
+has another length; `trace_lengths.py` says which.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 
 from minorm.devices import dtypes
 from minorm.nn import Module
-from minorm.onnx.graph.graph import ELEMENT_TYPES
+from minorm.onnx.graph.model_graph import ELEMENT_TYPES
 from minorm.onnx.graph.sizes import Shape, Symbols
 from minorm.onnx.loading.graph_module import GraphModule
 from minorm.tensor.tensor import Tensor

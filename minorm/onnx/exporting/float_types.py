@@ -16,7 +16,7 @@ from onnx.defs import OpSchema
 
 from minorm.onnx.graph.draft import FLOATS, HALVES
 from minorm.onnx.graph.encoding import describe, fill
-from minorm.onnx.graph.graph import ELEMENT_TYPES
+from minorm.onnx.graph.model_graph import ELEMENT_TYPES
 from minorm.onnx.graph.tensors import DTYPES, Budget, read
 
 ELEMENTS = {name: code for code, name in ELEMENT_TYPES.values()}  # tensor(float) -> 1

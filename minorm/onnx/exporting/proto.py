@@ -13,7 +13,7 @@ from minorm.onnx.exporting import embedding
 from minorm.onnx.graph import encoding, versions
 from minorm.onnx.graph.errors import ExportError
 from minorm.onnx.graph.external import Weights
-from minorm.onnx.graph.graph import ELEMENT_TYPES, Graph, Node, Value
+from minorm.onnx.graph.model_graph import ELEMENT_TYPES, Graph, Node, Value
 
 NODE_BYTES = 8192  # of memory, more than one node takes with its names and shapes
 

@@ -30,7 +30,7 @@ from minorm.onnx.exporting.retyped_functions import Functions
 from minorm.onnx.exporting.retyped_values import Scope, Value, describe, make_in, tensor_type
 from minorm.onnx.graph.draft import FLOATS, HALVES, Kind, Kinds, constant_of, graphs_of, is_node
 from minorm.onnx.graph.errors import Decline, ExportError
-from minorm.onnx.graph.graph import ELEMENT_TYPES
+from minorm.onnx.graph.model_graph import ELEMENT_TYPES
 from minorm.onnx.graph.names import names_of, reads_of
 from minorm.onnx.graph.tensors import DTYPES, text
 from minorm.onnx.loading.signatures import opset_table

@@ -22,7 +22,7 @@ from minorm.onnx.exporting.writer import Writer
 from minorm.onnx.graph import encoding, versions
 from minorm.onnx.graph.errors import ExportError, Unstable
 from minorm.onnx.graph.external import Weights
-from minorm.onnx.graph.graph import Graph, Node, Value
+from minorm.onnx.graph.model_graph import Graph, Node, Value
 from minorm.onnx.loading import metadata
 from minorm.onnx.loading.graph_module import GraphModule
 from minorm.onnx.loading.updates import ENDING

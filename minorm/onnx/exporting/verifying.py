@@ -17,7 +17,7 @@ from minorm.onnx.exporting.runs import results, same_random_numbers_after
 from minorm.onnx.exporting.trace_lengths import REFUSALS
 from minorm.onnx.exporting.translating import Translated
 from minorm.onnx.graph.errors import ExportError, Unstable
-from minorm.onnx.graph.graph import ELEMENT_TYPES
+from minorm.onnx.graph.model_graph import ELEMENT_TYPES
 from minorm.onnx.loading.graph_module import GraphModule
 from minorm.onnx.loading.load import load
 from minorm.onnx.loading.updates import ENDING

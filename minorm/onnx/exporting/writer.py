@@ -19,7 +19,7 @@ from minorm.onnx.exporting.default_opset import NORMALIZATIONS, Pieces
 from minorm.onnx.exporting.runs import Run, name_of, tensors_of
 from minorm.onnx.graph import registry
 from minorm.onnx.graph.errors import Decline, ExportError, Unstable
-from minorm.onnx.graph.graph import Result, Value
+from minorm.onnx.graph.model_graph import Result, Value
 from minorm.onnx.graph.scope import Embedded, Scope
 from minorm.onnx.graph.sizes import Shape, Size, size_of
 from minorm.onnx.operators.shape.generation import count

@@ -18,7 +18,7 @@ from minorm.onnx.graph.errors import Decline
 from minorm.onnx.graph.sizes import Length, Size
 
 if TYPE_CHECKING:
-    from minorm.onnx.graph.graph import Graph, Value
+    from minorm.onnx.graph.model_graph import Graph, Value
 
 PERIODS = (2, 3, 4)  # strides whose padding is found to repeat
 PAIRS = 64  # lengths of which products are tried, the inputs' and those that came last

@@ -18,7 +18,7 @@ from onnx import TensorProto
 from minorm.devices import dtypes
 from minorm.onnx.graph import ledger
 from minorm.onnx.graph.errors import LoadError
-from minorm.onnx.graph.graph import ELEMENT_TYPES
+from minorm.onnx.graph.model_graph import ELEMENT_TYPES
 from minorm.serialization import limits
 from minorm.serialization.opening import regular
 

@@ -14,8 +14,8 @@ from minorm.onnx.graph.errors import LoadError
 from minorm.onnx.graph.lengths import length_of
 from minorm.onnx.graph.tensors import Budget, text
 from minorm.onnx.loading import metadata, original, recognition, updates, validation, weights
-from minorm.onnx.loading.building import Builder
 from minorm.onnx.loading.flattening import Flattener
+from minorm.onnx.loading.graph_building import Builder
 from minorm.onnx.loading.graph_inputs import Input
 from minorm.onnx.loading.graph_module import GraphModule
 from minorm.onnx.loading.resolving import resolve

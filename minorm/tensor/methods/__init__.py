@@ -1,14 +1,14 @@
 """PyTorch's further names of a Tensor, one file a family; most are one line over what the Tensor can do already.
 
-pointwise.py   functions of each element, arithmetic by name
-comparing.py   comparisons and logic by name
-choosing.py    some of the elements, by place or by a mask; other axes
-putting.py     elements put at places
-ordering.py    sort, topk, unique, median, quantile, counts
-folding.py     products, norms, running sums along an axis
-products.py    products of vectors and matrices
-kinds.py       what a Tensor is, and others of its kind
-assigning.py   the forms in place, x.exp_() beside x.exp()
+pointwise.py          functions of each element, arithmetic by name
+comparisons.py        comparisons and logic by name
+choosing.py           some of the elements, by place or by a mask; other axes
+putting.py            elements put at places
+ordering.py           sort, topk, unique, median, quantile, counts
+sums_and_products.py  products, norms, running sums along an axis
+products.py           products of vectors and matrices
+queries.py            what a Tensor is, and others of its kind
+assigning.py          the forms in place, x.exp_() beside x.exp()
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ pytest.importorskip("onnx")
 import minorm as mn
 from minorm.onnx.exporting.agreement import Agreement, same
 from minorm.onnx.graph.errors import ExportError, Unstable
-from minorm.onnx.graph.graph import Graph
+from minorm.onnx.graph.model_graph import Graph
 from minorm.onnx.graph.sizes import Size, Symbols
 
 

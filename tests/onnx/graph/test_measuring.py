@@ -10,8 +10,8 @@ import pytest
 pytest.importorskip("onnx")
 
 from minorm.onnx.graph.errors import Decline
-from minorm.onnx.graph.graph import Graph, Value
 from minorm.onnx.graph.measuring import around
+from minorm.onnx.graph.model_graph import Graph, Value
 from minorm.onnx.graph.sizes import Length, Size, Symbols, size_of
 
 SYMBOLS = Symbols(("h", "w"), (64, 32), ((128, 97, 127), (64, 97, 127)))

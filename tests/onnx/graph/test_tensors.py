@@ -18,7 +18,7 @@ from onnx import TensorProto, helper, numpy_helper  # noqa: E402  after importor
 
 from minorm.onnx.graph import tensors  # noqa: E402
 from minorm.onnx.graph.errors import LoadError  # noqa: E402
-from minorm.onnx.graph.graph import ELEMENT_TYPES  # noqa: E402
+from minorm.onnx.graph.model_graph import ELEMENT_TYPES  # noqa: E402
 from minorm.onnx.graph.tensors import Budget  # noqa: E402
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import minorm as mn
+from minorm.graph import trace
 
 onnx = pytest.importorskip("onnx")
 
@@ -107,7 +108,7 @@ def test_a_trace_shows_turn_by_turn_what_shapes_count(graph_of: Any) -> None:
     counted.graph.input.append(h.make_tensor_value_info("times", onnx.TensorProto.INT64, []))
     again = mo.load(counted).eval()
     assert again(x, mn.tensor(2))[1].tolist() == [0, 1]
-    with mn.trace.record() as calls:
+    with trace.record() as calls:
         model(x)
         again(x, mn.tensor(2))
     names, waiting = [], list(calls)

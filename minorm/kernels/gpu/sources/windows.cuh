@@ -1,4 +1,4 @@
-// The windows of a pooling or a convolution along three axes, as windows.py packs them: window o meets the places
+// The windows of a pooling or a convolution along three axes, as plans/window_struct.py packs them: window o meets the places
 // o * s - low + k * d of an axis with its taps k. Taps outside of [0, n) meet nothing.
 struct Axis {
     int n, o, k, s, low, high, d;  // length, windows, taps, stride, padding before and after, dilation

@@ -18,8 +18,8 @@ import numpy as np
 
 from minorm.devices import dtypes
 from minorm.onnx.graph.errors import Decline
-from minorm.onnx.graph.graph import Graph
 from minorm.onnx.graph.ledger import TURN
+from minorm.onnx.graph.model_graph import Graph
 from minorm.onnx.graph.reading import Node, integers
 from minorm.onnx.graph.registry import lowers, reads
 from minorm.onnx.graph.scope import Loop

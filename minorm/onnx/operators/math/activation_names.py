@@ -11,7 +11,7 @@ from minorm.devices import dtypes
 from minorm.functional.smooth import SELU_ALPHA, SELU_SCALE
 from minorm.onnx.graph.decimals import shortest
 from minorm.onnx.graph.errors import Decline
-from minorm.onnx.graph.graph import Graph, Value
+from minorm.onnx.graph.model_graph import Graph, Value
 from minorm.onnx.graph.registry import writes
 from minorm.onnx.operators.shape.shape import reshape
 

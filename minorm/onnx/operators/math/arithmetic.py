@@ -16,7 +16,7 @@ import minorm.functional as F
 from minorm.devices import dtypes
 from minorm.onnx.graph.draft import FLOATS, Draft
 from minorm.onnx.graph.errors import Decline, LoadError, Unsupported
-from minorm.onnx.graph.graph import Graph, Value
+from minorm.onnx.graph.model_graph import Graph, Value
 from minorm.onnx.graph.reading import Node
 from minorm.onnx.graph.registry import EVERY, Rule, converts, reads, writes
 from minorm.onnx.graph.sizes import broadcast

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from minorm.functional.einsum import einsum
-from minorm.onnx.graph.graph import Graph, Value
+from minorm.onnx.graph.model_graph import Graph, Value
 from minorm.onnx.graph.reading import Node
 from minorm.onnx.graph.registry import reads, writes
 from minorm.tensor.tensor import Tensor

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from minorm.onnx.graph.errors import Decline
-from minorm.onnx.graph.graph import Graph, Value
+from minorm.onnx.graph.model_graph import Graph, Value
 from minorm.onnx.graph.reading import Node
 from minorm.onnx.graph.registry import EVERY, Rule, lowers, reads, writes
 from minorm.onnx.graph.versions import PUBLISHED

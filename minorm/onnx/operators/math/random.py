@@ -15,7 +15,7 @@ import numpy as np
 from minorm.devices import dtypes
 from minorm.functional import random as F
 from minorm.onnx.graph.errors import Decline, Unsupported
-from minorm.onnx.graph.graph import ELEMENT_TYPES, Graph, Value
+from minorm.onnx.graph.model_graph import ELEMENT_TYPES, Graph, Value
 from minorm.onnx.graph.node_layers import Layer
 from minorm.onnx.graph.reading import Node
 from minorm.onnx.graph.registry import EVERY, reads, writes

@@ -12,7 +12,7 @@ from typing import Any, cast
 import numpy as np
 
 from minorm.devices import dtypes
-from minorm.onnx.graph.graph import Graph, Value
+from minorm.onnx.graph.model_graph import Graph, Value
 from minorm.onnx.graph.reading import Node, integers
 from minorm.onnx.graph.registry import EVERY, Rule, reads, writes
 from minorm.onnx.graph.sizes import Shape, product

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from minorm.devices import dtypes
 from minorm.onnx.graph.errors import Decline
-from minorm.onnx.graph.graph import Graph, Value
+from minorm.onnx.graph.model_graph import Graph, Value
 from minorm.onnx.graph.reading import Node
 from minorm.onnx.graph.registry import lowers, reads, writes
 from minorm.onnx.operators.math.arithmetic import Binary, paired

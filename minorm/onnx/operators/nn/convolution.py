@@ -11,7 +11,7 @@ from typing import Any
 
 import minorm.functional as F
 from minorm.graph.grad_mode import is_grad_enabled
-from minorm.onnx.graph.graph import Graph, Value
+from minorm.onnx.graph.model_graph import Graph, Value
 from minorm.onnx.graph.reading import Node
 from minorm.onnx.graph.registry import reads, writes
 from minorm.onnx.operators.shape.padding import Pairs, ahead

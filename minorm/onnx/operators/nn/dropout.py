@@ -16,7 +16,7 @@ import minorm.functional as F
 from minorm.devices import dtypes
 from minorm.onnx.graph.draft import Draft, Kind
 from minorm.onnx.graph.errors import Decline
-from minorm.onnx.graph.graph import Graph, Value
+from minorm.onnx.graph.model_graph import Graph, Value
 from minorm.onnx.graph.node_layers import Layer
 from minorm.onnx.graph.reading import Node
 from minorm.onnx.graph.registry import converts, reads, sets_mode, writes

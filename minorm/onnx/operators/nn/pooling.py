@@ -18,7 +18,7 @@ import numpy as np
 import minorm.functional as F
 from minorm.devices import dtypes
 from minorm.onnx.graph.errors import Decline
-from minorm.onnx.graph.graph import Graph, Value
+from minorm.onnx.graph.model_graph import Graph, Value
 from minorm.onnx.graph.reading import Node
 from minorm.onnx.graph.registry import Rule, lowers, reads, writes
 from minorm.onnx.graph.sizes import Shape, Size

@@ -16,7 +16,7 @@ from onnx import TensorProto
 from minorm.devices import dtypes
 from minorm.functional import quantization as F
 from minorm.onnx.graph.errors import Decline, Unsupported
-from minorm.onnx.graph.graph import ELEMENT_TYPES, Graph, Value
+from minorm.onnx.graph.model_graph import ELEMENT_TYPES, Graph, Value
 from minorm.onnx.graph.reading import Node
 from minorm.onnx.graph.registry import reads, writes
 from minorm.onnx.graph.tensors import DTYPES

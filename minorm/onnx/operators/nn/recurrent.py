@@ -15,8 +15,8 @@ import numpy as np
 
 from minorm.devices import dtypes
 from minorm.functional import recurrent as F
-from minorm.onnx.graph.graph import Graph, Value
 from minorm.onnx.graph.ledger import TURN
+from minorm.onnx.graph.model_graph import Graph, Value
 from minorm.onnx.graph.reading import Node
 from minorm.onnx.graph.registry import reads, writes
 from minorm.onnx.operators.shape.shape import transpose

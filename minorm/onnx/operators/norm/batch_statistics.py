@@ -12,7 +12,7 @@ import math
 import minorm.functional as F
 from minorm.graph import trace
 from minorm.normalization import running
-from minorm.onnx.graph.graph import Graph, Value
+from minorm.onnx.graph.model_graph import Graph, Value
 from minorm.onnx.graph.registry import lowers, writes
 from minorm.onnx.operators.norm.moments import moments
 from minorm.onnx.operators.norm.statistics import one_type, ones, zeros

@@ -9,7 +9,7 @@ from typing import Any
 
 import minorm.functional as F
 from minorm.onnx.graph.errors import Decline
-from minorm.onnx.graph.graph import Graph, Value
+from minorm.onnx.graph.model_graph import Graph, Value
 from minorm.onnx.graph.registry import lowers
 from minorm.onnx.operators.norm.statistics import affine, cast_all, computed, standardize
 from minorm.onnx.operators.shape.shape import channels

@@ -13,7 +13,7 @@ from typing import Any
 import minorm.functional as F
 from minorm.onnx.graph.draft import Draft
 from minorm.onnx.graph.errors import Decline
-from minorm.onnx.graph.graph import Graph, Value
+from minorm.onnx.graph.model_graph import Graph, Value
 from minorm.onnx.graph.node_layers import StatisticsLayer
 from minorm.onnx.graph.reading import Node
 from minorm.onnx.graph.registry import reads, sets_mode, writes

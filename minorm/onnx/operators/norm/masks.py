@@ -14,7 +14,7 @@ import functools
 from typing import Any
 
 from minorm.onnx.graph.errors import Decline
-from minorm.onnx.graph.graph import Graph, Value
+from minorm.onnx.graph.model_graph import Graph, Value
 from minorm.onnx.graph.registry import Rule
 
 

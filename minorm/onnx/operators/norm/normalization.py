@@ -7,7 +7,7 @@ from typing import Any
 
 import minorm.functional as F
 from minorm.devices import dtypes
-from minorm.onnx.graph.graph import Graph, Value
+from minorm.onnx.graph.model_graph import Graph, Value
 from minorm.onnx.graph.registry import lowers
 from minorm.onnx.graph.sizes import Shape
 from minorm.onnx.operators.norm.group_norm import group

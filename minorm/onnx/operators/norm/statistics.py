@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from minorm.devices import dtypes
-from minorm.onnx.graph.graph import Graph, Value
+from minorm.onnx.graph.model_graph import Graph, Value
 from minorm.onnx.graph.sizes import Length, Size, product
 from minorm.onnx.operators.math.reduction import reduce
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from minorm.devices import dtypes
 from minorm.onnx.graph.errors import Decline
-from minorm.onnx.graph.graph import Graph, Value
+from minorm.onnx.graph.model_graph import Graph, Value
 from minorm.onnx.graph.reading import Node, integers
 from minorm.onnx.graph.registry import EVERY, reads
 from minorm.onnx.graph.sizes import Length, Size

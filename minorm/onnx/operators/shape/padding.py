@@ -16,8 +16,8 @@ from minorm.devices import dtypes
 from minorm.functional.padding import COPIES, along
 from minorm.onnx.graph.draft import Draft, Kind
 from minorm.onnx.graph.errors import Decline
-from minorm.onnx.graph.graph import Graph, Value
 from minorm.onnx.graph.measuring import around
+from minorm.onnx.graph.model_graph import Graph, Value
 from minorm.onnx.graph.reading import Node, integers
 from minorm.onnx.graph.registry import converts, reads, writes
 from minorm.onnx.graph.sizes import Length, Size

@@ -17,7 +17,7 @@ import numpy as np
 from minorm.devices import dtypes
 from minorm.functional.resizing import interpolate
 from minorm.onnx.graph.errors import Decline, Unsupported
-from minorm.onnx.graph.graph import Graph, Value
+from minorm.onnx.graph.model_graph import Graph, Value
 from minorm.onnx.graph.reading import Node, integers
 from minorm.onnx.graph.registry import reads, writes
 from minorm.onnx.graph.sizes import Length

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from minorm.devices import dtypes
 from minorm.functional import scatter as F
 from minorm.onnx.graph.errors import Decline
-from minorm.onnx.graph.graph import Graph, Value
+from minorm.onnx.graph.model_graph import Graph, Value
 from minorm.onnx.graph.reading import Node
 from minorm.onnx.graph.registry import reads, writes
 from minorm.ops.scatter import ScatterElements

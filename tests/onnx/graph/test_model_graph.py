@@ -7,7 +7,7 @@ import pytest
 pytest.importorskip("onnx")
 
 from minorm.onnx.graph.errors import Decline
-from minorm.onnx.graph.graph import Graph, Value
+from minorm.onnx.graph.model_graph import Graph, Value
 from minorm.onnx.graph.sizes import Symbols
 
 FLOAT = np.dtype(np.float32)

@@ -10,7 +10,7 @@ import pytest
 
 import minorm as mn
 from minorm import models, nn
-from minorm.training import UntrustedCode, building
+from minorm.training import UntrustedCode, model_building
 from minorm.training.own_code import Code
 
 MODEL = """
@@ -36,33 +36,33 @@ def weights(tmp_path: Path) -> str:
 
 
 def test_a_name_is_one_of_ours() -> None:
-    found = building.facts("lenet", 1, 28, 10)
+    found = model_building.facts("lenet", 1, 28, 10)
     assert found == {"name": "lenet", "channels": 1, "size": 28, "classes": 10}
-    assert building.build(**found).state_dict().keys() == models.lenet().state_dict().keys()
+    assert model_building.build(**found).state_dict().keys() == models.lenet().state_dict().keys()
 
 
 def test_facts_alone_run_nothing(file: str, tmp_path: Path) -> None:
-    found = building.facts(f"{file}:build", 3, 8, 4)
+    found = model_building.facts(f"{file}:build", 3, 8, 4)
     assert found["name"] == "mine.py:build", "no folder of this machine"
     with pytest.raises(ValueError, match=r"the model 'mine\.py:build' is code .* pass code=Code\.read"):
-        building.build(**found)
+        model_building.build(**found)
     assert not (tmp_path / "ran").exists()
-    assert isinstance(building.build(**found, code=Code.read(f"{file}:build")), nn.Module)
+    assert isinstance(model_building.build(**found, code=Code.read(f"{file}:build")), nn.Module)
     assert (tmp_path / "ran").exists()
 
 
 def test_the_copy_beside_the_checkpoint_needs_trust(file: str, weights: str, tmp_path: Path) -> None:
-    found = building.facts(f"{file}:build", 3, 8, 4)
+    found = model_building.facts(f"{file}:build", 3, 8, 4)
     with pytest.raises(UntrustedCode, match=r"'build' in '.*mine\.py', SHA-256 .*trust=True, or model='FILE.py:build'"):
-        building.trusted(found, weights)
-    code = building.trusted(found, weights, trust=True)
+        model_building.trusted(found, weights)
+    code = model_building.trusted(found, weights, trust=True)
     assert code == Code.read(f"{file}:build", copied=True)
-    assert building.trusted(building.facts("lenet", 1, 28, 10), weights) is None
+    assert model_building.trusted(model_building.facts("lenet", 1, 28, 10), weights) is None
     assert not (tmp_path / "ran").exists()
 
 
 def test_what_is_no_copy_is_not_trusted(file: str, weights: str, tmp_path: Path) -> None:
-    found, folder = building.facts(f"{file}:build", 3, 8, 4), tmp_path / "stranger"
+    found, folder = model_building.facts(f"{file}:build", 3, 8, 4), tmp_path / "stranger"
     (folder / "sub").mkdir(parents=True)
     shutil.copy(weights, folder)
     shutil.copy(file, folder / "sub")
@@ -81,8 +81,10 @@ def test_what_is_no_copy_is_not_trusted(file: str, weights: str, tmp_path: Path)
         "sub\\mine.py",
     ):
         with pytest.raises(UntrustedCode, match="code that is not in its folder; nothing was run"):
-            building.trusted({**found, "name": f"{name}:build"}, there, trust=True)
-    assert building.trusted({**found, "name": "absent.py:build"}, there, f"{file}:build") == Code.read(f"{file}:build")
+            model_building.trusted({**found, "name": f"{name}:build"}, there, trust=True)
+    assert model_building.trusted({**found, "name": "absent.py:build"}, there, f"{file}:build") == Code.read(
+        f"{file}:build"
+    )
     assert not (tmp_path / "ran").exists()
 
 
@@ -117,7 +119,7 @@ HEX = "0" * 64
 )
 def test_facts_that_no_file_of_this_size_can_have(weights: str, changed: dict[str, Any], said: str) -> None:
     with pytest.raises(ValueError, match=said):
-        building.checked({"name": "digits", "channels": 1, "size": 8, "classes": 2, **changed}, weights)
+        model_building.checked({"name": "digits", "channels": 1, "size": 8, "classes": 2, **changed}, weights)
     for nothing in (None, [], {}, "digits"):
         with pytest.raises(ValueError, match="the facts of its model are"):
-            building.checked(nothing, weights)
+            model_building.checked(nothing, weights)

@@ -11,7 +11,7 @@ import numpy as np
 import minorm.functional as F
 from minorm.data.argument_texts import TRANSFORM
 from minorm.data.dataset import Array
-from minorm.data.transforms.base import Generator, ImageTransform, drawn_sides, in_floats, interval, pair
+from minorm.data.transforms.transform import Generator, ImageTransform, drawn_sides, in_floats, interval, pair
 from minorm.support.documented import documented
 
 
