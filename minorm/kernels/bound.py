@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from minorm.devices import dtypes
 from minorm.kernels import cpu
 from minorm.kernels.protocol import Statistics
 from minorm.normalization.equation import Equation
@@ -20,7 +21,7 @@ Array = Any
 def bound(norm: Any, nest: Nest, equation: Equation, stored: Any, dtype: Any = None) -> Any:
     """The functions of a backend for these loops, for x stored in one type and computed in another, None as usual."""
     bind = getattr(norm, "bind", None) if norm is cpu.norm else None
-    return BoundBackend(norm, nest, equation, dtype) if bind is None else bind(nest, equation, stored, dtype)
+    return BoundBackend(norm, nest, equation, stored, dtype) if bind is None else bind(nest, equation, stored, dtype)
 
 
 class BoundBackend:
@@ -30,10 +31,10 @@ class BoundBackend:
     on only where they are: a backend need not know what it is not asked for.
     """
 
-    __slots__ = ("dtype", "equation", "nest", "norm")
+    __slots__ = ("dtype", "equation", "nest", "norm", "stored")
 
-    def __init__(self, norm: Any, nest: Nest, equation: Equation, dtype: Any = None) -> None:
-        self.norm, self.nest, self.equation = norm, nest, equation
+    def __init__(self, norm: Any, nest: Nest, equation: Equation, stored: Any, dtype: Any = None) -> None:
+        self.norm, self.nest, self.equation, self.stored = norm, nest, equation, stored
         self.dtype = {} if dtype is None else {"dtype": dtype}
 
     def forward(self, x: Array, s: Array | None, b: Array | None, **given: Any) -> tuple[Array, Statistics]:
@@ -74,3 +75,8 @@ class BoundBackend:
     ) -> Array:
         """dx."""
         return self.norm.grad_input(self.nest, dy, x, stats, s, sum_g, sum_gx, **self.dtype, **mask)
+
+    def statistics(self, mean: Array, var: Array) -> Statistics:
+        """Statistics that are given."""
+        computed = self.dtype.get("dtype") or dtypes.compute_type(self.stored)
+        return Statistics.given(mean, var, self.equation, computed)

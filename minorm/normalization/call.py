@@ -74,7 +74,7 @@ class NormCall:
 
     def arranged(self, x: Array) -> tuple[NormCall, Array]:
         """The call for x's order in memory, this one where x is row-major; and x, or a gapless copy."""
-        if x.shape != self.shape or x.dtype is not self.stored:
+        if x.shape != self.shape or (x.dtype is not self.stored and x.dtype != self.stored):
             raise ValueError(
                 f"NormCall: x is {x.dtype}{x.shape}; expected {self.stored}{self.shape}, as it was made for"
             )
@@ -89,6 +89,7 @@ class NormCall:
         call = self.orders.get(layout)
         if call is None:
             call = copy(self)
+            call.orders = {}
             call._lay_out(x, layout)
             if len(self.orders) >= MOST_ORDERS:
                 self.orders.clear()

@@ -13,10 +13,8 @@ import numpy as np
 
 from minorm.graph.graph import Function
 from minorm.kernels.activated import activation_grad
-from minorm.kernels.protocol import Statistics
 from minorm.kernels.select import backend as backend_of
 from minorm.normalization.call import NormCall
-from minorm.normalization.equation import Equation
 from minorm.normalization.layout import mask_like, same_order
 
 Array = Any
@@ -125,7 +123,7 @@ class NormalizeWith(Function):
             return np.empty_like(x)
         layout = call.layout
         self.mask, self.masked = mask, _masked(call, x, mask)
-        self.stats = given_statistics(layout.flat(mean), layout.flat(var), call.equation, call.dtype)
+        self.stats = call.norm.statistics(layout.flat(mean), layout.flat(var))
         s, b = layout.parameter(scale), layout.parameter(bias)
         given = _activated(call, x, residual, self.masked)
         y = layout.result(call.norm.apply(layout.data(x), self.stats, s, b, **given), x)
@@ -172,14 +170,3 @@ def _activated(call: NormCall, x: Array, residual: Array | None, given: dict[str
         return given
     data = None if residual is None else call.layout.data(same_order(residual, x))
     return {**given, "activation": call.activation, "residual": data}
-
-
-def given_statistics(mean: Array, var: Array, equation: Equation, dtype: Any) -> Statistics:
-    """What moments would have returned: mean split into k, a number of the type computed in, and the rest."""
-    block = np.empty_like(mean, np.float64, shape=(4, mean.size))
-    block[0] = mean.astype(dtype, copy=False)
-    block[1] = 0 if mean.dtype == dtype else mean - block[0]
-    block[2] = var
-    with np.errstate(divide="ignore"):
-        block[3] = equation.rstd(block[2])
-    return Statistics(block)

@@ -23,9 +23,10 @@ import numpy as np
 from minorm.devices import dtypes
 from minorm.graph.graph import Function
 from minorm.kernels.epilogue import epilogue
+from minorm.kernels.protocol import Statistics
 from minorm.kernels.reference.chain import LONGEST, MOST_LINKS, Link
 from minorm.kernels.select import as_array, backend
-from minorm.normalization.normalize import NormalizeWith, given_statistics
+from minorm.normalization.normalize import NormalizeWith
 from minorm.ops import activation, elementwise, special
 from minorm.ops.convolution import Convolution
 
@@ -91,7 +92,7 @@ class Convolved(Application):
             stats = s = b = None
             if self.equation is not None:
                 mean, var, s, b = given
-                stats = given_statistics(mean, var, self.equation, self.dtype)
+                stats = Statistics.given(mean, var, self.equation, self.dtype)
             table = epilogue(self.channels, self.dtype, stats, s, b, *self.bounds)
             self.known = key, table
         return table

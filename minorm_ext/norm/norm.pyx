@@ -19,7 +19,7 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memset
 
 from minorm_ext.norm.column_jobs cimport moments_of_part
-from minorm_ext.norm.moments cimport Moments
+from minorm_ext.norm.moments cimport Equation, Moments
 from minorm_ext.norm.nest cimport Form, load
 from minorm_ext.norm.params cimport (
     add_up_columns_rows, add_up_job, reach_of_params, shares_of, steps_of_adding, store_params,
@@ -30,7 +30,7 @@ from minorm_ext.norm.phases cimport (
 )
 from minorm_ext.norm.plan cimport CACHED, COLUMNS, Call, Plan, all_tiles, make_plan
 from minorm_ext.norm.row_jobs cimport clear_job, collect_job, pieces_to_clear, pieces_to_collect, size_to_collect
-from minorm_ext.norm.running cimport are_small, blend_rows
+from minorm_ext.norm.running cimport are_small, blend_rows, take_statistics
 from minorm_ext.norm.work cimport COMPUTE, Sums, Work
 from minorm_ext.runtime.buffers cimport address
 from minorm_ext.runtime.jobs cimport Job, check_signals, parallel_for
@@ -312,3 +312,15 @@ def blend(mean, var, batches, Type type, stats, Py_ssize_t rows, rates, double l
     if counter != NULL:
         counter[0] += 1
     return True
+
+
+def given(bytes form, mean, var, Type type, stats, Py_ssize_t rows):
+    """Fill stats (4 x rows, float64: k, d, var, rstd) from means and variances of `type`, float32 or float64."""
+    cdef Form f
+    cdef Equation equation
+    load(&f, form)
+    equation.eps, equation.centered, equation.guard = f.eps, f.centered, f.guard
+    take_statistics(
+        &equation, f.single, address(mean, size_of(type), False, rows), address(var, size_of(type), False, rows), type,
+        <double*>address(stats, sizeof(double), True, 4 * rows), rows,
+    )

@@ -37,10 +37,10 @@ _NO_LIMIT = -1.0
 class BoundKernels:
     """The functions of kernels/protocol.py for one nest, equation and pair of types, without these arguments."""
 
-    __slots__ = ("bits", "code", "computed", "nest", "pieces", "stored")
+    __slots__ = ("bits", "code", "computed", "equation", "nest", "pieces", "stored")
 
     def __init__(self, nest: Nest, equation: Equation, stored: Any, computed: Any = None) -> None:
-        self.nest, self.stored = nest, stored
+        self.nest, self.equation, self.stored = nest, equation, stored
         self.computed = dtypes.compute_type(stored) if computed is None else computed
         self.code = _form(nest, equation, stored, self.computed)
         self.pieces = _form(nest, Equation(), stored, self.computed)  # where statistics and sums come from elsewhere
@@ -145,6 +145,16 @@ class BoundKernels:
         sums = np.stack([zero if sum_g is None else sum_g, zero if sum_gx is None else sum_gx])
         return self._gradients(self.pieces, dy, x, stats, s, sums, (True, False), _GIVEN, mask)[0]
 
+    def statistics(self, mean: Array, var: Array) -> Statistics:
+        """Statistics that are given."""
+        kind = mean.dtype
+        wide = var.dtype is kind and (kind is _FLOAT32 or kind is _FLOAT64)
+        if not (wide and mean.flags.carray and var.flags.carray):
+            return Statistics.given(mean, var, self.equation, self.computed)
+        block = empty((4, self.nest.rows), _FLOAT64)
+        _kernels.given(self.code, mean, var, STORAGE[kind], block, self.nest.rows)
+        return Statistics(block)
+
     def _fill(
         self,
         code: bytes,
@@ -190,8 +200,8 @@ class BoundKernels:
         if s is not None and s.dtype is not computed:
             s = s.astype(computed, copy=False)
         if mask is not None:
-            counted = stats.count is not None and needs[0] and origin != _ABSENT
-            masked = mask, stats.count.astype(_FLOAT64, copy=False) if counted else None
+            count = stats.count if needs[0] and origin != _ABSENT else None
+            masked = mask, None if count is None else count.astype(_FLOAT64, copy=False)
         results = (self._raw(dx), ds, db) if self.bits else (dx, ds, db)
         if self.bits:
             dy, x = self._raw(dy), self._raw(x)
