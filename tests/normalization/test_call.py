@@ -115,7 +115,7 @@ def test_few_orders_are_kept() -> None:
 def test_the_backend_is_chosen_and_wrapped_when_it_is_made(options: Any, wrappers: list[type]) -> None:
     norm = call_for(**options).norm
     if not wrappers:
-        assert type(norm) is cpu.norm.BoundKernels
+        assert type(norm) is getattr(cpu.norm, "BoundKernels", BoundBackend)  # a wheel without kernels has none
         return
     assert type(norm) is BoundBackend
     for wrapper in wrappers:
