@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING, Any
 from minorm.support import installed
 
 try:
-    from minorm import cuda, functional, nn, optim
-    from minorm.graph import backward
+    from minorm import autograd, cuda, functional, nn, optim
 except ImportError as error:
     installed.explain(error)
     raise
@@ -250,6 +249,7 @@ from minorm.tensor.functions import (
     tanh,
     tile,
     topk,
+    trace,
     transpose,
     tril,
     triu,
@@ -318,7 +318,6 @@ _MODULES = {
     "amp",
     "autograd",
     "backends",
-    "checkpoint",
     "cuda",
     "data",
     "distributed",
@@ -326,16 +325,16 @@ _MODULES = {
     "nn",
     "onnx",
     "optim",
-    "random",
     "training",
     "utils",
 }
+_ADDRESSES = {"checkpoint", "random"}  # documented for what lies in serialization/ and devices/
 
 
 def __getattr__(name: str) -> Any:
     """A module, or one of the few functions, that is imported when first asked for."""
     try:
-        if name in _MODULES or name in _LATER.values():
+        if name in _MODULES or name in _ADDRESSES or name in _LATER.values():
             return importlib.import_module(f"minorm.{name}")
         if name in _LATER:
             found = globals()[name] = getattr(importlib.import_module(f"minorm.{_LATER[name]}"), name)

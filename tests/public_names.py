@@ -22,6 +22,7 @@ PACKAGES = """
 CLASSES = ("minorm.Tensor", "minorm.Generator", "minorm.nn.Module", "minorm.optim.Optimizer")  # whose methods count
 HOMES = {  # where a package has its names from, if not from below it
     "minorm.accelerator": "minorm",
+    "minorm.autograd": "minorm.graph",
     "minorm.cuda": "minorm",
     "minorm.optim.lr_scheduler": "minorm.optim",
     "minorm.utils.data": "minorm.data",

@@ -11,7 +11,8 @@ import pytest
 
 import minorm as mn
 import minorm.functional as F
-from minorm import data, nn, optim, random
+from minorm import data, nn, optim
+from minorm.devices import generators
 from minorm.diagnosis.finite import NonFiniteLoss
 from minorm.distributed import DistributedDataParallel, Group, RankError, simulate
 from minorm.tensor.tensor import Tensor
@@ -115,7 +116,7 @@ def test_p2_catches_another_order_and_a_stale_random_stream(fault: str, monkeypa
     if fault == "order":
         monkeypatch.setattr("minorm.distributed.sum_order.split", lambda start, stop: start + 1)
     else:
-        monkeypatch.setattr(random, "streams", lambda ranks, state=None: [None] * len(ranks))
+        monkeypatch.setattr(generators, "streams", lambda ranks, state=None: [None] * len(ranks))
     assert simulate(4, program)[0] != expected
 
 

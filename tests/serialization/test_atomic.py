@@ -318,7 +318,7 @@ def test_one_file_at_most_is_swept_away_while_it_is_made(tmp_path: Path, monkeyp
 
 WRITER = """
     import os, sys
-    from minorm.atomic import replacing
+    from minorm.serialization.atomic import replacing
 
     path, content, rounds, named = sys.argv[1], sys.argv[2].encode() * 5000, int(sys.argv[3]), sys.argv[4] == "named"
     if named and hasattr(os, "O_TMPFILE"):
@@ -354,7 +354,7 @@ def test_a_long_name(tmp_path: Path) -> None:
 KILLER = """
     import os, random, signal, sys, time
     import numpy as np
-    from minorm import tensorfile
+    from minorm.serialization import safetensors_file
 
     path, trials = sys.argv[1], int(sys.argv[2])
     if sys.argv[3] == "named" and hasattr(os, "O_TMPFILE"):
@@ -367,7 +367,7 @@ KILLER = """
     first = 0
     start = time.perf_counter()
     for _ in range(5):
-        tensorfile.write(state(first), path)
+        safetensors_file.write(state(first), path)
     pause = 0.003 + 4 * (time.perf_counter() - start) / 5  # a fork and about three saves, however slow the disk is
     changed = broken = lost = most = left = 0
     chance = random.Random(0)
@@ -377,12 +377,12 @@ KILLER = """
             i = first
             while True:
                 i += 1
-                tensorfile.write(state(i), path)
+                safetensors_file.write(state(i), path)
         time.sleep(chance.uniform(0, pause))
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
         try:
-            arrays, _ = tensorfile.read(path)
+            arrays, _ = safetensors_file.read(path)
         except (ValueError, OSError):
             broken += 1
             continue

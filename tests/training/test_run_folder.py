@@ -70,7 +70,7 @@ def test_the_lock_ends_with_its_process(tmp_path: Path) -> None:
 
 FORKS = """
 import os, sys, time
-from minorm.training.folder import locked
+from minorm.training.run_folder import locked
 with locked(sys.argv[1]):
     child = os.fork()
     if child == 0:

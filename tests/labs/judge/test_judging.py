@@ -131,7 +131,7 @@ def test_a_missing_package_of_the_checks_is_nobodys_mistake(
     lab = catalogue.find(3)
     checks = importlib.import_module(lab.module)
     checks._library.cache_clear()
-    monkeypatch.setattr(checks.digits, "losses", fails)
+    monkeypatch.setattr(checks.digits_network, "losses", fails)
     with pytest.raises(ImportError, match="scikit-learn"):
         judge_changed(lab.number)
 
@@ -158,7 +158,7 @@ def test_a_machine_without_a_package_or_compiler_grades_nobody(
 
 
 def test_labs_ask_for_what_they_import() -> None:
-    uses = {"digits": "sklearn", "gap": "sklearn", "onnx": "onnx", "zoo": "onnx", "oracles": "onnx", "build": "Cython"}
+    uses = {"digits_network": "sklearn", "gap": "sklearn", "onnx": "onnx", "zoo": "onnx", "oracles": "onnx", "build": "Cython"}
     for number in catalogue.numbers():
         lab = catalogue.find(number)
         text = Path(str(importlib.import_module(lab.module).__file__)).read_text()

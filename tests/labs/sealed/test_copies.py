@@ -25,6 +25,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for path in ("labs/checks", "labs/beside"):
         shutil.copytree(REAL / path, package / path, ignore=shutil.ignore_patterns("__pycache__"))
     for path in ("labs/wrong_kernels.py", "labs/cuda.py", "labs/judge/mistakes.md", "labs/calling/worker.py"):
+        (package / path).parent.mkdir(exist_ok=True)
         shutil.copy(REAL / path, package / path)
     monkeypatch.setattr(walls, "PACKAGE", package)
     monkeypatch.setattr(walls, "HIDDEN", (package / "labs" / "checks", package / "labs" / "wrong_kernels.py"))
@@ -43,7 +44,7 @@ def compiled(source: Path, target: Path) -> Path:
 
 
 def test_what_may_be_read_is_no_copy(package: Path) -> None:
-    for name in ("cuda", "worker"):
+    for name in ("cuda", "calling/worker"):
         source = package / "labs" / f"{name}.py"
         compiled(source, Path(cache_from_source(str(source))))
     assert found(package) == []

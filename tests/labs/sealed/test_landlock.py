@@ -12,9 +12,9 @@ from tests.labs.sealed.alone import alone
 pytestmark = pytest.mark.skipif(not landlock.version(), reason="no Landlock")
 CODE = """
 import os
-from minorm.labs.sealed import landlock, limits
+from minorm.labs.sealed import landlock, process_limits
 place = sys.argv[1]
-limits.drop_rights()
+process_limits.drop_rights()
 landlock.restrict([place + "/read"], [place + "/listed"], place + "/own", known=int(sys.argv[2]))
 
 def tried(attempt, *arguments):

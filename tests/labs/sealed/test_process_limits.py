@@ -13,9 +13,9 @@ from minorm.labs.sealed import process_limits, walls
 from tests.labs.sealed.alone import BEGIN, alone
 
 LIMITED = """
-from minorm.labs.sealed import limits
+from minorm.labs.sealed import process_limits
 import resource
-limits.set_limits(1 << 28, seconds=50)
+process_limits.set_limits(1 << 28, seconds=50)
 print(resource.getrlimit(resource.RLIMIT_AS)[1], resource.getrlimit(resource.RLIMIT_FSIZE)[1])
 print(resource.getrlimit(resource.RLIMIT_CPU)[1])
 try:
@@ -24,10 +24,10 @@ except MemoryError:
     print("too much")
 """
 BECOME = """
-from minorm.labs.sealed import limits
+from minorm.labs.sealed import process_limits
 import os
-limits.become(61234)
-limits.drop_rights()
+process_limits.become(61234)
+process_limits.drop_rights()
 print(os.getresuid(), os.getresgid(), os.getgroups())
 try:
     os.setuid(0)
@@ -35,9 +35,9 @@ except OSError:
     print("for good")
 """
 CHILD = """
-from minorm.labs.sealed import limits
+from minorm.labs.sealed import process_limits
 import os, time
-limits.end_with(int(sys.argv[1]))
+process_limits.end_with(int(sys.argv[1]))
 print(os.getpid(), flush=True)
 time.sleep(600)
 """
