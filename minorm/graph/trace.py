@@ -96,10 +96,11 @@ def _blame(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str
     check_devices(name, function, args, kwargs)
 
 
-def operation(function: AnyCallable) -> AnyCallable:
+def operation(function: AnyCallable, followed: Callable[..., Any] | None = None) -> AnyCallable:
     """Decorate a public function so that a trace shows it as one call with children.
 
-    Where the first argument is called x, PyTorch's name for it, `input`, is taken too.
+    Where the first argument is called x, PyTorch's name for it, `input`, is taken too. followed: what is called in its
+    place where an `activation` or a `residual` follows, both of which are passed by name.
     """
     whole, given = unbound(function)
     renamed = whole.__code__.co_varnames[given : given + 1] == ("x",)
@@ -108,6 +109,8 @@ def operation(function: AnyCallable) -> AnyCallable:
     def run(*args: Any, **kwargs: Any) -> Any:
         if renamed and "input" in kwargs and not args:
             kwargs["x"] = kwargs.pop("input")
+        if followed and (kwargs.get("activation") is not None or kwargs.get("residual") is not None):
+            return followed(*args, **kwargs)
         calls = state.calls
         if calls is None:
             try:

@@ -63,6 +63,17 @@ class Statistics:
         """Put four vectors together."""
         return cls(xp.stack([k, d, var, rstd]).astype(np.float64, copy=False), count)
 
+    @classmethod
+    def given(cls, mean: Array, var: Array, equation: Equation, dtype: Any) -> Statistics:
+        """What moments would have found: mean split into k, a number of the type computed in, and the rest."""
+        block = np.empty_like(mean, np.float64, shape=(4, mean.size))
+        block[0] = mean.astype(dtype, copy=False)
+        block[1] = 0 if mean.dtype == dtype else mean - block[0]
+        block[2] = var
+        with np.errstate(divide="ignore"):
+            block[3] = equation.rstd(block[2])
+        return cls(block)
+
     @property
     def k(self) -> Array:
         return self.block[0]

@@ -11,30 +11,24 @@ from typing import Any
 
 import numpy as np
 
-from minorm.devices import dtypes
 from minorm.graph.graph import Function
 from minorm.kernels.activated import activation_grad
-from minorm.kernels.checked import resolve_backend
-from minorm.kernels.protocol import Statistics
 from minorm.kernels.select import backend as backend_of
-from minorm.normalization.equation import Equation
-from minorm.normalization.layout import Layout, arrange, mask_like, same_order
+from minorm.normalization.call import NormCall
+from minorm.normalization.layout import mask_like, same_order
 
 Array = Any
 
 
 class Normalize(Function):
-    """y = (x - mean) * rstd * s + b, with mean and var of x over `axes` (and over the channels of a group).
+    """y = (x - mean) * rstd * s + b, with mean and var of x over what the call reduces.
 
-    mask                     bool, broadcasts to x: where it is False there is no element, and y is 0; or None
-    residual                 an array like x that is added to y before the activation; or None
-    activation               "relu", or None, which takes no residual
-    axes, num_groups, param  as in `nest.plan`
-    running                  RunningStats, updated when y is done
-    observe                  called as observe(mean, var, count) then, the statistics in the kept axes' shape; count is
-                             one number, with a mask as many as they
-    compute_dtype            the type to compute in, or None for the kernels' own choice: see kernels/protocol.py
-    backend                  an object with the functions of kernels/protocol.py; None chooses by the array
+    mask      bool, broadcasts to x: where it is False there is no element, and y is 0; or None
+    residual  an array like x that is added to y before the activation; or None
+    call      the NormCall for x, mask and activation
+    running   RunningStats, updated when y is done
+    observe   called as observe(mean, var, count) then, the statistics in the kept axes' shape; count is one number,
+              with a mask as many as they
     """
 
     fresh: tuple[int, ...] = (0, 4)  # of x and of the residual
@@ -47,45 +41,32 @@ class Normalize(Function):
         mask: Array | None = None,
         residual: Array | None = None,
         *,
-        axes: tuple[int, ...],
-        num_groups: int = 1,
-        param: tuple[int, ...] = (),
-        equation: Equation,
+        call: NormCall,
         running: Any = None,
         observe: Callable[[Array, Array, Any], None] | None = None,
-        compute_dtype: Any = None,
-        backend: Any = None,
-        activation: str | None = None,
     ) -> Array:
-        self.scale, self.bias, self.equation, self.y = scale, bias, equation, None
-        if backend is not None:  # which may keep what it returns
+        self.scale, self.bias, self.y = scale, bias, None
+        if call.backend is not None:  # which may keep what it returns
             self.fresh = ()
-        self.options = {} if compute_dtype is None else {"dtype": compute_dtype}
-        self.norm = resolve_backend(x, backend, mask is not None, activation)
-        self.layout, self.x = layout, x = arrange(x, axes, num_groups, param)
+        call, x = self.call, self.x = call.arranged(x)
         if x.size == 0:
             return np.empty_like(x)
-        if mask is not None:
-            self.mask = mask  # the array itself, so that it is watched
-            self.options["mask"] = layout.data(mask_like(mask, x))
-        options, tell = self.options, None
+        layout, tell = call.layout, None
+        self.mask, self.masked = mask, _masked(call, x, mask)  # the array itself, so that it is watched
+        given = _activated(call, x, residual, self.masked)
         if running is not None:
             if mask is not None:
                 tell = running.update_counted
-            elif layout.in_order and running.is_kernel_ready(layout.nest.rows):
-                options = {**options, "running": running}
+            elif layout.in_order and running.is_kernel_ready(call.nest.rows):
+                given = {**given, "running": running}
             else:
                 tell = running.update
-        if activation is not None:
-            options = {**options, **_activation(layout, x, activation, residual)}
-        y, self.stats = self.norm.forward(
-            layout.nest, layout.data(x), layout.parameter(scale), layout.parameter(bias), equation, **options
-        )
+        y, self.stats = call.norm.forward(layout.data(x), layout.parameter(scale), layout.parameter(bias), **given)
         y = layout.result(y, x)
-        if activation is not None:
+        if call.activation is not None:
             self.y = y
         if tell is not None or observe is not None:  # last: an error before it leaves running statistics as they were
-            count = layout.nest.columns if mask is None else layout.statistics(self.stats.count)
+            count = call.nest.columns if mask is None else layout.statistics(self.stats.count)
             found = layout.statistics(self.stats.mean), layout.statistics(self.stats.var), count
             if observe is not None:
                 observe(*found)
@@ -94,41 +75,34 @@ class Normalize(Function):
         return y
 
     def backward(self, dy: Array) -> tuple[Array | None, ...]:
-        x, layout = self.x, self.layout
+        call, x, layout, needs = self.call, self.x, self.call.layout, self.needs
         if x.size == 0:
             zeros = [None if a is None else np.zeros_like(a) for a in (x, self.scale, self.bias)]
-            return (*zeros, None, np.zeros_like(x))[: len(self.needs)]
-        options, dresidual = self.options, None
+            return (*zeros, None, np.zeros_like(x))[: len(needs)]
+        given, dresidual = self.masked, None
         if self.y is not None:
-            options = {**options, "y": layout.data(same_order(self.y, x))}
-            if self.needs[4:] == (True,):
-                options["dresidual"] = dresidual = backend_of(x).memory.empty_like(layout.data(x))
-        dx, ds, db = self.norm.backward(
-            layout.nest,
-            layout.data(same_order(dy, x)),
-            layout.data(x),
-            self.stats,
-            layout.parameter(self.scale),
-            self.equation,
-            (self.needs[0], self.needs[1] or self.needs[2]),
-            **options,
-        )
-        if self.needs[0] and self.equation.is_constant(layout.nest.columns):
+            given = {**given, "y": layout.data(same_order(self.y, x))}
+            if needs[4:] == (True,):
+                given["dresidual"] = dresidual = backend_of(x).memory.empty_like(layout.data(x))
+        wanted = needs[0], needs[1] or needs[2]
+        data, s = layout.data(x), layout.parameter(self.scale)
+        dx, ds, db = call.norm.backward(layout.data(same_order(dy, x)), data, self.stats, s, wanted, **given)
+        if needs[0] and call.constant:
             dx[...] = dx * 0 + 0  # NaN stays
         gradients = (
-            layout.result(dx, x) if self.needs[0] else None,
-            layout.parameter_gradient(ds, self.scale) if self.needs[1] else None,
-            layout.parameter_gradient(db, self.bias) if self.needs[2] else None,
+            layout.result(dx, x) if needs[0] else None,
+            layout.parameter_gradient(ds, self.scale) if needs[1] else None,
+            layout.parameter_gradient(db, self.bias) if needs[2] else None,
         )
         dresidual = None if dresidual is None else layout.result(dresidual, x)
-        return (*gradients, None, dresidual)[: len(self.needs)]  # none for a mask
+        return (*gradients, None, dresidual)[: len(needs)]  # none for a mask
 
 
 class NormalizeWith(Function):
     """y = (x - mean) / sqrt(var + eps) * s + b, with mean and var given: what evaluation does.
 
     mean and var have one number for each combination of the kept axes, of any float type. All five inputs have
-    gradients: x appears in nothing but itself here, so dx = g * rstd. mask and the options are those of `Normalize`.
+    gradients: x appears in nothing but itself here, so dx = g * rstd. mask, residual and call are those of `Normalize`.
     """
 
     def forward(
@@ -141,35 +115,24 @@ class NormalizeWith(Function):
         mask: Array | None = None,
         residual: Array | None = None,
         *,
-        axes: tuple[int, ...],
-        param: tuple[int, ...] = (),
-        equation: Equation,
-        compute_dtype: Any = None,
-        backend: Any = None,
-        activation: str | None = None,
+        call: NormCall,
     ) -> Array:
-        self.options = {} if compute_dtype is None else {"dtype": compute_dtype}
         self.mean, self.var, self.scale, self.bias, self.y = mean, var, scale, bias, None
-        self.norm = resolve_backend(x, backend, mask is not None, activation)
-        self.layout, self.x = layout, x = arrange(x, axes, 1, param)
+        call, x = self.call, self.x = call.arranged(x)
         if x.size == 0:
             return np.empty_like(x)
-        if mask is not None:
-            self.mask = mask
-            self.options["mask"] = layout.data(mask_like(mask, x))
-        dtype = dtypes.compute_type(x.dtype) if compute_dtype is None else compute_dtype
-        self.stats = given_statistics(layout.flat(mean), layout.flat(var), equation, dtype)
+        layout = call.layout
+        self.mask, self.masked = mask, _masked(call, x, mask)
+        self.stats = call.norm.statistics(layout.flat(mean), layout.flat(var))
         s, b = layout.parameter(scale), layout.parameter(bias)
-        options = self.options
-        if activation is not None:
-            options = {**options, **_activation(layout, x, activation, residual)}
-        y = layout.result(self.norm.apply(layout.nest, layout.data(x), self.stats, s, b, **options), x)
-        if activation is not None:
+        given = _activated(call, x, residual, self.masked)
+        y = layout.result(call.norm.apply(layout.data(x), self.stats, s, b, **given), x)
+        if call.activation is not None:
             self.y = y
         return y
 
     def backward(self, dy: Array) -> tuple[Array | None, ...]:
-        x, layout, needs = self.x, self.layout, self.needs
+        x, layout, norm, needs = self.x, self.call.layout, self.call.norm, self.needs
         inputs = (x, self.mean, self.var, self.scale, self.bias)
         if x.size == 0:
             zeros = [None if a is None else np.zeros_like(a) for a in inputs]
@@ -181,34 +144,29 @@ class NormalizeWith(Function):
         s = layout.parameter(self.scale)
         dx = dmean = dvar = ds = db = None
         if needs[0]:
-            dx = self.norm.grad_input(layout.nest, dy, data, self.stats, s, None, None, **self.options)
-            dx = layout.result(dx, x)
+            dx = layout.result(norm.grad_input(dy, data, self.stats, s, None, None, **self.masked), x)
         if needs[1] or needs[2]:
-            sum_g, sum_gx = self.norm.grad_sums(layout.nest, dy, data, self.stats, s, **self.options)
+            sum_g, sum_gx = norm.grad_sums(dy, data, self.stats, s, **self.masked)
             dmean = self._statistic(-sum_g * self.stats.rstd, self.mean)
             dvar = self._statistic(-0.5 * sum_gx * self.stats.rstd**2, self.var)
         if needs[3] or needs[4]:
-            ds, db = self.norm.grad_params(layout.nest, dy, data, self.stats, **self.options)
+            ds, db = norm.grad_params(dy, data, self.stats, **self.masked)
             ds = layout.parameter_gradient(ds, self.scale) if needs[3] else None
             db = layout.parameter_gradient(db, self.bias) if needs[4] else None
         return (dx, dmean, dvar, ds, db, None, dresidual)[: len(needs)]
 
     def _statistic(self, flat: Array, like: Array) -> Array:
-        return self.layout.statistics(flat).reshape(like.shape).astype(like.dtype)
+        return self.call.layout.statistics(flat).reshape(like.shape).astype(like.dtype)
 
 
-def _activation(layout: Layout, x: Array, activation: str, residual: Array | None) -> dict[str, Any]:
-    """What kernels are told of it."""
-    data = None if residual is None else layout.data(same_order(residual, x))
-    return {"activation": activation, "residual": data}
+def _masked(call: NormCall, x: Array, mask: Array | None) -> dict[str, Array]:
+    """The mask as every function of a backend is told of it; nothing where there is none."""
+    return {} if mask is None else {"mask": call.layout.data(mask_like(mask, x))}
 
 
-def given_statistics(mean: Array, var: Array, equation: Equation, dtype: Any) -> Statistics:
-    """What moments would have returned: mean split into k, a number of the type computed in, and the rest."""
-    block = np.empty_like(mean, np.float64, shape=(4, mean.size))
-    block[0] = mean.astype(dtype, copy=False)
-    block[1] = 0 if mean.dtype == dtype else mean - block[0]
-    block[2] = var
-    with np.errstate(divide="ignore"):
-        block[3] = equation.rstd(block[2])
-    return Statistics(block)
+def _activated(call: NormCall, x: Array, residual: Array | None, given: dict[str, Array]) -> dict[str, Any]:
+    """What is given, and the activation as forward and apply are told of it."""
+    if call.activation is None:
+        return given
+    data = None if residual is None else call.layout.data(same_order(residual, x))
+    return {**given, "activation": call.activation, "residual": data}

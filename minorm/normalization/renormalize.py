@@ -12,23 +12,21 @@ from typing import Any
 
 import numpy as np
 
-from minorm.devices import dtypes
 from minorm.graph.graph import Function
-from minorm.kernels.checked import resolve_backend
 from minorm.kernels.protocol import Statistics
-from minorm.normalization.equation import Equation
-from minorm.normalization.layout import arrange, same_order
+from minorm.normalization.call import NormCall
+from minorm.normalization.layout import same_order
 
 Array = Any
 
 
 class Renormalize(Function):
-    """y = (xhat * r + d) * s + b, xhat and std of the batch over `axes`, and what they were before as `old`.
+    """y = (xhat * r + d) * s + b, xhat and std of the batch, and what they were before as `old`.
 
         r = clip(std / old_std, 1 / rmax, rmax)        d = clip((mean - old_mean) / old_std, -dmax, dmax)
 
     old      the running mean and variance as arrays, read before `running` is updated
-    The other options are those of `Normalize`; scale and bias vary along the axes that are kept.
+    call and running are those of `Normalize`; scale and bias vary along the axes that are kept.
     """
 
     def forward(
@@ -37,25 +35,18 @@ class Renormalize(Function):
         scale: Array | None,
         bias: Array | None,
         *,
-        axes: tuple[int, ...],
-        param: tuple[int, ...],
-        equation: Equation,
+        call: NormCall,
         old: tuple[Array, Array],
         rmax: float,
         dmax: float,
         running: Any,
-        compute_dtype: Any = None,
-        backend: Any = None,
     ) -> Array:
-        self.scale, self.bias, self.equation = scale, bias, equation
-        self.dtype = {} if compute_dtype is None else {"dtype": compute_dtype}
-        dtype = dtypes.compute_type(x.dtype) if compute_dtype is None else compute_dtype
-        self.norm = resolve_backend(x, backend)
-        self.layout, self.x = layout, x = arrange(x, axes, 1, param)
+        self.scale, self.bias = scale, bias
+        call, x = self.call, self.x = call.arranged(x)
         if x.size == 0:
             return np.empty_like(x)
-        nest, data = layout.nest, layout.data(x)
-        k, d, var = self.norm.moments(nest, data, True, **self.dtype)
+        layout, equation, data = call.layout, call.equation, call.layout.data(x)
+        k, d, var = call.norm.moments(data)
         with np.errstate(divide="ignore"):
             self.stats = Statistics(np.stack([k, d, var, equation.rstd(var)]))
         mean, var = layout.statistics(self.stats.mean), layout.statistics(var)
@@ -67,21 +58,19 @@ class Renormalize(Function):
             s, b = s * scale, b * scale
         if bias is not None:
             b = b + bias
-        self.s = layout.parameter(s.astype(dtype))
-        y = self.norm.apply(nest, data, self.stats, self.s, layout.parameter(b.astype(dtype)), **self.dtype)
+        self.s = layout.parameter(s.astype(call.dtype))
+        y = call.norm.apply(data, self.stats, self.s, layout.parameter(b.astype(call.dtype)))
         # last: an error before it leaves running statistics as they were
-        running.update(mean, var, nest.columns, rest=layout.statistics(self.stats.rest))
+        running.update(mean, var, call.nest.columns, rest=layout.statistics(self.stats.rest))
         return layout.result(y, x)
 
     def backward(self, dy: Array) -> tuple[Array | None, ...]:
-        x, layout = self.x, self.layout
+        call, x, layout = self.call, self.x, self.call.layout
         if x.size == 0:
             return tuple(None if a is None else np.zeros_like(a) for a in (x, self.scale, self.bias))
-        dx, ds, db = self.norm.backward(
-            layout.nest, layout.data(same_order(dy, x)), layout.data(x), self.stats, self.s, self.equation,
-            (self.needs[0], self.needs[1] or self.needs[2]), **self.dtype,
-        )  # fmt: skip
-        if self.needs[0] and self.equation.is_constant(layout.nest.columns):
+        needs = self.needs[0], self.needs[1] or self.needs[2]
+        dx, ds, db = call.norm.backward(layout.data(same_order(dy, x)), layout.data(x), self.stats, self.s, needs)
+        if self.needs[0] and call.constant:
             dx[...] = dx * 0 + 0  # NaN stays
         if self.needs[1] or self.needs[2]:
             ds, db = (layout.parameter_gradient(p, self.r) for p in (ds, db))

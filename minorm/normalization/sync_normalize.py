@@ -13,21 +13,20 @@ from typing import Any
 
 import numpy as np
 
-from minorm.devices import dtypes, namespace
+from minorm.devices import namespace
 from minorm.graph.graph import Function
-from minorm.kernels.checked import resolve_backend
 from minorm.kernels.protocol import Statistics
-from minorm.normalization.equation import Equation
-from minorm.normalization.layout import arrange, same_order
+from minorm.normalization.call import NormCall
+from minorm.normalization.layout import same_order
 
 Array = Any
 
 
 class NormalizeAcross(Function):
-    """y = (x - mean) * rstd * s + b, with mean and var of the x of all ranks over `axes`.
+    """y = (x - mean) * rstd * s + b, with mean and var of the x of all ranks.
 
     group  what this rank talks to the others through: `size`, and `all_reduce(array, combine, label)`
-    The other options are those of `Normalize`; `running` is updated by all ranks alike.
+    call and running are those of `Normalize`; `running` is updated by all ranks alike.
     """
 
     def forward(
@@ -36,24 +35,17 @@ class NormalizeAcross(Function):
         scale: Array | None,
         bias: Array | None,
         *,
-        axes: tuple[int, ...],
-        param: tuple[int, ...] = (),
-        equation: Equation,
+        call: NormCall,
         group: Any,
         running: Any = None,
-        compute_dtype: Any = None,
-        backend: Any = None,
     ) -> Array:
-        self.scale, self.bias, self.equation, self.group = scale, bias, equation, group
-        self.dtype = {} if compute_dtype is None else {"dtype": compute_dtype}
-        dtype = dtypes.compute_type(x.dtype) if compute_dtype is None else compute_dtype
-        self.norm = resolve_backend(x, backend)
-        self.layout, self.x = layout, x = arrange(x, axes, 1, param)
-        nest, xp = layout.nest, namespace(x)
+        self.scale, self.bias, self.group = scale, bias, group
+        call, x = self.call, self.x = call.arranged(x)
+        layout, nest, xp = call.layout, call.nest, namespace(x)
         block = np.zeros_like(x, np.float64, shape=(4, nest.rows))
         if x.size:
             block[0] = nest.columns
-            for row, part in enumerate(self.norm.moments(nest, layout.data(x), True, **self.dtype), 1):
+            for row, part in enumerate(call.norm.moments(layout.data(x)), 1):
                 block[row] = part
         block = xp.stack([layout.statistics(row) for row in block])  # ranks may have their data in other orders
         m, k, d, var = group.all_reduce(block, merge, "the statistics of batch_norm")
@@ -65,38 +57,38 @@ class NormalizeAcross(Function):
                 "larger batch, or training=False"
             )
         total = k + d
-        mean = total.astype(dtype).astype(np.float64)
+        mean = total.astype(call.dtype).astype(np.float64)
         with np.errstate(divide="ignore"):
-            rstd = equation.rstd(var)
+            rstd = call.equation.rstd(var)
         self.stats = Statistics(xp.stack([layout.flat(row) for row in (mean, (k - mean) + d, var, rstd)]))
         y = np.empty_like(x)
         if x.size:
             s, b = layout.parameter(scale), layout.parameter(bias)
-            y = layout.result(self.norm.apply(nest, layout.data(x), self.stats, s, b, **self.dtype), x)
+            y = layout.result(call.norm.apply(layout.data(x), self.stats, s, b), x)
         if running is not None:  # last: an error before it leaves running statistics as they were
             running.update(total, var, count, rest=(k - total) + d)
         return y
 
     def backward(self, dy: Array) -> tuple[Array | None, ...]:
-        x, layout, nest = self.x, self.layout, self.layout.nest
+        call, x, layout = self.call, self.x, self.call.layout
         data, s, empty = layout.data(x), layout.parameter(self.scale), x.size == 0
         dy = layout.data(same_order(dy, x))
         dx = ds = db = None
         if self.needs[0]:
-            sums = np.zeros_like(x, np.float64, shape=(2, nest.rows))
+            sums = np.zeros_like(x, np.float64, shape=(2, call.nest.rows))
             if not empty:
-                sums[0], sums[1] = self.norm.grad_sums(nest, dy, data, self.stats, s, **self.dtype)
+                sums[0], sums[1] = call.norm.grad_sums(dy, data, self.stats, s)
             sums = namespace(x).stack([layout.statistics(row) for row in sums])
             sums = self.group.all_reduce(sums, label="the sums of batch_norm's backward")
             dx = np.zeros_like(x)
-            if not empty and not self.equation.is_constant(self.count):  # the kernel divides by this rank's m
-                sum_g, sum_gx = (layout.flat(row) * (nest.columns / self.count) for row in sums)
-                sum_gx = sum_gx * self.equation.slope(self.stats.var)
-                dx = layout.result(self.norm.grad_input(nest, dy, data, self.stats, s, sum_g, sum_gx, **self.dtype), x)
+            if not empty and not call.equation.is_constant(self.count):  # the kernel divides by this rank's m
+                sum_g, sum_gx = (layout.flat(row) * (call.nest.columns / self.count) for row in sums)
+                sum_gx = sum_gx * call.equation.slope(self.stats.var)
+                dx = layout.result(call.norm.grad_input(dy, data, self.stats, s, sum_g, sum_gx), x)
         if empty:
             ds, db = (None if p is None else np.zeros_like(p) for p in (self.scale, self.bias))
         elif self.needs[1] or self.needs[2]:  # of this rank's images: gradients of parameters are summed later
-            ds, db = self.norm.grad_params(nest, dy, data, self.stats, **self.dtype)
+            ds, db = call.norm.grad_params(dy, data, self.stats)
             ds = layout.parameter_gradient(ds, self.scale) if self.needs[1] else None
             db = layout.parameter_gradient(db, self.bias) if self.needs[2] else None
         return dx, ds, db

@@ -23,9 +23,10 @@ import numpy as np
 from minorm.devices import dtypes
 from minorm.graph.graph import Function
 from minorm.kernels.epilogue import epilogue
+from minorm.kernels.protocol import Statistics
 from minorm.kernels.reference.chain import LONGEST, MOST_LINKS, Link
 from minorm.kernels.select import as_array, backend
-from minorm.normalization.normalize import NormalizeWith, given_statistics
+from minorm.normalization.normalize import NormalizeWith
 from minorm.ops import activation, elementwise, special
 from minorm.ops.convolution import Convolution
 
@@ -72,7 +73,7 @@ class Convolved(Application):
         norms = [part for part in parts if part.kind is NormalizeWith]
         statistics = norms[0].inputs[1:5] if norms else ()
         super().__init__(Convolution, convolution.inputs + statistics, convolution.options, last.outputs)
-        self.equation = norms[0].options["equation"] if norms else None
+        self.equation = norms[0].options["call"].equation if norms else None
         self.bounds = _bounds(last) or (None, None)
         self.channels, self.dtype = channels, dtype
         self.known: tuple[Any, Any] = (None, None)
@@ -91,7 +92,7 @@ class Convolved(Application):
             stats = s = b = None
             if self.equation is not None:
                 mean, var, s, b = given
-                stats = given_statistics(mean, var, self.equation, self.dtype)
+                stats = Statistics.given(mean, var, self.equation, self.dtype)
             table = epilogue(self.channels, self.dtype, stats, s, b, *self.bounds)
             self.known = key, table
         return table
@@ -177,11 +178,11 @@ def _is_norm(application: Application, values: Values) -> bool:
     """Is it BatchNorm with one number a channel?"""
     if application.kind is not NormalizeWith or any(application.inputs[5:]):
         return False
-    options, shape = application.options, values.shape(application.inputs[0])
+    call, shape = application.options["call"], values.shape(application.inputs[0])
     return (
-        options["compute_dtype"] is None
-        and options["backend"] is None
-        and options["axes"] == (0, *range(2, len(shape)))
+        call.compute_dtype is None
+        and call.backend is None
+        and call.axes == (0, *range(2, len(shape)))
         and all(values.shape(register) == shape[1:2] for register in application.inputs[1:5] if register)
     )
 

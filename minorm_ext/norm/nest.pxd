@@ -1,6 +1,6 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-# The nest as kernels see it: four loops of count, data step and parameter step.
-# minorm/normalization/nest.py finds them.
+# The nest as kernels see it: four loops of count, data step and parameter step; minorm/normalization/nest.py finds
+# them. And the form of a call: the nest, and all else that stays the same from call to call.
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdint cimport int64_t
@@ -20,11 +20,20 @@ cdef struct Nest:
     Loop reduce1  # inner reduced loop
 
 
-cdef inline int load(Nest* nest, bytes code) except -1:
-    """Read `Nest.code` of minorm/normalization/nest.py."""
-    if code is None or PyBytes_GET_SIZE(code) != sizeof(Nest):
+cdef struct Form:  # minorm/kernels/cpu/norm.py packs it
+    Nest nest
+    int64_t type      # that data is stored in
+    int64_t single    # computed in float, else in double
+    int64_t centered  # minorm/normalization/equation.py
+    int64_t guard
+    double eps
+
+
+cdef inline int load(Form* form, bytes code) except -1:
+    """Read the bytes of a form; without loops, where `Nest.code` of minorm/normalization/nest.py is empty, they are few."""
+    if code is None or PyBytes_GET_SIZE(code) != sizeof(Form):
         raise ValueError("kernel: this nest has more than two loops of a kind; rearrange the data first")
-    memcpy(nest, PyBytes_AS_STRING(code), sizeof(Nest))
+    memcpy(form, PyBytes_AS_STRING(code), sizeof(Form))
     return 0
 
 

@@ -14,12 +14,13 @@
 # backward pass params.pxd adds up the gradients of scale and bias. running.pxd blends running statistics.
 
 from libc.math cimport INFINITY
-from libc.stdint cimport uint8_t
+from libc.stdint cimport int64_t, uint8_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memset
 
 from minorm_ext.norm.column_jobs cimport moments_of_part
-from minorm_ext.norm.moments cimport Moments
+from minorm_ext.norm.moments cimport Equation, Moments
+from minorm_ext.norm.nest cimport Form, load
 from minorm_ext.norm.params cimport (
     add_up_columns_rows, add_up_job, reach_of_params, shares_of, steps_of_adding, store_params,
 )
@@ -29,7 +30,7 @@ from minorm_ext.norm.phases cimport (
 )
 from minorm_ext.norm.plan cimport CACHED, COLUMNS, Call, Plan, all_tiles, make_plan
 from minorm_ext.norm.row_jobs cimport clear_job, collect_job, pieces_to_clear, pieces_to_collect, size_to_collect
-from minorm_ext.norm.running cimport blend_rows
+from minorm_ext.norm.running cimport are_small, blend_rows, take_statistics
 from minorm_ext.norm.work cimport COMPUTE, Sums, Work
 from minorm_ext.runtime.buffers cimport address
 from minorm_ext.runtime.jobs cimport Job, check_signals, parallel_for
@@ -137,25 +138,25 @@ cdef int add_up_params(Work* w) except -1 nogil:
     return store_params(w)
 
 
-cdef int begin(
-    Work* w, bytes code, Call* call, stats, s, double eps, bint centered, bint guard, mask, count
-) except -1:
+cdef int begin(Work* w, const Form* form, Call* call, stats, s, masked) except -1:
     """What forward and backward have in common."""
-    call.masked = mask is not None
+    call.type = <Type>form.type
+    call.masked = masked is not None
     memset(w, 0, sizeof(Work))
-    make_plan(&w.plan, code, call)
-    w.equation.eps = eps
-    w.equation.centered = centered
-    w.equation.guard = guard
+    make_plan(&w.plan, form, call)
+    w.equation.eps = form.eps
+    w.equation.centered = form.centered
+    w.equation.guard = form.guard
     w.s = parameter(w, s)
     w.k = <double*>address(stats, sizeof(double))
     w.d = w.k + w.plan.rows
     w.var = w.d + w.plan.rows
     w.rstd = w.var + w.plan.rows
-    if mask is not None:
+    if masked is not None:
+        mask, count = masked
         w.x.mask = w.dy.mask = w.y.mask = w.dx.mask = <const uint8_t*>address(mask, 1)
-    if count is not None:
-        w.count = <double*>address(count, sizeof(double))
+        if count is not None:
+            w.count = <double*>address(count, sizeof(double))
     return 0
 
 
@@ -196,14 +197,16 @@ def takes_activations(Type type, bint single):
     return bool(is_direct(type, single))
 
 
-def plan(bytes code, Type type, bint single, bint backward, bint scale, bint other, int threads):
+def plan(bytes form, bint backward, bint scale, bint other, int threads):
     """The plan of a call, in words and numbers: see Plan in plan.pxd. scale: is there one; other: is there a bias, or
     does anybody ask for the gradients of both."""
     cdef Plan p
     cdef Call call
-    call.type, call.single, call.masked, call.backward, call.fused = type, single, False, backward, True
+    cdef Form f
+    load(&f, form)
+    call.type, call.masked, call.backward, call.fused = <Type>f.type, False, backward, True
     call.scale, call.other, call.result, call.threads = scale, other, 0, threads
-    make_plan(&p, code, &call)
+    make_plan(&p, &f, &call)
     found = {
         "strategy": STRATEGIES[<int>p.strategy], "stores": STORES[<int>p.stores], "parts": p.parts,
         "chunks": p.chunks, "whole_rows": bool(p.whole),
@@ -216,23 +219,22 @@ def plan(bytes code, Type type, bint single, bint backward, bint scale, bint oth
     return found
 
 
-def forward(
-    bytes code, Type type, bint single, x, s, b, y, stats,
-    double eps, bint centered, bint guard, bint moments, int threads, mask=None, count=None, bint relu=False,
-    residual=None
-):
+def forward(bytes form, x, s, b, y, stats, bint moments, int threads, masked=None, bint relu=False, residual=None):
     """Fill stats (4 x rows, float64: k, d, var, rstd) if `moments`, else read them; fill y unless it is None.
 
-    x and y: of `type`, gapless, in the nest's order. Computed in float if `single`, else in double; s and b, which may
-    be None, are of that type. mask: None, or a bool for each element of x, False where it does not count; then count
-    (rows, float64) is filled with `moments`. relu: y is max(y + residual, 0), where takes_activations. Nothing is
-    checked here.
+    form: the loops, types and equation, as nest.pxd has them. x and y: of its type, gapless, in the nest's order; s and
+    b, which may be None, are of the type computed in. masked: None, or a bool for each element of x, False where it
+    does not count, and a count (rows, float64) that is filled with `moments`, or None. relu: y is max(y + residual, 0),
+    where takes_activations. Nothing is checked here.
     """
     cdef Work w
     cdef Call call
-    call.type, call.single, call.backward, call.fused = type, single, False, True
+    cdef Form f
+    load(&f, form)
+    cdef Type type = <Type>f.type
+    call.backward, call.fused = False, True
     call.scale, call.other, call.result, call.threads = s is not None, b is not None, place_of(y, type), threads
-    begin(&w, code, &call, stats, s, eps, centered, guard, mask, count)
+    begin(&w, &f, &call, stats, s, masked)
     w.b = parameter(&w, b)
     bind(&w.x, &w, x, type, False, residual)
     bind(&w.y, &w, y, type, True)
@@ -247,24 +249,25 @@ def forward(
         free(w.partial)
 
 
-def backward(
-    bytes code, Type type, bint single, dy, x, stats, s, sums, dx, ds, db,
-    double eps, bint centered, bint guard, Sums origin, empty, int threads, mask=None, count=None, y=None,
-    dresidual=None
-):
-    """Fill whichever of dx, and ds and db together, are not None; these two are of the type computed in.
+def backward(bytes form, dy, x, stats, s, sums, results, Sums origin, empty, int threads, masked=None, relu=None):
+    """Fill whichever of results, dx, and ds and db together, are not None; these two are of the type computed in.
 
-    origin 0 computes the sums of g and g * xhat, and fills `sums` (2 x rows, float64) if it is not None; 1 takes them
-    from there; 2 is without them, as where the statistics were given. y: what forward gave with relu; dresidual is
-    filled along with dx. empty(shape, dtype) makes scratch memory: fresh pages would cost a twentieth of a large
-    LayerNorm.
+    form, masked: as for `forward`. origin 0 computes the sums of g and g * xhat, and fills `sums` (2 x rows, float64)
+    if it is not None; 1 takes them from there; 2 is without them, as where the statistics were given. relu: None, or y,
+    what forward gave with relu, and dresidual, which is filled along with dx, or None. empty(shape, dtype) makes
+    scratch memory: fresh pages would cost a twentieth of a large LayerNorm.
     """
     cdef Work w
     cdef Call call
-    call.type, call.single, call.backward = type, single, True
+    cdef Form f
+    load(&f, form)
+    cdef Type type = <Type>f.type
+    dx, ds, db = results
+    y, dresidual = (None, None) if relu is None else relu
+    call.backward = True
     call.fused = origin == COMPUTE and sums is None and dx is not None
     call.scale, call.other, call.result, call.threads = s is not None, ds is not None, place_of(dx, type), threads
-    begin(&w, code, &call, stats, s, eps, centered, guard, mask, count)
+    begin(&w, &f, &call, stats, s, masked)
     bind(&w.x, &w, x, type)
     bind(&w.dy, &w, dy, type, False, y, dresidual)
     bind(&w.dx, &w, dx, type, True)
@@ -289,10 +292,35 @@ def backward(
         free(w.totals)
 
 
-def blend(mean, var, Type type, stats, Py_ssize_t rows, double keep, double share, double share_var):
-    """mean = mean * keep + the batch's mean * share, var the same with share_var: running statistics, of `type`."""
+def blend(mean, var, batches, Type type, stats, Py_ssize_t rows, rates, double limit):
+    """Running statistics of `type`: mean = mean * keep + the batch's mean * share, var the same with share_var, for
+    rates = keep, share, share_var; and batches, an int64 or None, is counted up.
+
+    Where the squares of the batch's k, d and var do not add up to less than limit, nothing is done; returns whether it
+    was. That is so for what is not finite, and never for a negative limit, which is none.
+    """
+    cdef const double* k = <const double*>address(stats, sizeof(double))
     cdef char* mean_items = <char*>address(mean, size_of(type), True)
     cdef char* var_items = <char*>address(var, size_of(type), True)
-    cdef const double* k = <const double*>address(stats, sizeof(double))
+    cdef int64_t* counter = NULL if batches is None else <int64_t*>address(batches, sizeof(int64_t), True)
+    cdef double keep, share, share_var
+    keep, share, share_var = rates
+    if limit >= 0 and not are_small(k, 3 * rows, limit):
+        return False
     blend_rows(mean_items, type, k, k + rows, rows, keep, share)
     blend_rows(var_items, type, k + 2 * rows, NULL, rows, keep, share_var)
+    if counter != NULL:
+        counter[0] += 1
+    return True
+
+
+def given(bytes form, mean, var, Type type, stats, Py_ssize_t rows):
+    """Fill stats (4 x rows, float64: k, d, var, rstd) from means and variances of `type`, float32 or float64."""
+    cdef Form f
+    cdef Equation equation
+    load(&f, form)
+    equation.eps, equation.centered, equation.guard = f.eps, f.centered, f.guard
+    take_statistics(
+        &equation, f.single, address(mean, size_of(type), False, rows), address(var, size_of(type), False, rows), type,
+        <double*>address(stats, sizeof(double), True, 4 * rows), rows,
+    )

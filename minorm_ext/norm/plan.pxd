@@ -7,7 +7,7 @@
 from libc.string cimport memset
 
 from minorm_ext.norm.kernels cimport BLOCK, ROWS, VECTOR_BYTES
-from minorm_ext.norm.nest cimport Nest, load
+from minorm_ext.norm.nest cimport Form, Nest
 from minorm_ext.norm.rows cimport CHUNK, Cut, cut_row
 from minorm_ext.runtime.numbers cimport ceil_div
 from minorm_ext.simd.storage cimport Type, is_direct, size_of
@@ -112,7 +112,6 @@ cdef struct Plan:
 
 cdef struct Call:          # what a plan is made for
     Type type              # that data is stored in
-    bint single            # computed in float
     bint masked            # only some elements count
     bint backward
     bint fused             # both phases, and nobody asks for the sums between them
@@ -122,12 +121,11 @@ cdef struct Call:          # what a plan is made for
     int threads
 
 
-cdef inline int make_plan(Plan* p, bytes code, const Call* call) except -1:
-    """ValueError for a nest that takes more than two loops of a kind."""
+cdef inline void make_plan(Plan* p, const Form* form, const Call* call) noexcept nogil:
     cdef Nest* n = &p.nest
     memset(p, 0, sizeof(Plan))
-    load(n, code)
-    p.single = call.single
+    p.nest = form.nest
+    p.single = form.single
     p.rows = n.keep0.count * n.keep1.count
     p.columns = n.reduce0.count * n.reduce1.count
     p.one_by_columns = 1.0 / p.columns
@@ -145,7 +143,6 @@ cdef inline int make_plan(Plan* p, bytes code, const Call* call) except -1:
         p.together = rows_together(p, call)
         p.next = (1 if call.backward else 2) * PREFETCH_DISTANCE // size_of(call.type) if p.large else 0
     p.whole = takes_whole_rows(p)
-    return 0
 
 
 # Columns.

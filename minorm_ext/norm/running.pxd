@@ -2,10 +2,20 @@
 # Running statistics: running = running * keep + batch * share, in double and rounded once.
 # minorm/normalization/running.py says when.
 
-from minorm_ext.simd.storage cimport DOUBLE, Data, Type, fetch, put
+from minorm_ext.norm.moments cimport Equation, rounded, rstds_of
+from minorm_ext.simd.storage cimport DOUBLE, SINGLE, Data, Type, fetch, put
 
 cdef enum:
     AT_ONCE = 256  # statistics at a time
+
+
+cdef inline bint are_small(const double* values, Py_ssize_t n, double limit) noexcept nogil:
+    """Do the squares add up to less than limit? Not where a value is NaN or infinite."""
+    cdef double squares = 0
+    cdef Py_ssize_t i
+    for i in range(n):
+        squares += values[i] * values[i]
+    return squares < limit
 
 
 cdef inline void blend_rows(
@@ -35,3 +45,25 @@ cdef inline void blend_rows(
         if type != DOUBLE:
             put(&data, at, some, new)
         at += some
+
+
+cdef inline double item_of(const void* items, Type type, Py_ssize_t i) noexcept nogil:
+    """Of float32 or float64."""
+    return (<const double*>items)[i] if type == DOUBLE else (<const float*>items)[i]
+
+
+cdef inline void take_statistics(
+    const Equation* equation, bint single, const void* means, const void* variances, Type type, double* k, Py_ssize_t n
+) noexcept nogil:
+    """What moments would have found: k, d, var and rstd, one row of n after the other."""
+    cdef bint exact = (type == SINGLE) == single  # a mean of the type computed in is all k
+    cdef double* d = k + n
+    cdef double* var = d + n
+    cdef double mean
+    cdef Py_ssize_t i
+    for i in range(n):
+        mean = item_of(means, type, i)
+        k[i] = rounded(single, mean)
+        d[i] = 0 if exact else mean - k[i]
+        var[i] = item_of(variances, type, i)
+    rstds_of(equation, var, var + n, n)

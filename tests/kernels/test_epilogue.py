@@ -16,9 +16,9 @@ from minorm.devices import dtypes
 from minorm.kernels.cpu import conv as cpu
 from minorm.kernels.cpu import conv_layout, conv_plan
 from minorm.kernels.epilogue import applied, epilogue
+from minorm.kernels.protocol import Statistics
 from minorm.kernels.reference import conv as reference
 from minorm.normalization.equation import Equation
-from minorm.normalization.normalize import given_statistics
 
 CASES = [  # x, w, stride, padding, groups, and the way
     ((3, 5, 9, 33), (7, 5, 3, 3), 2, 1, 1, "rows"),
@@ -62,7 +62,7 @@ def same_bits(got: Any, expected: Any) -> None:
 
 def table_of(norm: Any, low: Any, high: Any, dtype: Any) -> Any:
     mean, var, s, shift = norm
-    stats = given_statistics(mean, var, Equation(1e-3), dtype)
+    stats = Statistics.given(mean, var, Equation(1e-3), dtype)
     return epilogue(len(mean), dtype, stats, s, shift, low, high)
 
 

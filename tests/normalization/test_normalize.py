@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import minorm as mn
+from minorm.normalization.call import NormCall
 from minorm.normalization.equation import Equation
 from minorm.normalization.normalize import Normalize, NormalizeWith
 from minorm.tensor.tensor import Tensor
@@ -32,7 +33,7 @@ def test_gradients_of_normalize(case, equation, rng):
     x = rng.standard_normal(shape) + 1
 
     def f(x, s, b):
-        return Normalize.apply(x, s, b, axes=axes, num_groups=groups, param=param, equation=equation)
+        return Normalize.apply(x, s, b, call=NormCall(x.array, equation, axes, param, groups))
 
     assert gradcheck(f, x, rng.standard_normal(param_shape), rng.standard_normal(param_shape)) < 1e-6
 
@@ -45,7 +46,7 @@ def test_gradients_of_normalize_with(case, rng):
     kept = [n for i, n in enumerate(shape) if i not in axes]
 
     def f(x, mean, var, s, b):
-        return NormalizeWith.apply(x, mean, var, s, b, axes=axes, param=param, equation=Equation(1e-3))
+        return NormalizeWith.apply(x, mean, var, s, b, call=NormCall(x.array, Equation(1e-3), axes, param))
 
     arrays = [rng.standard_normal(n) for n in (shape, kept, kept, param_shape, param_shape)]
     arrays[2] = np.abs(arrays[2]) + 0.5
@@ -61,7 +62,7 @@ def test_any_memory_order_gives_the_same_and_keeps_its_order(case, order, rng):
     results = []
     for array in (x, np.ascontiguousarray(x.transpose(order)).transpose(np.argsort(order))):
         inputs = [Tensor(a, requires_grad=True) for a in (array, s, b)]
-        y = Normalize.apply(*inputs, axes=axes, num_groups=groups, param=param, equation=Equation())
+        y = Normalize.apply(*inputs, call=NormCall(array, Equation(), axes, param, groups))
         assert y.array.strides == array.strides
         y.backward(dy)
         results.append([y.array, *[t.grad.array for t in inputs]])
@@ -74,7 +75,7 @@ def test_any_memory_order_gives_the_same_and_keeps_its_order(case, order, rng):
 )
 def test_only_what_is_needed_is_computed(needs, rng):
     inputs = [Tensor(rng.standard_normal(n), r) for n, r in zip(((4, 3), 3, 3), needs, strict=True)]
-    Normalize.apply(*inputs, axes=(0,), param=(1,), equation=Equation()).sum().backward()
+    Normalize.apply(*inputs, call=NormCall(inputs[0].array, Equation(), (0,), (1,))).sum().backward()
     assert tuple(t.grad is not None for t in inputs) == needs
 
 
@@ -82,9 +83,8 @@ def test_observe_sees_population_statistics_in_logical_order(rng):
     x = rng.standard_normal((3, 2, 4))
     x = np.ascontiguousarray(x.transpose(1, 0, 2)).transpose(1, 0, 2)
     seen = []
-    Normalize.apply(
-        Tensor(x), None, None, axes=(2,), equation=Equation(), observe=lambda *statistics: seen.append(statistics)
-    )
+    call = NormCall(x, Equation(), (2,))
+    Normalize.apply(Tensor(x), None, None, call=call, observe=lambda *statistics: seen.append(statistics))
     ((mean, var, count),) = seen
     np.testing.assert_allclose(mean, x.mean(2))
     np.testing.assert_allclose(var, x.var(2))
@@ -94,7 +94,7 @@ def test_observe_sees_population_statistics_in_logical_order(rng):
 def test_changing_an_input_before_backward_is_an_error(rng):
     x = mn.tensor(rng.standard_normal((4, 3)), requires_grad=True)
     s = mn.tensor(rng.standard_normal(3), requires_grad=True)
-    y = Normalize.apply(x, s, None, axes=(0,), param=(1,), equation=Equation())
+    y = Normalize.apply(x, s, None, call=NormCall(x.array, Equation(), (0,), (1,)))
     with mn.no_grad():
         s.mul_(2)
     with pytest.raises(RuntimeError, match=r"Normalize.*changed in place"):
@@ -105,7 +105,7 @@ def test_compute_dtype(rng):
     x = Tensor((rng.standard_normal((4, 1000)) + 100).astype(np.float32), True)
     outputs = []
     for compute in (None, np.dtype(np.float64)):
-        y = Normalize.apply(x, None, None, axes=(1,), equation=Equation(), compute_dtype=compute)
+        y = Normalize.apply(x, None, None, call=NormCall(x.array, Equation(), (1,), compute_dtype=compute))
         assert y.dtype == np.float32
         x.grad = None
         y.backward(np.arange(4000, dtype=np.float32).reshape(4, 1000))
@@ -121,12 +121,12 @@ def test_compute_dtype(rng):
 @pytest.mark.parametrize("shape", [(0, 3), (4, 0, 5)])
 def test_empty(shape):
     x, s = Tensor(np.ones(shape), True), Tensor(np.ones(shape[1]), True)
-    y = Normalize.apply(x, s, s, axes=(0,), param=(1,), equation=Equation(), observe=pytest.fail)
+    y = Normalize.apply(x, s, s, call=NormCall(x.array, Equation(), (0,), (1,)), observe=pytest.fail)
     assert y.shape == shape
     y.backward(np.ones(shape))
     np.testing.assert_array_equal(s.grad.array, 0)
     mean = Tensor(np.ones([n for i, n in enumerate(shape) if i != 0]), True)
-    y = NormalizeWith.apply(x, mean, mean, None, None, axes=(0,), equation=Equation())
+    y = NormalizeWith.apply(x, mean, mean, None, None, call=NormCall(x.array, Equation(), (0,)))
     y.backward(np.ones(shape))
     np.testing.assert_array_equal(mean.grad.array, 0)
 
@@ -145,7 +145,7 @@ def test_a_backend_of_ones_own():
             return 2 * y, stats
 
     x = Tensor(np.array([[1.0, 3.0]]), True)
-    y = Normalize.apply(x, None, None, axes=(1,), equation=Equation(0.0), backend=Doubling())
+    y = Normalize.apply(x, None, None, call=NormCall(x.array, Equation(0.0), (1,), backend=Doubling()))
     np.testing.assert_allclose(y.array, [[-2, 2]])
     y.sum().backward()
 
@@ -182,7 +182,7 @@ def test_gradients_under_a_mask(case, equation, rng):
     mask = Tensor(rng.random(shape) < 0.7)
 
     def f(x, s, b):
-        return Normalize.apply(x, s, b, mask, axes=axes, num_groups=groups, param=param, equation=equation)
+        return Normalize.apply(x, s, b, mask, call=NormCall(x.array, equation, axes, param, groups, masked=True))
 
     assert gradcheck(f, rng.standard_normal(shape) + 1, *rng.standard_normal((2, *param_shape))) < 1e-6
 
@@ -196,7 +196,8 @@ def test_gradients_of_normalize_with_under_a_mask(case, rng):
     mask = Tensor(rng.random(shape) < 0.5)
 
     def f(x, mean, var, s, b):
-        return NormalizeWith.apply(x, mean, var, s, b, mask, axes=axes, param=param, equation=Equation(1e-3))
+        call = NormCall(x.array, Equation(1e-3), axes, param, masked=True)
+        return NormalizeWith.apply(x, mean, var, s, b, mask, call=call)
 
     arrays = [rng.standard_normal(n) for n in (shape, kept, kept, param_shape, param_shape)]
     arrays[2] = np.abs(arrays[2]) + 0.5
@@ -214,7 +215,8 @@ def test_a_mask_in_any_memory_order(case, order, rng):
     for turn in (lambda a: a, lambda a: np.ascontiguousarray(a.transpose(order)).transpose(np.argsort(order))):
         for array, m in ((turn(x), mask), (x, turn(mask)), (turn(x), turn(mask))):
             inputs = [Tensor(a, requires_grad=True) for a in (array, s, b)]
-            y = Normalize.apply(*inputs, Tensor(m), axes=axes, num_groups=groups, param=param, equation=Equation())
+            call = NormCall(array, Equation(), axes, param, groups, masked=True)
+            y = Normalize.apply(*inputs, Tensor(m), call=call)
             y.backward(dy)
             results.append([y.array, *[t.grad.array for t in inputs]])
     for result in results[1:]:
@@ -227,9 +229,8 @@ def test_observe_sees_the_counts(rng):
     mask[1, 0] = False
     x = np.ascontiguousarray(x.transpose(1, 0, 2)).transpose(1, 0, 2)
     seen = []
-    Normalize.apply(
-        Tensor(x), None, None, Tensor(mask), axes=(2,), equation=Equation(), observe=lambda *found: seen.append(found)
-    )
+    call = NormCall(x, Equation(), (2,), masked=True)
+    Normalize.apply(Tensor(x), None, None, Tensor(mask), call=call, observe=lambda *found: seen.append(found))
     ((mean, var, count),) = seen
     np.testing.assert_array_equal(count, mask.sum(2))
     for i, j in np.ndindex(3, 2):

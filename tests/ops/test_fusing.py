@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from minorm.devices import dtypes
+from minorm.normalization.call import NormCall
 from minorm.normalization.equation import Equation
 from minorm.normalization.normalize import NormalizeWith
 from minorm.ops import activation, elementwise, special
@@ -15,9 +17,15 @@ from minorm.ops.fusing import Application, fused
 from minorm.ops.shape import Reshape
 
 CONV: dict[str, Any] = {"stride": (1, 1), "padding": ((1, 1), (1, 1)), "dilation": (1, 1), "groups": 1}
-NORM: dict[str, Any] = {
-    "axes": (0, 2, 3), "param": (1,), "equation": Equation(1e-3), "compute_dtype": None, "backend": None
-}  # fmt: skip
+
+
+def norm(given: dict[int, Any], compute_dtype: Any = None) -> dict[str, Any]:
+    """The options of BatchNorm behind that convolution."""
+    x, w = given[1], given[2]
+    y = np.empty((len(x), len(w), *x.shape[2:]), x.dtype)
+    return {"call": NormCall(y, Equation(1e-3), (0, 2, 3), (1,), compute_dtype=compute_dtype)}
+
+
 Steps = list[tuple[Any, tuple[int, ...], dict[str, Any]]]
 
 
@@ -71,7 +79,11 @@ BOUNDS: list[Any] = [
 @pytest.mark.parametrize(("kind", "options"), BOUNDS)
 def test_a_convolution_takes_what_follows_it(kind: Any, options: dict[str, Any], size: int, dtype: Any) -> None:
     given = convolution(dtype, size)
-    steps: Steps = [(Convolution, (1, 2, 0), CONV), (NormalizeWith, (8, 4, 5, 6, 7, 0), NORM), (kind, (9,), options)]
+    steps: Steps = [
+        (Convolution, (1, 2, 0), CONV),
+        (NormalizeWith, (8, 4, 5, 6, 7, 0), norm(given)),
+        (kind, (9,), options),
+    ]
     names, before, after = both(steps, given)
     assert names == [f"Convolution + NormalizeWith + {kind.__name__}"]
     same(before, after)
@@ -81,7 +93,7 @@ def test_a_convolution_takes_what_follows_it(kind: Any, options: dict[str, Any],
 
 
 def test_without_scale_and_bias() -> None:
-    steps: Steps = [(Convolution, (1, 2, 3), CONV), (NormalizeWith, (8, 4, 5, 0, 0, 0), NORM)]
+    steps: Steps = [(Convolution, (1, 2, 3), CONV), (NormalizeWith, (8, 4, 5, 0, 0, 0), norm(convolution()))]
     names, before, after = both(steps, convolution())
     assert names == ["Convolution + NormalizeWith"]
     same(before, after)
@@ -92,7 +104,7 @@ def test_statistics_that_change_are_seen() -> None:
     given = convolution()
     applications = [
         Application(Convolution, (1, 2, 0), CONV, (8,)),
-        Application(NormalizeWith, (8, 4, 5, 6, 7), NORM, (9,)),
+        Application(NormalizeWith, (8, 4, 5, 6, 7), norm(given), (9,)),
     ]
     known = {i: (None, None) if a is None else (a.shape, a.dtype) for i, a in enumerate(ran(applications, given, 10))}
     found = fused(applications, known, (9,))
@@ -104,8 +116,11 @@ def test_statistics_that_change_are_seen() -> None:
 @pytest.mark.parametrize(
     ("steps", "ends"),
     [
-        ([(Convolution, (1, 2, 0), CONV), (NormalizeWith, (8, 4, 5, 6, 7), NORM)], (8,)),  # somebody wants the sums
-        ([(Convolution, (1, 2, 0), CONV), (NormalizeWith, (8, 4, 5, 6, 7), {**NORM, "compute_dtype": np.float64})], ()),
+        (
+            [(Convolution, (1, 2, 0), CONV), (NormalizeWith, (8, 4, 5, 6, 7), norm(convolution()))],
+            (8,),
+        ),  # somebody wants the sums
+        ([(Convolution, (1, 2, 0), CONV), (NormalizeWith, (8, 4, 5, 6, 7), norm(convolution(), dtypes.float64))], ()),
         ([(Convolution, (1, 2, 0), CONV), (elementwise.Clip, (8,), {"low": 0.0, "high": None})], ()),
         ([(Convolution, (1, 2, 0), CONV), (elementwise.Clip, (8,), {"low": 1.0, "high": 0.0})], ()),
     ],

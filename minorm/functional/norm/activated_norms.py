@@ -8,7 +8,6 @@ it is where there is no such pass: a residual without an activation or of anothe
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -28,13 +27,10 @@ def activated(function: Normalization) -> Normalization:
     normalize = trace.operation(function)
     name = function.__name__
 
-    @functools.wraps(normalize)
-    def run(*args: Any, **kwargs: Any) -> Any:
-        if "activation" not in kwargs and "residual" not in kwargs:
-            return normalize(*args, **kwargs)
+    def followed(*args: Any, **kwargs: Any) -> Any:
         activation, residual = kwargs.pop("activation", None), kwargs.pop("residual", None)
-        x = args[0] if args else kwargs.get("x", kwargs.get("input"))
-        if not isinstance(x, Tensor) or (activation is None and residual is None):
+        x = args[0] if args else kwargs.get("x")
+        if not isinstance(x, Tensor):
             return normalize(*args, **kwargs)
         _check(name, x, activation, residual)
         if is_one_pass(x, activation, residual, kwargs.get("process_group")):
@@ -44,8 +40,9 @@ def activated(function: Normalization) -> Normalization:
             y = y + residual
         return y if activation is None else relu(y)
 
+    run = trace.operation(function, followed)
     normalize.public = run  # type: ignore[attr-defined]  # what a trace calls it
-    return run  # type: ignore[return-value]
+    return run
 
 
 def is_one_pass(x: Tensor, activation: Any, residual: Tensor | None, group: Any = None) -> bool:

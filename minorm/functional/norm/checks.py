@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import math
 import warnings
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -19,7 +18,7 @@ from minorm.tensor.tensor import Tensor
 
 LOW_MOMENTUM = 0.5  # a momentum below it is probably PyTorch's, the share of the new value
 
-# Types
+# Types and eps
 
 
 def check_types(operation: str, x: Any, compute_dtype: Any = None, **given: Any) -> Any:
@@ -62,12 +61,10 @@ _equation = functools.lru_cache(maxsize=256)(Equation)
 # Masks
 
 
-def masked(operation: str, x: Tensor, mask: Any, residual: Any = None) -> tuple[Any, ...]:
-    """The mask and the residual, as far as they are there: the last inputs of a Function. Raise unless a mask fits."""
-    if residual is not None:
-        return (*(masked(operation, x, mask) or (None,)), residual)
+def check_mask(operation: str, x: Tensor, mask: Any) -> None:
+    """Raise unless there is no mask, or one that fits."""
     if mask is None:
-        return ()
+        return
     if not isinstance(mask, Tensor):
         raise TypeError(
             f"{operation}: mask is {type(mask).__name__}; expected a bool Tensor, True where an element counts: "
@@ -85,7 +82,13 @@ def masked(operation: str, x: Tensor, mask: Any, residual: Any = None) -> tuple[
             f"{operation}: mask has shape {mask.shape}; expected one that broadcasts to x.shape == {x.shape}: the last "
             "axes, each 1 or as long as x's"
         )
-    return (mask,)
+
+
+def last_inputs(mask: Tensor | None, residual: Tensor | None) -> tuple[Tensor | None, ...]:
+    """The mask and the residual, as far as they are there: the last inputs of a Function."""
+    if residual is None:
+        return () if mask is None else (mask,)
+    return mask, residual
 
 
 def check_unmasked(operation: str, mask: Any, group: Any) -> None:
@@ -178,34 +181,29 @@ def mark_changed(running: RunningStats | None, *tensors: Tensor | None) -> None:
 
 def batch_axes(
     x: Tensor, weight: Tensor | None, bias: Tensor | None, running_mean: Tensor | None, running_var: Tensor | None
-) -> tuple[tuple[int, ...], tuple[int, ...], int]:
-    """The axes that are reduced, those of the parameters, and how many elements a statistic is taken over.
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The axes that are reduced, and those of the parameters.
 
     They are all but 1, and 1; or 0, and the others, if the parameters are (C, *positions). ValueError unless weight,
     bias and the running statistics fit x and x has channels.
     """
-    given = weight, bias, running_mean, running_var
-    return _batch_axes(x.array.shape, *[None if tensor is None else tensor.array.shape for tensor in given])
-
-
-@functools.lru_cache(maxsize=1024)  # a training step asks for the same shapes again and again
-def _batch_axes(shape: tuple[int, ...], *given: tuple[int, ...] | None) -> tuple[tuple[int, ...], tuple[int, ...], int]:
-    rank = len(shape)
+    tensors = {"weight": weight, "bias": bias, "running_mean": running_mean, "running_var": running_var}
+    given = {name: tensor.shape for name, tensor in tensors.items() if tensor is not None}
+    shape, rank = x.shape, x.ndim
     if rank < 2:
         raise ValueError(f"batch_norm: x has shape {shape}; expected (N, C) or (N, C, *positions)")
-    first = next((own for own in given if own is not None), None)
-    each = rank > 2 and first == shape[1:]
+    each = rank > 2 and next(iter(given.values()), None) == shape[1:]
     axes, param = ((0,), tuple(range(1, rank))) if each else ((0, *range(2, rank)), (1,))
     expected = shape[1:] if each else (shape[1],)
     if 0 in expected:
         raise ValueError(f"batch_norm: x has no channels; x.shape is {shape}; expected C >= 1")
-    for own, name in zip(given, ("weight", "bias", "running_mean", "running_var"), strict=True):
-        if own is not None and own != expected:
+    for name, own in given.items():
+        if own != expected:
             raise ValueError(
                 f"batch_norm: {name} has shape {own}, x has {shape[1]} channels; expected {name}.shape == "
                 f"{expected}; x.shape is {shape}"
             )
-    return axes, param, math.prod([shape[axis] for axis in axes])
+    return axes, param
 
 
 def check_per_channel(operation: str, x: Tensor, **given: Tensor | None) -> None:

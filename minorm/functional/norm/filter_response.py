@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from minorm.functional.norm.call_table import calls, form_of
 from minorm.functional.norm.checks import check_per_channel, check_types, equation
 from minorm.functional.norm.texts import ARGUMENTS
 from minorm.graph import trace
+from minorm.normalization.call import NormCall
 from minorm.normalization.normalize import Normalize
 from minorm.support.documented import documented
 from minorm.tensor.tensor import Tensor
@@ -35,15 +37,17 @@ def filter_response_norm(
 
     ONNX has no operator for it, and export writes its formula; Singh and Krishnan 2019, arXiv:1911.09737.
     """
-    computed = check_types("filter_response_norm", x, compute_dtype, weight=weight, bias=bias)
-    rule = equation("filter_response_norm", eps, False)
-    if x.ndim < 3:
-        raise ValueError(
-            f"filter_response_norm: x has shape {x.shape}; expected (N, C, *positions) with at least 3 axes"
-        )
-    check_per_channel("filter_response_norm", x, weight=weight, bias=bias)
-    param = () if weight is None and bias is None else (1,)
-    return Normalize.apply(
-        x, weight, bias, axes=tuple(range(2, x.ndim)), param=param, equation=rule, compute_dtype=computed,
-        backend=backend,
-    )  # fmt: skip
+    form = form_of("filter_response_norm", backend, (x, weight, bias), (eps, compute_dtype))
+    call = calls.get(form)
+    if call is None:
+        computed = check_types("filter_response_norm", x, compute_dtype, weight=weight, bias=bias)
+        rule = equation("filter_response_norm", eps, False)
+        if x.ndim < 3:
+            raise ValueError(
+                f"filter_response_norm: x has shape {x.shape}; expected (N, C, *positions) with at least 3 axes"
+            )
+        check_per_channel("filter_response_norm", x, weight=weight, bias=bias)
+        param = () if weight is None and bias is None else (1,)
+        made = NormCall(x.array, rule, tuple(range(2, x.ndim)), param, compute_dtype=computed, backend=backend)
+        call = calls.keep(form, made)
+    return Normalize.apply(x, weight, bias, call=call)

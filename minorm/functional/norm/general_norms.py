@@ -13,9 +13,19 @@ import numpy as np
 
 from minorm.functional.arguments import whole
 from minorm.functional.norm.activated_norms import activated
-from minorm.functional.norm.checks import broadcast_axes, check_groups, check_types, equation, listed_axes, masked
+from minorm.functional.norm.call_table import calls, form_of, whole_numbers
+from minorm.functional.norm.checks import (
+    broadcast_axes,
+    check_groups,
+    check_mask,
+    check_types,
+    equation,
+    last_inputs,
+    listed_axes,
+)
 from minorm.functional.norm.texts import ANY_AXES, ARGUMENTS, AXES, AXIS_GROUPS, GUARD_EPS
 from minorm.kernels.variance import backend_of
+from minorm.normalization.call import NormCall
 from minorm.normalization.normalize import Normalize
 from minorm.support.documented import documented
 from minorm.tensor.tensor import Tensor
@@ -46,13 +56,21 @@ def mean_variance_norm(
 
     ONNX MeanVarianceNormalization 13.
     """
-    computed = check_types("mean_variance_norm", x, compute_dtype)
-    found = listed_axes("mean_variance_norm", x, axes)
-    rule, backend = equation("mean_variance_norm", eps, True, True), backend_of("mean_variance_norm", variance, backend)
-    given = masked("mean_variance_norm", x, mask, residual)
-    return Normalize.apply(
-        x, None, None, *given, axes=found, equation=rule, compute_dtype=computed, backend=backend, activation=activation
-    )
+    options = whole_numbers(axes), eps, compute_dtype, variance, activation
+    form = form_of("mean_variance_norm", backend, (x, mask), options)
+    call = calls.get(form)
+    if call is None:
+        computed = check_types("mean_variance_norm", x, compute_dtype)
+        found = listed_axes("mean_variance_norm", x, axes)
+        rule = equation("mean_variance_norm", eps, True, True)
+        backend = backend_of("mean_variance_norm", variance, backend)
+        check_mask("mean_variance_norm", x, mask)
+        made = NormCall(
+            x.array, rule, found, compute_dtype=computed, backend=backend, masked=mask is not None,
+            activation=activation,
+        )  # fmt: skip
+        call = calls.keep(form, made)
+    return Normalize.apply(x, None, None, *last_inputs(mask, residual), call=call)
 
 
 @documented(
@@ -88,35 +106,32 @@ def normalization(
 
     TensorRT INormalizationLayer; ONNX has no operator for all of it: export writes one that equals it, or the formula.
     """
-    computed = check_types("normalization", x, compute_dtype, scale=scale, bias=bias)
-    if hasattr(axes, "__index__") and not isinstance(axes, (bool, np.ndarray)):
-        axes = operator.index(axes)
-        if axes <= 0 or axes >> x.ndim:
-            raise ValueError(
-                f"normalization: axes={axes:#b} is no mask of the {x.ndim} axes of x; expected bits 0 to {x.ndim - 1}; "
-                f"x.shape is {x.shape}"
-            )
-        axes = [i for i in range(x.ndim) if axes >> i & 1]
-    found = listed_axes("normalization", x, axes)
-    num_groups = whole("normalization", "num_groups", num_groups)
-    if num_groups != 1:
-        check_groups("normalization", x, num_groups)
-        if 1 in found:
-            raise ValueError(
-                f"normalization: axes {found} hold the channel axis 1, which num_groups={num_groups} splits; "
-                "expected it to be left out: the channels of a group are reduced anyway"
-            )
-    param = broadcast_axes(x, scale, bias, num_groups)
-    return Normalize.apply(
-        x,
-        scale,
-        bias,
-        *masked("normalization", x, None, residual),
-        axes=found,
-        num_groups=num_groups,
-        param=param,
-        equation=equation("normalization", eps),
-        compute_dtype=computed,
-        backend=backend,
-        activation=activation,
-    )
+    options = whole_numbers(axes), num_groups, eps, compute_dtype, activation
+    form = form_of("normalization", backend, (x, scale, bias), options)
+    call = calls.get(form)
+    if call is None:
+        computed = check_types("normalization", x, compute_dtype, scale=scale, bias=bias)
+        if hasattr(axes, "__index__") and not isinstance(axes, (bool, np.ndarray)):
+            axes = operator.index(axes)
+            if axes <= 0 or axes >> x.ndim:
+                raise ValueError(
+                    f"normalization: axes={axes:#b} is no mask of the {x.ndim} axes of x; expected bits 0 to "
+                    f"{x.ndim - 1}; x.shape is {x.shape}"
+                )
+            axes = [i for i in range(x.ndim) if axes >> i & 1]
+        found = listed_axes("normalization", x, axes)
+        num_groups = whole("normalization", "num_groups", num_groups)
+        if num_groups != 1:
+            check_groups("normalization", x, num_groups)
+            if 1 in found:
+                raise ValueError(
+                    f"normalization: axes {found} hold the channel axis 1, which num_groups={num_groups} splits; "
+                    "expected it to be left out: the channels of a group are reduced anyway"
+                )
+        param = broadcast_axes(x, scale, bias, num_groups)
+        made = NormCall(
+            x.array, equation("normalization", eps), found, param, num_groups, compute_dtype=computed, backend=backend,
+            activation=activation,
+        )  # fmt: skip
+        call = calls.keep(form, made)
+    return Normalize.apply(x, scale, bias, *last_inputs(None, residual), call=call)

@@ -10,6 +10,7 @@ from minorm.functional.norm import batch_norm
 from minorm.functional.norm.checks import batch_axes, check_types, equation, mark_changed, running_stats
 from minorm.functional.norm.texts import ARGUMENTS
 from minorm.graph import trace
+from minorm.normalization.call import NormCall
 from minorm.normalization.normalize import Normalize
 from minorm.normalization.running import RunningStats
 from minorm.support.documented import documented
@@ -70,10 +71,10 @@ def ghost_batch_norm(
     )  # fmt: skip
     if not training or x.ndim < 2 or len(x) <= size:
         return batch_norm(x, *statistics, **options)
-    axes, param, _ = batch_axes(x, weight, bias, running_mean, running_var)
+    axes, param = batch_axes(x, weight, bias, running_mean, running_var)
     groups, rest = divmod(len(x), size)
-    each = math.prod(x.shape[axis] for axis in axes[1:])
-    if 1 in (size * each, rest * each):
+    positions = math.prod(x.shape[axis] for axis in axes[1:])
+    if 1 in (size * positions, rest * positions):
         raise ValueError(
             f"ghost_batch_norm: virtual_batch_size={size} leaves one value per channel in a group of {x.shape}, which "
             "has no variance to normalize with in training; expected more: another size, or a batch that it divides"
@@ -92,12 +93,14 @@ def ghost_batch_norm(
     )
 
     head = x if not rest else x[: groups * size]
-    y = Normalize.apply(
-        head.reshape(groups, size, *x.shape[1:]), weight, bias, axes=tuple(axis + 1 for axis in axes),
-        param=tuple(axis + 1 for axis in param) if weight is not None or bias is not None else (),
-        equation=equation("ghost_batch_norm", eps), running=None if running is None else _Each(running),
-        compute_dtype=computed, backend=backend,
-    ).reshape(head.shape)  # fmt: skip
+    grouped = head.reshape(groups, size, *x.shape[1:])
+    rule = equation("ghost_batch_norm", eps)
+    varying = tuple(axis + 1 for axis in param) if weight is not None or bias is not None else ()
+    call = NormCall(
+        grouped.array, rule, tuple(axis + 1 for axis in axes), varying, compute_dtype=computed, backend=backend
+    )
+    each = None if running is None else _Each(running)
+    y = Normalize.apply(grouped, weight, bias, call=call, running=each).reshape(head.shape)
     mark_changed(running, running_mean, running_var, num_batches_tracked)
     return y if not rest else cat([y, batch_norm(x[groups * size :], *statistics, **options)])
 

@@ -10,6 +10,7 @@ from minorm.functional.norm import batch_norm
 from minorm.functional.norm.checks import batch_axes, check_types, equation, mark_changed, running_stats
 from minorm.functional.norm.texts import ARGUMENTS
 from minorm.graph import trace
+from minorm.normalization.call import NormCall
 from minorm.normalization.renormalize import Renormalize
 from minorm.support.documented import documented
 from minorm.tensor.tensor import Tensor
@@ -74,7 +75,7 @@ def batch_renorm(
         options = {"compute_dtype": compute_dtype, "backend": backend}
         return batch_norm(x, running_mean, running_var, weight, bias, False, momentum, eps, **options)
     rule = equation("batch_renorm", eps)
-    axes, param, _ = batch_axes(x, weight, bias, running_mean, running_var)
+    axes, param = batch_axes(x, weight, bias, running_mean, running_var)
     running = running_stats(
         "batch_renorm",
         running_mean,
@@ -90,9 +91,8 @@ def batch_renorm(
             f"batch_renorm: one value per channel has no variance to normalize with in training; x.shape is {x.shape}; "
             "expected more than one value per channel: a larger batch, or training=False"
         )
-    y = Renormalize.apply(
-        x, weight, bias, axes=axes, param=param, equation=rule, old=(running_mean.array, running_var.array),
-        rmax=float(rmax), dmax=float(dmax), running=running, compute_dtype=computed, backend=backend,
-    )  # fmt: skip
+    call = NormCall(x.array, rule, axes, param, compute_dtype=computed, backend=backend)
+    old = running_mean.array, running_var.array
+    y = Renormalize.apply(x, weight, bias, call=call, old=old, rmax=float(rmax), dmax=float(dmax), running=running)
     mark_changed(running, running_mean, running_var, num_batches_tracked)
     return y

@@ -9,19 +9,22 @@ from __future__ import annotations
 from typing import Any
 
 from minorm.functional.norm.activated_norms import activated
+from minorm.functional.norm.call_table import calls, form_of
 from minorm.functional.norm.checks import (
     batch_axes,
+    check_mask,
     check_per_channel,
     check_types,
     check_unmasked,
     equation,
+    last_inputs,
     mark_changed,
-    masked,
     running_stats,
 )
 from minorm.functional.norm.texts import ARGUMENTS
 from minorm.graph import trace
 from minorm.kernels.variance import backend_of
+from minorm.normalization.call import NormCall
 from minorm.normalization.normalize import Normalize, NormalizeWith
 from minorm.normalization.sync_normalize import NormalizeAcross, PooledStats
 from minorm.support.documented import documented
@@ -82,24 +85,29 @@ def batch_norm(
 
     ONNX BatchNormalization 15; Ioffe and Szegedy 2015, arXiv:1502.03167.
     """
-    rule, backend = equation("batch_norm", eps), backend_of("batch_norm", variance, backend)
-    computed = check_types(
-        "batch_norm", x, compute_dtype, weight=weight, bias=bias, running_mean=running_mean, running_var=running_var
-    )
-    axes, param, count = batch_axes(x, weight, bias, running_mean, running_var)
-    given = masked("batch_norm", x, mask, residual)
-    if weight is None and bias is None:
-        param = ()
-    if not training:
-        if running_mean is None or running_var is None:
+    tensors = x, weight, bias, running_mean, running_var, mask
+    form = form_of("batch_norm", backend, tensors, (bool(training), eps, compute_dtype, variance, activation))
+    call = calls.get(form)
+    if call is None:
+        rule, backend = equation("batch_norm", eps), backend_of("batch_norm", variance, backend)
+        computed = check_types(
+            "batch_norm", x, compute_dtype, weight=weight, bias=bias, running_mean=running_mean, running_var=running_var
+        )
+        axes, param = batch_axes(x, weight, bias, running_mean, running_var)
+        check_mask("batch_norm", x, mask)
+        if not training and (running_mean is None or running_var is None):
             raise ValueError(
                 "batch_norm: running_mean or running_var is None and training=False; "
                 "expected both, or training=True to normalize with the statistics of x"
             )
-        return NormalizeWith.apply(
-            x, running_mean, running_var, weight, bias, *given, axes=axes, param=param, equation=rule,
-            compute_dtype=computed, backend=backend, activation=activation,
+        made = NormCall(
+            x.array, rule, axes, () if weight is None and bias is None else param, compute_dtype=computed,
+            backend=backend, masked=mask is not None, activation=activation,
         )  # fmt: skip
+        call = calls.keep(form, made)
+    given = last_inputs(mask, residual)
+    if not training:
+        return NormalizeWith.apply(x, running_mean, running_var, weight, bias, *given, call=call)
     across = process_group is not None and _is_across(process_group)
     running = running_stats(
         "batch_norm",
@@ -111,22 +119,16 @@ def batch_norm(
         skipped_batches,
         update_nonfinite,
     )
-    if count == 1 and not across and mask is None and not (running is not None and running.is_part):
+    if call.nest.columns == 1 and not across and mask is None and not (running is not None and running.is_part):
         raise ValueError(
             f"batch_norm: one value per channel has no variance to normalize with in training; x.shape is {x.shape}; "
             "expected more than one value per channel: a larger batch, or training=False"
         )
     if across:
         check_unmasked("batch_norm", mask, process_group)
-        y = NormalizeAcross.apply(
-            x, weight, bias, axes=axes, param=param, equation=rule, group=process_group, running=running,
-            compute_dtype=computed, backend=backend,
-        )  # fmt: skip
+        y = NormalizeAcross.apply(x, weight, bias, call=call, group=process_group, running=running)
     else:
-        y = Normalize.apply(
-            x, weight, bias, *given, axes=axes, param=param, equation=rule, running=running, compute_dtype=computed,
-            backend=backend, activation=activation,
-        )  # fmt: skip
+        y = Normalize.apply(x, weight, bias, *given, call=call, running=running)
     mark_changed(running, running_mean, running_var, num_batches_tracked)
     return y
 
@@ -176,32 +178,37 @@ def instance_norm(
 
     ONNX InstanceNormalization 22 (without running statistics); Ulyanov et al. 2016, arXiv:1607.08022.
     """
-    rule, backend = equation("instance_norm", eps), backend_of("instance_norm", variance, backend)
-    computed = check_types(
-        "instance_norm", x, compute_dtype, weight=weight, bias=bias, running_mean=running_mean, running_var=running_var
-    )
-    if x.ndim < 3:
-        raise ValueError(f"instance_norm: x has shape {x.shape}; expected (N, C, *positions) with at least 3 axes")
-    check_per_channel("instance_norm", x, weight=weight, bias=bias, running_mean=running_mean, running_var=running_var)
-    given = masked("instance_norm", x, mask, residual)
-    param = () if weight is None and bias is None else (1,)
-    if not use_input_stats:
-        if running_mean is None or running_var is None:
+    tensors = x, weight, bias, running_mean, running_var, mask
+    form = form_of("instance_norm", backend, tensors, (bool(use_input_stats), eps, compute_dtype, variance, activation))
+    call = calls.get(form)
+    if call is None:
+        rule, backend = equation("instance_norm", eps), backend_of("instance_norm", variance, backend)
+        statistics = {"running_mean": running_mean, "running_var": running_var}
+        computed = check_types("instance_norm", x, compute_dtype, weight=weight, bias=bias, **statistics)
+        if x.ndim < 3:
+            raise ValueError(f"instance_norm: x has shape {x.shape}; expected (N, C, *positions) with at least 3 axes")
+        check_per_channel("instance_norm", x, weight=weight, bias=bias, **statistics)
+        check_mask("instance_norm", x, mask)
+        if not use_input_stats and (running_mean is None or running_var is None):
             raise ValueError(
                 "instance_norm: running_mean or running_var is None and use_input_stats=False; "
                 "expected both, or use_input_stats=True"
             )
-        axes = (0, *range(2, x.ndim))
-        return NormalizeWith.apply(
-            x, running_mean, running_var, weight, bias, *given, axes=axes, param=param, equation=rule,
-            compute_dtype=computed, backend=backend, activation=activation,
+        if use_input_stats and x.shape[2:].count(1) == x.ndim - 2 and mask is None:
+            raise ValueError(
+                f"instance_norm: one position per channel has no variance to normalize with; x.shape is {x.shape}; "
+                "expected more than one position"
+            )
+        positions = tuple(range(2, x.ndim))
+        made = NormCall(
+            x.array, rule, positions if use_input_stats else (0, *positions),
+            () if weight is None and bias is None else (1,), compute_dtype=computed, backend=backend,
+            masked=mask is not None, activation=activation,
         )  # fmt: skip
-    positions = tuple(range(2, x.ndim))
-    if x.shape[2:].count(1) == x.ndim - 2 and mask is None:
-        raise ValueError(
-            f"instance_norm: one position per channel has no variance to normalize with; x.shape is {x.shape}; "
-            "expected more than one position"
-        )
+        call = calls.keep(form, made)
+    given = last_inputs(mask, residual)
+    if not use_input_stats:
+        return NormalizeWith.apply(x, running_mean, running_var, weight, bias, *given, call=call)
     running = running_stats(
         "instance_norm",
         running_mean,
@@ -222,10 +229,7 @@ def instance_norm(
         observe = running.update_counted
     elif running is not None:
         observe = lambda mean, var, count: running.update(mean.mean(0), var.mean(0), count, len(mean))  # noqa: E731
-    y = Normalize.apply(
-        x, weight, bias, *given, axes=positions, param=param, equation=rule, observe=observe, compute_dtype=computed,
-        backend=backend, activation=activation,
-    )  # fmt: skip
+    y = Normalize.apply(x, weight, bias, *given, call=call, observe=observe)
     if seen is not None:
         seen.pool(process_group)
     mark_changed(running, running_mean, running_var, num_batches_tracked)

@@ -12,8 +12,18 @@ import numpy as np
 
 from minorm.devices import dtypes
 from minorm.functional.norm.activated_norms import activated
-from minorm.functional.norm.checks import check_groups, check_types, equation, masked, shape_of, trailing_axes
+from minorm.functional.norm.call_table import calls, form_of, whole_numbers
+from minorm.functional.norm.checks import (
+    check_groups,
+    check_mask,
+    check_types,
+    equation,
+    last_inputs,
+    shape_of,
+    trailing_axes,
+)
 from minorm.functional.norm.texts import ARGUMENTS, RMS_EPS
+from minorm.normalization.call import NormCall
 from minorm.normalization.normalize import Normalize
 from minorm.support.documented import documented
 from minorm.tensor.tensor import Tensor
@@ -50,28 +60,34 @@ def group_norm(
 
     ONNX GroupNormalization 21 (weight and bias of C) and 18 (of num_groups); Wu and He 2018, arXiv:1803.08494.
     """
-    computed = check_types("group_norm", x, compute_dtype, weight=weight, bias=bias)
-    num_groups = check_groups("group_norm", x, num_groups)
-    rule = equation("group_norm", eps)
-    channels = x.shape[1]
-    shapes = {p.shape for p in (weight, bias) if p is not None}
-    if shapes and shapes not in ({(channels,)}, {(num_groups,)}):
-        raise ValueError(
-            f"group_norm: weight has shape {shape_of(weight)}, bias {shape_of(bias)}; expected ({channels},), a number "
-            f"for each channel, or ({num_groups},), a number for each group; x.shape is {x.shape}"
-        )
-    per_channel = shapes == {(channels,)}
-    if num_groups == 1:
-        axes = tuple(range(1, x.ndim))
-        param: tuple[int, ...] = (1,) if per_channel else ()
-    else:
-        axes = tuple(range(2, x.ndim))
-        param = (1, 2) if per_channel else (1,) if shapes else ()
-    given = masked("group_norm", x, mask, residual)
-    return Normalize.apply(
-        x, weight, bias, *given, axes=axes, num_groups=num_groups, param=param, equation=rule, compute_dtype=computed,
-        backend=backend, activation=activation,
-    )  # fmt: skip
+    options = num_groups, eps, compute_dtype, activation
+    form = form_of("group_norm", backend, (x, weight, bias, mask), options)
+    call = calls.get(form)
+    if call is None:
+        computed = check_types("group_norm", x, compute_dtype, weight=weight, bias=bias)
+        num_groups = check_groups("group_norm", x, num_groups)
+        rule = equation("group_norm", eps)
+        channels = x.shape[1]
+        shapes = {p.shape for p in (weight, bias) if p is not None}
+        if shapes and shapes not in ({(channels,)}, {(num_groups,)}):
+            raise ValueError(
+                f"group_norm: weight has shape {shape_of(weight)}, bias {shape_of(bias)}; expected ({channels},), a "
+                f"number for each channel, or ({num_groups},), a number for each group; x.shape is {x.shape}"
+            )
+        per_channel = shapes == {(channels,)}
+        if num_groups == 1:
+            axes = tuple(range(1, x.ndim))
+            param: tuple[int, ...] = (1,) if per_channel else ()
+        else:
+            axes = tuple(range(2, x.ndim))
+            param = (1, 2) if per_channel else (1,) if shapes else ()
+        check_mask("group_norm", x, mask)
+        made = NormCall(
+            x.array, rule, axes, param, num_groups, compute_dtype=computed, backend=backend, masked=mask is not None,
+            activation=activation,
+        )  # fmt: skip
+        call = calls.keep(form, made)
+    return Normalize.apply(x, weight, bias, *last_inputs(mask, residual), call=call)
 
 
 @documented(
@@ -106,15 +122,20 @@ def layer_norm(
 
     ONNX LayerNormalization 17; Ba, Kiros and Hinton 2016, arXiv:1607.06450.
     """
-    computed = check_types("layer_norm", x, compute_dtype, weight=weight, bias=bias)
-    axes = trailing_axes("layer_norm", x, normalized_shape, weight=weight, bias=bias)
-    rule = equation("layer_norm", eps)
-    param = () if weight is None and bias is None else axes
-    given = masked("layer_norm", x, mask, residual)
-    return Normalize.apply(
-        x, weight, bias, *given, axes=axes, param=param, equation=rule, compute_dtype=computed, backend=backend,
-        activation=activation,
-    )  # fmt: skip
+    options = whole_numbers(normalized_shape), eps, compute_dtype, activation
+    form = form_of("layer_norm", backend, (x, weight, bias, mask), options)
+    call = calls.get(form)
+    if call is None:
+        computed = check_types("layer_norm", x, compute_dtype, weight=weight, bias=bias)
+        axes = trailing_axes("layer_norm", x, normalized_shape, weight=weight, bias=bias)
+        rule = equation("layer_norm", eps)
+        check_mask("layer_norm", x, mask)
+        made = NormCall(
+            x.array, rule, axes, () if weight is None and bias is None else axes, compute_dtype=computed,
+            backend=backend, masked=mask is not None, activation=activation,
+        )  # fmt: skip
+        call = calls.keep(form, made)
+    return Normalize.apply(x, weight, bias, *last_inputs(mask, residual), call=call)
 
 
 @documented(ARGUMENTS, x="(..., *normalized_shape)", weight="of shape normalized_shape; None is 1", eps=RMS_EPS)
@@ -141,13 +162,17 @@ def rms_norm(
 
     ONNX RMSNormalization 23; Zhang and Sennrich 2019, arXiv:1910.07467.
     """
-    computed = check_types("rms_norm", x, compute_dtype, weight=weight)
-    axes = trailing_axes("rms_norm", x, normalized_shape, weight=weight)
-    eps = float(np.finfo(dtypes.compute_type(x.dtype)).eps) if eps is None else eps
-    rule = equation("rms_norm", eps, False)
-    param = () if weight is None else axes
-    given = masked("rms_norm", x, mask, residual)
-    return Normalize.apply(
-        x, weight, None, *given, axes=axes, param=param, equation=rule, compute_dtype=computed, backend=backend,
-        activation=activation,
-    )  # fmt: skip
+    options = whole_numbers(normalized_shape), eps, compute_dtype, activation
+    form = form_of("rms_norm", backend, (x, weight, mask), options)
+    call = calls.get(form)
+    if call is None:
+        computed = check_types("rms_norm", x, compute_dtype, weight=weight)
+        axes = trailing_axes("rms_norm", x, normalized_shape, weight=weight)
+        rule = equation("rms_norm", float(np.finfo(dtypes.compute_type(x.dtype)).eps) if eps is None else eps, False)
+        check_mask("rms_norm", x, mask)
+        made = NormCall(
+            x.array, rule, axes, () if weight is None else axes, compute_dtype=computed, backend=backend,
+            masked=mask is not None, activation=activation,
+        )  # fmt: skip
+        call = calls.keep(form, made)
+    return Normalize.apply(x, weight, None, *last_inputs(mask, residual), call=call)

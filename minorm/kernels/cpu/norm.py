@@ -3,11 +3,15 @@
 All four float types are read and written as they are stored, and computed in float32 or float64: a kernel widens them
 in registers, or up to 4096 at a time in the innermost cache, and rounds them once. A ReLU is in the same pass where
 they are widened in registers. See minorm/kernels/protocol.py for what each function computes.
+
+`BoundKernels` is where they are computed: the loops, the equation and the types are packed into one struct when it is
+made, so that a call hands over arrays and little else. The functions of the protocol look one up.
 """
 
 from __future__ import annotations
 
 import functools
+import struct
 from typing import Any
 
 import numpy as np
@@ -27,6 +31,198 @@ _threads = minorm_ext.get_num_threads
 _FLOAT32, _FLOAT64 = dtypes.float32, dtypes.float64
 activations: tuple[str, ...] = ("relu",)
 _COMPUTE, _GIVEN, _ABSENT = 0, 1, 2  # where backward gets its sums from
+_NO_LIMIT = -1.0
+
+
+class BoundKernels:
+    """The functions of kernels/protocol.py for one nest, equation and pair of types, without these arguments."""
+
+    __slots__ = ("bits", "code", "computed", "equation", "nest", "pieces", "stored")
+
+    def __init__(self, nest: Nest, equation: Equation, stored: Any, computed: Any = None) -> None:
+        self.nest, self.equation, self.stored = nest, equation, stored
+        self.computed = dtypes.compute_type(stored) if computed is None else computed
+        self.code = _form(nest, equation, stored, self.computed)
+        self.pieces = _form(nest, Equation(), stored, self.computed)  # where statistics and sums come from elsewhere
+        self.bits = stored.char not in "efd"  # bfloat16 has no buffer protocol: its bits have
+
+    def is_one_pass(self) -> bool:
+        """Is an activation in the same pass? Where the loops take x as it lies; else it is an operation of its own."""
+        return _takes_activations(self.stored, self.computed)
+
+    def forward(
+        self,
+        x: Array,
+        s: Array | None,
+        b: Array | None,
+        running: Running | None = None,
+        mask: Array | None = None,
+        activation: str | None = None,
+        residual: Array | None = None,
+    ) -> tuple[Array, Statistics]:
+        """y and the statistics; `running` is updated when they are there."""
+        if activation is not None and not self.is_one_pass():
+            y, stats = self.forward(x, s, b, running)
+            return _activated(y, residual), stats
+        rows = self.nest.rows
+        y, block = empty_like(x), empty((4, rows), _FLOAT64)
+        count = None if mask is None else empty((rows,), _FLOAT64)
+        self._fill(self.code, x, s, b, y, block, True, None if mask is None else (mask, count), activation, residual)
+        if running is not None:
+            blend(running, block, self.nest)
+        return y, Statistics(block, count)
+
+    def backward(
+        self,
+        dy: Array,
+        x: Array,
+        stats: Statistics,
+        s: Array | None,
+        needs: tuple[bool, bool] = (True, True),
+        mask: Array | None = None,
+        y: Array | None = None,
+        dresidual: Array | None = None,
+    ) -> tuple[Array | None, Array | None, Array | None]:
+        """dx, ds, db; and dresidual, if it is given."""
+        if y is not None and (not self.is_one_pass() or (dresidual is not None and not needs[0])):
+            dy, y = elementwise.relu_grad(dy, y), None
+            if dresidual is not None:
+                dresidual[...] = dy
+        relu = None if y is None else (self._raw(y), self._raw(dresidual))
+        origin = _COMPUTE if needs[0] else _ABSENT
+        return self._gradients(self.code, dy, x, stats, s, None, needs, origin, mask, relu)
+
+    def moments(self, x: Array, mask: Array | None = None) -> tuple[Array, Array, Array]:
+        """k, d, var."""
+        block = np.empty((4, self.nest.rows), _FLOAT64)
+        masked = None if mask is None else (mask, np.empty(self.nest.rows))
+        self._fill(self.code, x, None, None, None, block, True, masked)
+        return block[0], block[1], block[2]
+
+    def apply(
+        self,
+        x: Array,
+        stats: Statistics,
+        s: Array | None,
+        b: Array | None,
+        mask: Array | None = None,
+        activation: str | None = None,
+        residual: Array | None = None,
+    ) -> Array:
+        """y = xhat * s + b, or max(y + residual, 0)."""
+        if activation is not None and not self.is_one_pass():
+            return _activated(self.apply(x, stats, s, b), residual)
+        y, masked = empty_like(x), None if mask is None else (mask, None)
+        self._fill(self.pieces, x, s, b, y, stats.block, False, masked, activation, residual)
+        return y
+
+    def grad_sums(
+        self, dy: Array, x: Array, stats: Statistics, s: Array | None, mask: Array | None = None
+    ) -> tuple[Array, Array]:
+        """sum_g, sum_gx."""
+        sums = np.empty((2, self.nest.rows), _FLOAT64)
+        self._gradients(self.pieces, dy, x, stats, s, sums, (False, False), _COMPUTE, mask)
+        return sums[0], sums[1]
+
+    def grad_params(self, dy: Array, x: Array, stats: Statistics, mask: Array | None = None) -> tuple[Array, Array]:
+        """ds, db."""
+        return self._gradients(self.pieces, dy, x, stats, None, None, (False, True), _ABSENT, mask)[1:]
+
+    def grad_input(
+        self,
+        dy: Array,
+        x: Array,
+        stats: Statistics,
+        s: Array | None,
+        sum_g: Array | None,
+        sum_gx: Array | None,
+        mask: Array | None = None,
+    ) -> Array:
+        """dx = rstd * (g - sum_g / m - xhat * sum_gx / m)."""
+        if sum_g is None and sum_gx is None:
+            return self._gradients(self.pieces, dy, x, stats, s, None, (True, False), _ABSENT, mask)[0]
+        zero = np.zeros(self.nest.rows)
+        sums = np.stack([zero if sum_g is None else sum_g, zero if sum_gx is None else sum_gx])
+        return self._gradients(self.pieces, dy, x, stats, s, sums, (True, False), _GIVEN, mask)[0]
+
+    def statistics(self, mean: Array, var: Array) -> Statistics:
+        """Statistics that are given."""
+        kind = mean.dtype
+        wide = var.dtype is kind and (kind is _FLOAT32 or kind is _FLOAT64)
+        if not (wide and mean.flags.carray and var.flags.carray):
+            return Statistics.given(mean, var, self.equation, self.computed)
+        block = empty((4, self.nest.rows), _FLOAT64)
+        _kernels.given(self.code, mean, var, STORAGE[kind], block, self.nest.rows)
+        return Statistics(block)
+
+    def _fill(
+        self,
+        code: bytes,
+        x: Array,
+        s: Array | None,
+        b: Array | None,
+        y: Array | None,
+        block: Array,
+        moments: bool,
+        masked: tuple[Array, Array | None] | None,
+        activation: str | None = None,
+        residual: Array | None = None,
+    ) -> None:
+        """Fill the block of statistics if `moments`, and y."""
+        computed = self.computed
+        if s is not None and s.dtype is not computed:
+            s = s.astype(computed, copy=False)
+        if b is not None and b.dtype is not computed:
+            b = b.astype(computed, copy=False)
+        if self.bits:
+            x, y, residual = self._raw(x), self._raw(y), self._raw(residual)
+        _kernels.forward(code, x, s, b, y, block, moments, _threads(), masked, activation is not None, residual)
+
+    def _gradients(
+        self,
+        code: bytes,
+        dy: Array,
+        x: Array,
+        stats: Statistics,
+        s: Array | None,
+        sums: Array | None,
+        needs: tuple[bool, bool],
+        origin: int,
+        mask: Array | None,
+        relu: tuple[Array, Array | None] | None = None,
+    ) -> tuple[Array, Array, Array]:
+        """dx, ds, db, as far as they are needed, with the sums that are computed, given or absent."""
+        computed, masked = self.computed, None
+        dx = empty_like(x) if needs[0] else None
+        ds = db = None
+        if needs[1]:
+            ds, db = np.empty(self.nest.param_size, computed), np.empty(self.nest.param_size, computed)
+        if s is not None and s.dtype is not computed:
+            s = s.astype(computed, copy=False)
+        if mask is not None:
+            count = stats.count if needs[0] and origin != _ABSENT else None
+            masked = mask, None if count is None else count.astype(_FLOAT64, copy=False)
+        results = (self._raw(dx), ds, db) if self.bits else (dx, ds, db)
+        if self.bits:
+            dy, x = self._raw(dy), self._raw(x)
+        _kernels.backward(code, dy, x, stats.block, s, sums, results, origin, empty, _threads(), masked, relu)
+        return dx, ds, db
+
+    def _raw(self, array: Array | None) -> Array | None:
+        """The array as the kernels read it."""
+        return array.view(np.uint16) if self.bits and array is not None else array
+
+
+bind = functools.lru_cache(maxsize=4096)(BoundKernels)
+
+
+def _form(nest: Nest, equation: Equation, stored: Any, computed: Any) -> bytes:
+    """Form in minorm_ext/norm/nest.pxd."""
+    numbers = STORAGE[stored], computed == _FLOAT32, equation.centered, equation.guard
+    return nest.code + struct.pack("4qd", *numbers, equation.eps)
+
+
+# The protocol
 
 
 def forward(
@@ -42,24 +238,7 @@ def forward(
     residual: Array | None = None,
 ) -> tuple[Array, Statistics]:
     """y and the statistics; `running` is updated when they are there."""
-    if activation is not None and not is_one_pass(x, dtype):
-        y, stats = forward(nest, x, s, b, equation, dtype, running)
-        return _activated(y, residual), stats
-    y = empty_like(x)
-    block = empty((4, nest.rows), _FLOAT64)
-    count = None if mask is None else empty((nest.rows,), _FLOAT64)
-    rule = equation.eps, equation.centered, equation.guard
-    _forward(nest, x, s, b, y, block, rule, True, dtype, mask, count, activation is not None, residual)
-    if running is not None and not (running.update_nonfinite or _are_small(block, running.mean.dtype, x.dtype)):
-        shape = running.mean.shape
-        running.update((block[0] + block[1]).reshape(shape), block[2].reshape(shape), nest.columns)
-    elif running is not None:
-        rates = running.rates(nest.columns)
-        _kernels.blend(running.mean, running.var, STORAGE[running.mean.dtype], block, nest.rows, *rates)
-        if running.batches is not None:
-            running.batches[...] = running.batches.item() + 1  # NumPy's own += of one number takes 0.7 us
-        running.changed = True
-    return y, Statistics(block, count)
+    return bind(nest, equation, x.dtype, dtype).forward(x, s, b, running, mask, activation, residual)
 
 
 def backward(
@@ -76,51 +255,14 @@ def backward(
     dresidual: Array | None = None,
 ) -> tuple[Array | None, Array | None, Array | None]:
     """dx, ds, db; and dresidual, if it is given."""
-    if y is not None and (not is_one_pass(x, dtype) or (dresidual is not None and not needs[0])):
-        dy, y = elementwise.relu_grad(dy, y), None
-        if dresidual is not None:
-            dresidual[...] = dy
-    origin, others = _COMPUTE if needs[0] else _ABSENT, (y, None if y is None else dresidual)
-    return _backward(nest, dy, x, stats, s, None, needs, equation, origin, dtype, mask, *others)
-
-
-def plan_of(nest: Nest, stored: Any, computed: Any, scale: bool = True, other: bool = True) -> dict[str, Any]:
-    """How the kernels would take these loops: Plan in minorm_ext/norm/plan.pxd, which `minorm.explain` prints.
-
-    scale: is there one; other: is there a bias, or does backward fill the gradients of both.
-    """
-    return _kernels.plan(nest.code, STORAGE[stored], computed == _FLOAT32, False, scale, other, _threads())
-
-
-def _are_small(block: Array, running: Any, stored: Any) -> bool:
-    """Are the statistics finite, and so far from the largest number of the type that the running ones stay finite?"""
-    found = block[:3].reshape(-1)
-    if stored is not _FLOAT64:
-        return bool(found.dot(found) < _limit(running))
-    with np.errstate(over="ignore"):  # only there can squares overflow; asking for this takes longer than the sum
-        return bool(found.dot(found) < _limit(running))
-
-
-@functools.cache
-def _limit(dtype: Any) -> float:
-    """The limit of their sum of squares; if the sum itself overflows, that says only that they are large."""
-    return (min(float(dtypes.finfo(dtype).max), 1e150) / 4) ** 2
-
-
-def is_one_pass(x: Array, dtype: Any = None) -> bool:
-    """Is an activation in the same pass? Where the loops take x as it lies; else it is an operation of its own."""
-    computed = dtypes.compute_type(x.dtype) if dtype is None else dtype
-    return bool(_kernels.takes_activations(STORAGE[x.dtype], computed == _FLOAT32))
+    return bind(nest, equation, x.dtype, dtype).backward(dy, x, stats, s, needs, mask, y, dresidual)
 
 
 def moments(
     nest: Nest, x: Array, centered: bool, dtype: Any = None, mask: Array | None = None
 ) -> tuple[Array, Array, Array]:
     """k, d, var."""
-    block = np.empty((4, nest.rows), _FLOAT64)
-    count = None if mask is None else np.empty(nest.rows)
-    _forward(nest, x, None, None, None, block, (1.0, centered, False), True, dtype, mask, count)
-    return block[0], block[1], block[2]
+    return bind(nest, Equation(1.0, centered), x.dtype, dtype).moments(x, mask)
 
 
 def apply(
@@ -135,11 +277,7 @@ def apply(
     residual: Array | None = None,
 ) -> Array:
     """y = xhat * s + b, or max(y + residual, 0)."""
-    if activation is not None and not is_one_pass(x, dtype):
-        return _activated(apply(nest, x, stats, s, b, dtype), residual)
-    y, relu = empty_like(x), activation is not None
-    _forward(nest, x, s, b, y, stats.block, (0.0, True, False), False, dtype, mask, None, relu, residual)
-    return y
+    return bind(nest, Equation(), x.dtype, dtype).apply(x, stats, s, b, mask, activation, residual)
 
 
 def grad_sums(
@@ -152,16 +290,14 @@ def grad_sums(
     mask: Array | None = None,
 ) -> tuple[Array, Array]:
     """sum_g, sum_gx."""
-    sums = np.empty((2, nest.rows), _FLOAT64)
-    _backward(nest, dy, x, stats, s, sums, (False, False), Equation(), _COMPUTE, dtype, mask)
-    return sums[0], sums[1]
+    return bind(nest, Equation(), x.dtype, dtype).grad_sums(dy, x, stats, s, mask)
 
 
 def grad_params(
     nest: Nest, dy: Array, x: Array, stats: Statistics, dtype: Any = None, mask: Array | None = None
 ) -> tuple[Array, Array]:
     """ds, db."""
-    return _backward(nest, dy, x, stats, None, None, (False, True), Equation(), _ABSENT, dtype, mask)[1:]
+    return bind(nest, Equation(), x.dtype, dtype).grad_params(dy, x, stats, mask)
 
 
 def grad_input(
@@ -176,84 +312,42 @@ def grad_input(
     mask: Array | None = None,
 ) -> Array:
     """dx = rstd * (g - sum_g / m - xhat * sum_gx / m)."""
-    if sum_g is None and sum_gx is None:
-        return _backward(nest, dy, x, stats, s, None, (True, False), Equation(), _ABSENT, dtype, mask)[0]
-    zero = np.zeros(nest.rows)
-    sums = np.stack([zero if sum_g is None else sum_g, zero if sum_gx is None else sum_gx])
-    return _backward(nest, dy, x, stats, s, sums, (True, False), Equation(), _GIVEN, dtype, mask)[0]
+    return bind(nest, Equation(), x.dtype, dtype).grad_input(dy, x, stats, s, sum_g, sum_gx, mask)
 
 
-def _forward(
-    nest: Nest,
-    x: Array,
-    s: Array | None,
-    b: Array | None,
-    y: Array | None,
-    block: Array,
-    equation: tuple[float, bool, bool],
-    moments: bool,
-    dtype: Any,
-    mask: Array | None = None,
-    count: Array | None = None,
-    relu: bool = False,
-    residual: Array | None = None,
-) -> None:
-    others = mask, count, relu, _raw(residual)
-    if x.dtype is _FLOAT32 and dtype is None and _is(s, _FLOAT32) and _is(b, _FLOAT32):  # nearly always
-        _kernels.forward(nest.code, 2, True, x, s, b, y, block, *equation, moments, _threads(), *others)
-        return
-    dtype = dtypes.compute_type(x.dtype) if dtype is None else dtype
-    _kernels.forward(
-        nest.code, STORAGE[x.dtype], dtype == _FLOAT32, _raw(x), _in(s, dtype), _in(b, dtype), _raw(y), block,
-        *equation, moments, _threads(), *others,
-    )  # fmt: skip
+def plan_of(nest: Nest, stored: Any, computed: Any, scale: bool = True, other: bool = True) -> dict[str, Any]:
+    """How the kernels would take these loops: Plan in minorm_ext/norm/plan.pxd, which `minorm.explain` prints.
+
+    scale: is there one; other: is there a bias, or does backward fill the gradients of both.
+    """
+    return _kernels.plan(_form(nest, Equation(), stored, computed), False, scale, other, _threads())
 
 
-def _backward(
-    nest: Nest,
-    dy: Array,
-    x: Array,
-    stats: Statistics,
-    s: Array | None,
-    sums: Array | None,
-    needs: tuple[bool, bool],
-    equation: Equation,
-    origin: int,
-    dtype: Any,
-    mask: Array | None,
-    y: Array | None = None,
-    dresidual: Array | None = None,
-) -> tuple[Array, Array, Array]:
-    dtype = dtypes.compute_type(x.dtype) if dtype is None else dtype
-    dx = empty_like(x) if needs[0] else None
-    ds = db = None
-    if needs[1]:
-        ds, db = np.empty(nest.param_size, dtype), np.empty(nest.param_size, dtype)
-    count = None
-    if mask is not None and needs[0] and origin != _ABSENT:
-        assert stats.count is not None
-        count = stats.count.astype(_FLOAT64, copy=False)
-    _kernels.backward(
-        nest.code, STORAGE[x.dtype], dtype == _FLOAT32, _raw(dy), _raw(x), stats.block, _in(s, dtype), sums, _raw(dx),
-        ds, db, equation.eps, equation.centered, equation.guard, origin, empty, _threads(), mask, count, _raw(y),
-        _raw(dresidual),
-    )  # fmt: skip
-    return dx, ds, db
+def is_one_pass(x: Array, dtype: Any = None) -> bool:
+    """Is an activation in the same pass?"""
+    return _takes_activations(x.dtype, dtypes.compute_type(x.dtype) if dtype is None else dtype)
+
+
+def _takes_activations(stored: Any, computed: Any) -> bool:
+    return bool(_kernels.takes_activations(STORAGE[stored], computed == _FLOAT32))
+
+
+def blend(running: Running, block: Array, nest: Nest) -> None:
+    """Update running statistics with the batch's: here, where they are small; NumPy looks at all else."""
+    mean, var = running.mean, running.var
+    limit = _NO_LIMIT if running.update_nonfinite else _limit(mean.dtype)
+    rates = running.rates(nest.columns)
+    if _kernels.blend(mean, var, running.batches, STORAGE[mean.dtype], block, nest.rows, rates, limit):
+        running.changed = True
+    else:
+        running.update((block[0] + block[1]).reshape(mean.shape), block[2].reshape(mean.shape), nest.columns)
+
+
+@functools.cache
+def _limit(dtype: Any) -> float:
+    """What the squares of k, d and var add up to at most, where the running values stay finite in any case."""
+    return (min(float(dtypes.finfo(dtype).max), 1e150) / 4) ** 2
 
 
 def _activated(y: Array, residual: Array | None) -> Array:
     return elementwise.relu(y if residual is None else elementwise.add(y, residual))
-
-
-def _is(array: Array | None, dtype: Any) -> bool:
-    return array is None or array.dtype is dtype
-
-
-def _in(array: Array | None, dtype: Any) -> Array | None:
-    """A parameter in the type computed in."""
-    return array if array is None or array.dtype is dtype else array.astype(dtype, copy=False)
-
-
-def _raw(array: Array | None) -> Array | None:
-    """bfloat16 has no buffer protocol: its bits have."""
-    return array if array is None or array.dtype.char in "efd" else array.view(np.uint16)

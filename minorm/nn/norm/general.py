@@ -52,9 +52,10 @@ class MeanVarianceNorm(Module):
         residual: Tensor | None = None,
     ) -> Tensor:
         """x with all of `axes` -> y of the same shape"""
-        given = {"compute_dtype": self.compute_dtype, "backend": self.backend, "variance": self.variance, "mask": mask}
-        given |= {"activation": activation, "residual": residual}
-        return F.mean_variance_norm(x, self.axes, self.eps, **given)
+        return F.mean_variance_norm(
+            x, self.axes, self.eps, compute_dtype=self.compute_dtype, backend=self.backend, variance=self.variance,
+            mask=mask, activation=activation, residual=residual,
+        )  # fmt: skip
 
     def extra_repr(self) -> str:
         """The options."""

@@ -72,9 +72,10 @@ class GroupNorm(Affine):
                 f"GroupNorm: x has shape {x.shape}, the layer num_channels={self.num_channels}; "
                 f"expected (N, {self.num_channels}, *)"
             )
-        options = {"compute_dtype": self.compute_dtype, "backend": self.backend, "mask": mask}
-        options |= {"activation": activation, "residual": residual}
-        return F.group_norm(x, self.num_groups, self.weight, self.bias, self.eps, **options)
+        return F.group_norm(
+            x, self.num_groups, self.weight, self.bias, self.eps, compute_dtype=self.compute_dtype,
+            backend=self.backend, mask=mask, activation=activation, residual=residual,
+        )  # fmt: skip
 
     def extra_repr(self) -> str:
         """The options, as PyTorch prints them."""

@@ -55,9 +55,10 @@ class LayerNorm(Affine):
         residual: Tensor | None = None,
     ) -> Tensor:
         """x (..., *normalized_shape) -> y of the same shape"""
-        options = {"compute_dtype": self.compute_dtype, "backend": self.backend, "mask": mask}
-        options |= {"activation": activation, "residual": residual}
-        return F.layer_norm(x, self.normalized_shape, self.weight, self.bias, self.eps, **options)
+        return F.layer_norm(
+            x, self.normalized_shape, self.weight, self.bias, self.eps, compute_dtype=self.compute_dtype,
+            backend=self.backend, mask=mask, activation=activation, residual=residual,
+        )  # fmt: skip
 
     def extra_repr(self) -> str:
         """The options, as PyTorch prints them."""
@@ -105,9 +106,10 @@ class RMSNorm(Affine):
         residual: Tensor | None = None,
     ) -> Tensor:
         """x (..., *normalized_shape) -> y of the same shape"""
-        options = {"compute_dtype": self.compute_dtype, "backend": self.backend, "mask": mask}
-        options |= {"activation": activation, "residual": residual}
-        return F.rms_norm(x, self.normalized_shape, self.weight, self.eps, **options)
+        return F.rms_norm(
+            x, self.normalized_shape, self.weight, self.eps, compute_dtype=self.compute_dtype,
+            backend=self.backend, mask=mask, activation=activation, residual=residual,
+        )  # fmt: skip
 
     def extra_repr(self) -> str:
         """The options, as PyTorch prints them."""

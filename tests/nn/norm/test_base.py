@@ -12,6 +12,7 @@ import minorm as mn
 import minorm.functional as F
 from minorm import nn
 from minorm.kernels import reference
+from minorm.kernels.partial import PartialBackend
 
 BATCH = [
     (nn.BatchNorm1d, (4, 3)),
@@ -477,3 +478,113 @@ def test_a_product_that_overflows_under_autocast():
     assert (norm.skipped_batches, norm.num_batches_tracked.item()) == (1, 2)
     seen = (x.numpy() @ model[0].weight.numpy().T + model[0].bias.numpy()).astype(np.float64).mean(0)
     np.testing.assert_allclose(norm.running_mean.numpy(), seen * 0.19, rtol=2e-3, atol=1e-4)
+
+
+def _expected(layer, x, mean, var):
+    """y in float64, by the layer's attributes of now; mean and var are the running ones."""
+    x = x.astype(np.float64)
+    axes, shape = (0, 2, 3), (1, -1, 1, 1)
+    if layer.training and not layer.frozen:
+        mean, var = x.mean(axes), x.var(axes)
+    y = (x - mean.reshape(shape)) / np.sqrt(var.reshape(shape) + layer.eps)
+    for parameter, apply in ((layer.weight, np.multiply), (layer.bias, np.add)):
+        y = y if parameter is None else apply(y, parameter.detach().numpy().astype(np.float64).reshape(shape))
+    return y
+
+
+def test_what_is_set_after_the_first_call_counts(rng):
+    """Each attribute, one after the other: the result is that of the values of now, never of those of before."""
+    layer = nn.BatchNorm2d(3)
+    layer.weight.data, layer.bias.data = (mn.tensor(rng.standard_normal(3), dtype=mn.float32) for _ in range(2))
+    x = (rng.standard_normal((4, 3, 5, 2)) * 2 + 1).astype(np.float32)
+    called = []
+
+    def moments(*args, **options):
+        called.append(args)
+        return reference.norm.moments(*args, **options)
+
+    steps = {
+        "nothing": lambda: None,
+        "eps": lambda: setattr(layer, "eps", 3.0),
+        "momentum": lambda: setattr(layer, "momentum", 0.75),
+        "eval": layer.eval,
+        "eps in evaluation": lambda: setattr(layer, "eps", 0.5),
+        "train": layer.train,
+        "training": lambda: setattr(layer, "training", False),
+        "training again": lambda: setattr(layer, "training", True),
+        "no weight": lambda: setattr(layer, "weight", None),
+        "no bias": lambda: setattr(layer, "bias", None),
+        "weight again": lambda: setattr(layer, "weight", nn.Parameter(mn.tensor([2.0, 3.0, -1.0]))),
+        "frozen": lambda: setattr(layer, "frozen", True),
+        "thawed": lambda: setattr(layer, "frozen", False),
+        "float64": layer.double,
+        "float32": lambda: layer.to(mn.float32),
+        "compute_dtype": lambda: setattr(layer, "compute_dtype", mn.float64),
+        "no compute_dtype": lambda: setattr(layer, "compute_dtype", None),
+        "variance": lambda: setattr(layer, "variance", "two_pass"),
+        "no variance": lambda: setattr(layer, "variance", None),
+        "backend": lambda: setattr(layer, "backend", PartialBackend(moments=moments)),
+        "no backend": lambda: setattr(layer, "backend", None),
+        "unbiased": lambda: setattr(layer, "unbiased_running_var", True),
+        "momentum None": lambda: setattr(layer, "momentum", None),
+        "momentum again": lambda: setattr(layer, "momentum", 0.5),
+    }
+    for name, change in steps.items():
+        change()
+        mean, var, count = (
+            t.numpy().astype(np.float64) for t in (layer.running_mean, layer.running_var, layer.num_batches_tracked)
+        )
+        before = len(called)
+        for shape_of in (lambda a: a, lambda a: np.ascontiguousarray(a.transpose(0, 2, 3, 1)).transpose(0, 3, 1, 2)):
+            layer.running_mean.copy_(mn.tensor(mean.astype(layer.running_mean.dtype)))
+            layer.running_var.copy_(mn.tensor(var.astype(layer.running_var.dtype)))
+            layer.num_batches_tracked.fill_(int(count))
+            given = mn.tensor(shape_of(x))
+            y = layer(given)
+            assert y.dtype == given.dtype, name
+            np.testing.assert_allclose(y.detach().numpy(), _expected(layer, x, mean, var), atol=3e-6, err_msg=name)
+        assert (len(called) > before) == (name == "backend"), name
+        learns = layer.training and not layer.frozen
+        keep = 1.0 if not learns else count / (count + 1) if layer.momentum is None else layer.momentum
+        whole = x.astype(np.float64)
+        batch_var = whole.var((0, 2, 3)) * (40 / 39 if layer.unbiased_running_var else 1)
+        expected = mean * keep + whole.mean((0, 2, 3)) * (1 - keep), var * keep + batch_var * (1 - keep)
+        np.testing.assert_allclose(layer.running_mean.numpy(), expected[0], rtol=2e-5, err_msg=name)
+        np.testing.assert_allclose(layer.running_var.numpy(), expected[1], rtol=2e-5, err_msg=name)
+        assert layer.num_batches_tracked.item() == count + learns, name
+
+
+@pytest.mark.parametrize(
+    ("layer", "shape", "name", "value"),
+    [
+        (lambda: nn.LayerNorm(6), (4, 6), "eps", 2.0),
+        (lambda: nn.LayerNorm(6), (4, 6), "weight", None),
+        (lambda: nn.LayerNorm(6), (4, 6), "bias", None),
+        (lambda: nn.LayerNorm(6), (4, 6), "normalized_shape", (4, 6)),
+        (lambda: nn.RMSNorm(6), (4, 6), "eps", 2.0),
+        (lambda: nn.GroupNorm(2, 6), (4, 6), "num_groups", 3),
+        (lambda: nn.GroupNorm(2, 6), (4, 6), "eps", 2.0),
+        (lambda: nn.InstanceNorm1d(6, affine=True), (4, 6, 5), "eps", 2.0),
+        (lambda: nn.InstanceNorm1d(6, affine=True), (4, 6, 5), "weight", None),
+        (lambda: nn.MeanVarianceNorm((1,)), (4, 6), "axes", (0,)),
+        (lambda: nn.MeanVarianceNorm((1,)), (4, 6), "eps", 2.0),
+        (lambda: nn.Normalization(axes=(1,)), (4, 6), "axes", (0,)),
+        (lambda: nn.FilterResponseNorm2d(3), (2, 3, 4, 4), "eps", 2.0),
+        (lambda: nn.FrozenBatchNorm2d(3), (2, 3, 4, 4), "eps", 2.0),
+    ],
+)
+def test_the_others_see_what_is_set_later_too(layer, shape, name, value, rng):
+    """As a layer that was never called before."""
+    x = mn.tensor(rng.standard_normal(shape).astype(np.float32))
+    called, fresh = layer(), layer()
+    for one in (called, fresh):
+        for i, parameter in enumerate([*one.parameters(), *one.buffers()]):
+            parameter.data.copy_(mn.tensor(np.random.default_rng(i).random(parameter.shape).astype(np.float32)))
+    before = called(x).detach().numpy()
+    for one in (called, fresh):
+        if name == "normalized_shape":
+            one.weight = one.bias = None
+        setattr(one, name, value)
+    after = called(x).detach().numpy()
+    np.testing.assert_array_equal(after, fresh(x).detach().numpy())
+    assert not np.allclose(after, before)

@@ -1,0 +1,70 @@
+"""The calls made so far, by the form of what they were made for: checks run where a form is new, and not again.
+
+    form = form_of("layer_norm", backend, (x, weight, bias, mask), (sizes, eps, compute_dtype, activation))
+    call = calls.get(form)
+    if call is None:
+        ...  # all checks; what fails is not kept
+        call = calls.keep(form, NormCall(...))
+
+A form has all that the checks look at: of each tensor class, kind of array, shape and type; of each option value and
+type, since 1 == True. What may change without being another object has no form, and is checked at every call; so has a
+backend that is handed in, which the table would keep alive.
+"""
+
+from __future__ import annotations
+
+import operator
+import threading
+from typing import Any
+
+import numpy as np
+
+from minorm.devices import dtypes
+from minorm.normalization.call import NormCall
+
+Form = tuple[Any, ...]
+MOST = 1024  # forms that a thread keeps
+
+_of_tensor = operator.attrgetter("__class__", "array.__class__", "array.shape", "array.dtype")
+_LASTING = {type(None), bool, int, float, str, tuple, type, np.float32, np.float64, *map(type, dtypes.FLOATS)}
+_INT = {int}
+
+
+def form_of(operation: str, backend: Any, tensors: tuple[Any, ...], options: tuple[Any, ...]) -> Form | None:
+    """The form of a call; None where it has none."""
+    types = tuple(map(type, options))
+    if backend is not None or not _LASTING.issuperset(types):
+        return None
+    try:
+        return operation, options, types, *[x if x is None else _of_tensor(x) for x in tensors]
+    except AttributeError:  # not a tensor: the checks say so
+        return None
+
+
+def whole_numbers(sizes: Any) -> Any:
+    """An int, or ints as a tuple, as an option of a form; all else as one that has none: (64.0,) == (64,)."""
+    if type(sizes) is int:
+        return sizes
+    return tuple(sizes) if type(sizes) in (tuple, list) and _INT.issuperset(map(type, sizes)) else ...
+
+
+class _Calls(threading.local):
+    """A table for each thread."""
+
+    def __init__(self) -> None:
+        self.found: dict[Form, NormCall] = {}
+
+    def get(self, form: Form | None) -> NormCall | None:
+        """The call of this form, if it was kept."""
+        return None if form is None else self.found.get(form)
+
+    def keep(self, form: Form | None, call: NormCall) -> NormCall:
+        """The call itself, from now on found by its form."""
+        if form is not None:
+            if len(self.found) >= MOST:
+                self.found.clear()
+            self.found[form] = call
+        return call
+
+
+calls = _Calls()

@@ -1,0 +1,82 @@
+"""The functions of kernels/protocol.py for one nest, equation and type, without these arguments.
+
+A NormCall (minorm/normalization/call.py) asks for them once, when it is made: what is bound here is the same at every
+call, and what a function still takes is arrays. `BoundBackend` does that for any object with the functions of the
+protocol, which get these arguments back; the CPU's kernels have a form of their own, `bind` in kernels/cpu/norm.py.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from minorm.devices import dtypes
+from minorm.kernels import cpu
+from minorm.kernels.protocol import Statistics
+from minorm.normalization.equation import Equation
+from minorm.normalization.nest import Nest
+
+Array = Any
+
+
+def bound(norm: Any, nest: Nest, equation: Equation, stored: Any, dtype: Any = None) -> Any:
+    """The functions of a backend for these loops, for x stored in one type and computed in another, None as usual."""
+    bind = getattr(norm, "bind", None) if norm is cpu.norm else None
+    return BoundBackend(norm, nest, equation, stored, dtype) if bind is None else bind(nest, equation, stored, dtype)
+
+
+class BoundBackend:
+    """A backend whose functions get the nest, the equation and the type from here.
+
+    Arrays that may be absent (mask, running, activation with residual, y with dresidual) are given by name, and handed
+    on only where they are: a backend need not know what it is not asked for.
+    """
+
+    __slots__ = ("dtype", "equation", "nest", "norm", "stored")
+
+    def __init__(self, norm: Any, nest: Nest, equation: Equation, stored: Any, dtype: Any = None) -> None:
+        self.norm, self.nest, self.equation, self.stored = norm, nest, equation, stored
+        self.dtype = {} if dtype is None else {"dtype": dtype}
+
+    def forward(self, x: Array, s: Array | None, b: Array | None, **given: Any) -> tuple[Array, Statistics]:
+        """y and the statistics."""
+        return self.norm.forward(self.nest, x, s, b, self.equation, **self.dtype, **given)
+
+    def backward(
+        self, dy: Array, x: Array, stats: Statistics, s: Array | None, needs: tuple[bool, bool], **given: Any
+    ) -> tuple[Array | None, Array | None, Array | None]:
+        """dx, ds, db."""
+        return self.norm.backward(self.nest, dy, x, stats, s, self.equation, needs, **self.dtype, **given)
+
+    def moments(self, x: Array, **mask: Array) -> tuple[Array, Array, Array]:
+        """k, d, var."""
+        return self.norm.moments(self.nest, x, self.equation.centered, **self.dtype, **mask)
+
+    def apply(self, x: Array, stats: Statistics, s: Array | None, b: Array | None, **given: Any) -> Array:
+        """y."""
+        return self.norm.apply(self.nest, x, stats, s, b, **self.dtype, **given)
+
+    def grad_sums(self, dy: Array, x: Array, stats: Statistics, s: Array | None, **mask: Array) -> tuple[Array, Array]:
+        """sum_g, sum_gx."""
+        return self.norm.grad_sums(self.nest, dy, x, stats, s, **self.dtype, **mask)
+
+    def grad_params(self, dy: Array, x: Array, stats: Statistics, **mask: Array) -> tuple[Array, Array]:
+        """ds, db."""
+        return self.norm.grad_params(self.nest, dy, x, stats, **self.dtype, **mask)
+
+    def grad_input(
+        self,
+        dy: Array,
+        x: Array,
+        stats: Statistics,
+        s: Array | None,
+        sum_g: Array | None,
+        sum_gx: Array | None,
+        **mask: Array,
+    ) -> Array:
+        """dx."""
+        return self.norm.grad_input(self.nest, dy, x, stats, s, sum_g, sum_gx, **self.dtype, **mask)
+
+    def statistics(self, mean: Array, var: Array) -> Statistics:
+        """Statistics that are given."""
+        computed = self.dtype.get("dtype") or dtypes.compute_type(self.stored)
+        return Statistics.given(mean, var, self.equation, computed)

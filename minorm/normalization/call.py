@@ -1,0 +1,104 @@
+"""One call object for a normalization: what is decided once for a form of input, before an array is seen.
+
+    form of input     its shape and type, its kind of array, which parameters, mask and activation there are
+    what follows      axes -> loops (nest.py), how arrays meet them (layout.py), which backend runs them, in which type
+
+minorm/functional/norm makes a NormCall where it has checked its arguments, and keeps it for the next input of that
+form. The Functions beside this file get it whole, and it never holds an array: arrays are arguments.
+
+    call, x = call.arranged(x)                        x as the loops take it
+    y, stats = call.norm.forward(x, s, b)             the backend's functions know the nest, the equation and the types
+    dx, ds, db = call.norm.backward(dy, x, stats, s, needs)
+"""
+
+from __future__ import annotations
+
+from copy import copy
+from typing import Any
+
+import numpy as np
+
+from minorm.devices import dtypes
+from minorm.kernels.bound import bound
+from minorm.kernels.checked import resolve_backend
+from minorm.normalization.equation import Equation
+from minorm.normalization.layout import Layout, arrange, layout_of
+
+Array = Any
+ndarray = np.ndarray
+MOST_ORDERS = 64  # of memory that a call knows; arrays have few
+
+
+class NormCall:
+    """What a normalization of x with this shape, type and kind of array does, whatever numbers x holds.
+
+    axes, num_groups, param  as in `nest.plan`
+    equation                 eps, and what else differs
+    compute_dtype            the type to compute in, or None for the kernels' own choice: see kernels/protocol.py
+    backend                  an object with the functions of kernels/protocol.py; None chooses by the array
+    masked, activation       whether there is a mask, and what follows: "relu", or None
+
+    From these follow
+
+    layout, nest             how arrays lie for the loops, and the loops
+    norm                     the backend's functions for them (kernels/bound.py)
+    dtype                    the type that is computed in
+    constant                 is y a constant, as where each number is its own mean?
+    """
+
+    __slots__ = (
+        "activation", "axes", "backend", "compute_dtype", "constant", "dtype", "equation", "layout", "masked", "nest",
+        "norm", "num_groups", "orders", "param", "shape", "stored",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        x: Array,
+        equation: Equation,
+        axes: tuple[int, ...],
+        param: tuple[int, ...] = (),
+        num_groups: int = 1,
+        *,
+        compute_dtype: Any = None,
+        backend: Any = None,
+        masked: bool = False,
+        activation: str | None = None,
+    ) -> None:
+        self.shape, self.stored = x.shape, x.dtype
+        self.equation, self.axes, self.num_groups, self.param = equation, axes, num_groups, param
+        self.compute_dtype, self.backend = compute_dtype, backend
+        self.masked, self.activation = masked, activation
+        self.dtype = dtypes.compute_type(x.dtype) if compute_dtype is None else compute_dtype
+        self.orders: dict[Layout, NormCall] = {}
+        self._lay_out(x, layout_of(x.shape, None, axes, num_groups, param))
+
+    def arranged(self, x: Array) -> tuple[NormCall, Array]:
+        """The call for x's order in memory, this one where x is row-major; and x, or a gapless copy."""
+        if x.shape != self.shape or (x.dtype is not self.stored and x.dtype != self.stored):
+            raise ValueError(
+                f"NormCall: x is {x.dtype}{x.shape}; expected {self.stored}{self.shape}, as it was made for"
+            )
+        flags = x.flags
+        if flags.c_contiguous and (type(x) is not ndarray or flags.aligned):
+            return self, x
+        layout, x = arrange(x, self.axes, self.num_groups, self.param)
+        return (self if layout is self.layout else self._with(x, layout)), x
+
+    def _with(self, x: Array, layout: Layout) -> NormCall:
+        """The same in another order: channels-last, say."""
+        call = self.orders.get(layout)
+        if call is None:
+            call = copy(self)
+            call.orders = {}
+            call._lay_out(x, layout)
+            if len(self.orders) >= MOST_ORDERS:
+                self.orders.clear()
+            self.orders[layout] = call
+        return call
+
+    def _lay_out(self, x: Array, layout: Layout) -> None:
+        """Bind the backend's functions to the loops of a layout."""
+        self.layout, self.nest = layout, layout.nest
+        self.constant = self.equation.is_constant(layout.nest.columns)
+        norm = resolve_backend(x, self.backend, self.masked, self.activation)
+        self.norm = bound(norm, layout.nest, self.equation, x.dtype, self.compute_dtype)

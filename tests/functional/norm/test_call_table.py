@@ -1,0 +1,144 @@
+"""Checks run where a form is new; what is kept is found by values and types, and what failed is not kept."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import minorm as mn
+import minorm.functional
+from minorm.functional.norm import call_table, sample_norms
+from minorm.functional.norm.call_table import MOST, calls, form_of, whole_numbers
+from minorm.kernels.partial import PartialBackend
+
+F: Any = minorm.functional  # wrong types are what some of it is about
+
+
+@pytest.fixture(autouse=True)
+def empty(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(calls, "found", {})
+
+
+def test_checks_run_once_for_a_form(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Any] = []
+    check = sample_norms.check_types
+
+    def counted(*args: Any, **given: Any) -> Any:
+        seen.append(args)
+        return check(*args, **given)
+
+    monkeypatch.setattr(sample_norms, "check_types", counted)
+    x, w = mn.randn(4, 6), mn.ones(6)
+    for _ in range(3):
+        F.layer_norm(x, 6, w)
+        F.layer_norm(mn.randn(4, 6), 6, mn.randn(6))
+    assert len(seen) == 1
+    forms: list[Callable[[], Any]] = [
+        lambda: F.layer_norm(x, (6,), w),
+        lambda: F.layer_norm(x, 6),
+        lambda: F.layer_norm(x, 6, w, eps=1e-3),
+        lambda: F.layer_norm(x.double(), 6, w),
+        lambda: F.layer_norm(x, 6, w.double()),
+        lambda: F.layer_norm(mn.randn(5, 6), 6, w),
+        lambda: F.layer_norm(x, 6, w, compute_dtype=mn.float64),
+        lambda: F.layer_norm(x, 6, w, mask=mn.ones(4, 1, dtype=mn.bool)),
+        lambda: F.layer_norm(x, 6, w, activation="relu"),
+    ]
+    for call in forms:
+        before = len(seen)
+        call()
+        call()
+        assert len(seen) == before + 1
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "error", "message"),
+    [
+        (lambda x: F.layer_norm(x, 6, eps=1.0), lambda x: F.layer_norm(x, 6, eps=True), TypeError, "eps is True"),
+        (lambda x: F.layer_norm(x, 6), lambda x: F.layer_norm(x, 6.0), TypeError, "normalized_shape is 6.0"),
+        (lambda x: F.layer_norm(x, (6,)), lambda x: F.layer_norm(x, (6.0,)), TypeError, "normalized_shape is 6.0"),
+        (lambda x: F.group_norm(x, 1), lambda x: F.group_norm(x, True), TypeError, "num_groups is True"),
+        (lambda x: F.group_norm(x, 2), lambda x: F.group_norm(x, 2.0), TypeError, "num_groups is 2.0"),
+        (lambda x: F.mean_variance_norm(x, (1,)), lambda x: F.mean_variance_norm(x, (True,)), TypeError, "one of axes"),
+        (lambda x: F.layer_norm(x, 6), lambda x: F.layer_norm(x.numpy(), 6), TypeError, "x is ndarray"),
+        (lambda x: F.layer_norm(x, 6), lambda x: F.layer_norm(x.long(), 6), TypeError, "x is int64"),
+        (lambda x: F.layer_norm(x, 6, mn.ones(6)), lambda x: F.layer_norm(x, 6, np.ones(6, "f")), TypeError, "weight"),
+        (lambda x: F.layer_norm(x, 6), lambda x: F.layer_norm(x, 6, compute_dtype="f2"), TypeError, "compute_dtype"),
+        (lambda x: F.layer_norm(x, 6), lambda x: F.layer_norm(x, 6, mask=mn.ones(4, 6)), TypeError, "mask is float32"),
+    ],
+)  # fmt: skip
+def test_equal_is_not_enough(
+    right: Callable[..., Any], wrong: Callable[..., Any], error: type[Exception], message: str
+) -> None:
+    x = mn.randn(4, 6)
+    right(x)
+    for _ in range(2):  # what failed is not kept
+        with pytest.raises(error, match=message):
+            wrong(x)
+    right(x)
+
+
+def test_what_can_change_has_no_form() -> None:
+    x = mn.ones(2, 3)
+    eps = mn.tensor(1.0)
+    for backend, tensors, options in (
+        (None, (x,), (eps,)),
+        (None, (x,), (np.array(1.0),)),
+        (None, (x,), ([1],)),
+        (None, (x,), (whole_numbers((1.0,)),)),
+        (PartialBackend(), (x,), ()),
+        (None, (3,), ()),
+    ):
+        assert form_of("any", backend, tensors, options) is None
+    assert form_of("any", None, (x, None), (1e-5,)) == form_of("any", None, (mn.zeros(2, 3), None), (1e-5,))
+    assert whole_numbers([2, 3]) == whole_numbers((2, 3)) == (2, 3)
+    x = mn.randn(4, 6)
+    before = F.layer_norm(x, 6, eps=eps).numpy()
+    eps.fill_(100.0)
+    after = F.layer_norm(x, 6, eps=eps).numpy()
+    assert abs(after).max() < 0.3 < abs(before).max()
+
+
+def test_a_backend_that_is_handed_in_is_not_kept_alive() -> None:
+    backend = PartialBackend()
+    F.layer_norm(mn.randn(2, 3), 3, backend=backend)
+    gone = weakref.ref(backend)
+    del backend
+    gc.collect()
+    assert gone() is None
+    assert not calls.found
+
+
+def test_the_table_is_bounded() -> None:
+    for i in range(1, MOST + 5):
+        calls.keep(("any", i), None)  # type: ignore[arg-type]
+        assert len(calls.found) <= MOST
+
+
+def test_each_thread_has_its_own_and_gets_the_same_bits() -> None:
+    x = mn.randn(8, 6)
+    expected = F.layer_norm(x, 6).numpy()
+    tables, wrong = [], []
+
+    def work() -> None:
+        for n in range(1, 40):
+            F.group_norm(mn.ones(n, 4), 2)
+            if F.layer_norm(x, 6).numpy().tobytes() != expected.tobytes():
+                wrong.append(n)
+        tables.append(call_table.calls.found)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+    assert {len(table) for table in tables} == {40}
+    found = [call for table in (*tables, calls.found) for call in table.values()]
+    assert len({id(call) for call in found}) == len(found)
