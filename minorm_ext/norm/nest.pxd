@@ -1,6 +1,6 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-# The nest as kernels see it: four loops of count, data step and parameter step; minorm/normalization/nest.py finds
-# them. And the form of a call: the nest, and all else that stays the same from call to call.
+# The nest as kernels see it: four loops of count, data step and parameter step, which minorm/normalization/nest.py
+# finds; and the form of a call, which is that and all else that stays the same from call to call.
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdint cimport int64_t
@@ -30,7 +30,7 @@ cdef struct Form:  # minorm/kernels/cpu/norm.py packs it
 
 
 cdef inline int load(Form* form, bytes code) except -1:
-    """Read the bytes of a form; without loops, where `Nest.code` of minorm/normalization/nest.py is empty, they are few."""
+    """Read the bytes of a form. They are too few where `Nest.code` is empty: the nest has more loops than a kernel."""
     if code is None or PyBytes_GET_SIZE(code) != sizeof(Form):
         raise ValueError("kernel: this nest has more than two loops of a kind; rearrange the data first")
     memcpy(form, PyBytes_AS_STRING(code), sizeof(Form))

@@ -1,6 +1,6 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
 # Running statistics: running = running * keep + batch * share, in double and rounded once.
-# minorm/normalization/running.py says when.
+# minorm/normalization/running.py says when. And statistics that are given, as the kernels take them.
 
 from minorm_ext.norm.moments cimport Equation, rounded, rstds_of
 from minorm_ext.simd.storage cimport DOUBLE, SINGLE, Data, Type, fetch, put
