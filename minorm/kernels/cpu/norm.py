@@ -69,7 +69,7 @@ class BoundKernels:
         count = None if mask is None else empty((rows,), _FLOAT64)
         self._fill(self.code, x, s, b, y, block, True, None if mask is None else (mask, count), activation, residual)
         if running is not None:
-            blend(running, block, self.nest)
+            _blend(running, block, self.nest)
         return y, Statistics(block, count)
 
     def backward(
@@ -332,7 +332,7 @@ def _takes_activations(stored: Any, computed: Any) -> bool:
     return bool(_kernels.takes_activations(STORAGE[stored], computed == _FLOAT32))
 
 
-def blend(running: Running, block: Array, nest: Nest) -> None:
+def _blend(running: Running, block: Array, nest: Nest) -> None:
     """Update running statistics with the batch's: here, where they are small; NumPy looks at all else."""
     mean, var = running.mean, running.var
     limit = _NO_LIMIT if running.update_nonfinite else _limit(mean.dtype)
