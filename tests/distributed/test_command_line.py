@@ -24,7 +24,7 @@ def files(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes().split(b"<h2>Time</h2>")[0] for path in folder.iterdir()}
 
 
-def test_p2_p6_four_processes_are_killed_two_go_on_and_a_laptop_writes_the_same_bytes(
+def test_p2_p6_four_processes_are_killed_two_write_the_same_bytes(
     mpiexec: Any, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     words = ["--epochs", "3", "--seed", "5"]
