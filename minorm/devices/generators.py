@@ -8,8 +8,8 @@ has four words too, of which the highest is 0 for NumPy and 1 for kernels.
 Its state is a plain dict of integers, so that a checkpoint can hold it and a resumed run draws the same numbers. The
 state names the generator: one of PCG64, which minorm drew from before, is put back as that, and NumPy draws all.
 
-Each rank of a distributed run has a generator of its own (`streams`): rank 0 the one that all programs have, rank r the
-same jumped ahead r times. So what a rank draws does not depend on which process carries it.
+Each rank of a distributed run has its own generator (`streams`): rank 0 the one that all programs have, rank r the same
+jumped ahead r times. So what a rank draws does not depend on which process carries it.
 
 A forked child goes on where its parent stood: both draw the same numbers, until `manual_seed` sets them apart. A fork
 waits for a draw that is under way in another thread, so that the child gets a state between two draws.
@@ -65,7 +65,7 @@ def _own() -> Generator:
 def manual_seed(seed: int) -> Generator:
     """Restart the generator from `seed`, and return it; the same seed gives the same numbers on every machine.
 
-    Each rank of a distributed run gets numbers of its own. ValueError for what is no such int.
+    Each rank of a distributed run gets different numbers. ValueError for any other seed.
 
     Example:
         >>> generator = mn.manual_seed(0)
@@ -83,7 +83,7 @@ def manual_seed(seed: int) -> Generator:
 
 @documented({}, device="taken, without effect: one generator draws for all devices")
 class Generator:
-    """A generator of one's own, for the arguments called `generator`.
+    """A separate random generator, for the arguments called `generator`.
 
     Example:
         >>> first, again = (mn.Generator().manual_seed(0) for _ in range(2))
@@ -144,7 +144,7 @@ class Generator:
     def set_state(self, state: dict[str, Any]) -> None:
         """Go on from a state.
 
-        ValueError, and nothing is changed, for what is none, and for that of a generator that minorm never had.
+        ValueError for anything that is not a state of minorm's generators; nothing is changed then.
 
         Example:
             >>> first, again = mn.Generator(), mn.Generator()

@@ -34,8 +34,8 @@ def _copied(array: Any) -> Any:
 
 # Threads may add to one gradient at the same time, and none may be lost between reading it and writing the sum. One
 # lock, taken once a walk, costs a tenth of a microsecond; a lock for each tensor cost more. The handler of a signal may
-# walk a graph of its own meanwhile, hence RLock. A fork waits for it: held by a thread that the child does not have, it
-# would stay so there.
+# walk another graph meanwhile, hence RLock. A fork waits for it: a lock that another thread holds would stay locked in
+# the child, which does not have that thread.
 _adding = threading.RLock()
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=_adding.acquire, after_in_parent=_adding.release, after_in_child=_adding.release)
@@ -160,7 +160,7 @@ def _walk(seeds: Sequence[tuple[Any, Any]], retain_graph: bool) -> list[tuple[An
         else:
             send(tensor.creator, tensor.output_index, gradient, False)
     while heap:
-        visit(heapq.heappop(heap)[1])  # a call of its own, which holds nothing when it is done
+        visit(heapq.heappop(heap)[1])  # a function, so that no local variable keeps an array alive
     found = [(leaf, pending[id(leaf)][0]) for leaf in leaves]
     return [(leaf, _hooked(leaf, 0, array, leaf)) for leaf, array in found] if hooks.registered else found
 

@@ -51,7 +51,7 @@ class Function:
     needs: tuple[bool, ...] = ()
     # Where each input's gradient goes: its creator and which output of that, the shape and the type it must have; or
     # (the input itself, 0, None, None) if it is a leaf. None for an input without gradient; None for all once freed.
-    # The input's array is not among it: what no backward needs shall not outlive the forward pass.
+    # The input's array is not among it: an array that no backward needs is freed after the forward pass.
     edges: tuple[Any, ...] | None = None
     serial: int = 0
     outputs: int = 1

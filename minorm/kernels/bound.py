@@ -2,7 +2,7 @@
 
 A NormCall (minorm/normalization/call.py) asks for them once, when it is made: what is bound here is the same at every
 call, and what a function still takes is arrays. `BoundBackend` does that for any object with the functions of the
-protocol, which get these arguments back; the CPU's kernels have a form of their own, `bind` in kernels/cpu/norm.py.
+protocol, which get these arguments back; the CPU's kernels bind in their own way, `bind` in kernels/cpu/norm.py.
 """
 
 from __future__ import annotations

@@ -160,7 +160,7 @@ class NormalizeWith(Function):
 
 
 def _masked(call: NormCall, x: Array, mask: Array | None) -> dict[str, Array]:
-    """The mask as every function of a backend is told of it; nothing where there is none."""
+    """The mask as keyword argument of a backend's functions; empty without a mask."""
     return {} if mask is None else {"mask": call.layout.data(mask_like(mask, x))}
 
 

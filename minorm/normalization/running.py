@@ -111,7 +111,7 @@ class RunningStats:
     def update(self, mean: Any, var: Any, count: int, samples: int | None = None, rest: Any = 0.0) -> None:
         """Blend in the mean and population variance of a batch, each taken over `count` elements.
 
-        samples: given where both are averages over so many samples, of statistics that each sample has of its own.
+        samples: given where both are averages over so many samples that each have their own statistics.
         rest: what the mean lacks for being one float64; nothing here, but differences of means far from 0 need it.
         An empty batch changes nothing, and neither does an error: everything is computed, in float64 and rounded once,
         before anything is written.

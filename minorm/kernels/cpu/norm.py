@@ -47,7 +47,7 @@ class BoundKernels:
         self.bits = stored.char not in "efd"  # bfloat16 has no buffer protocol: its bits have
 
     def is_one_pass(self) -> bool:
-        """Is an activation in the same pass? Where the loops take x as it lies; else it is an operation of its own."""
+        """Is an activation in the same pass? Where the loops read x as it is stored; else a second pass applies it."""
         return _takes_activations(self.stored, self.computed)
 
     def forward(

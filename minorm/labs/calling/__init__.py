@@ -1,1 +1,1 @@
-"""A submission in processes of its own: what is sent to it, and what comes back."""
+"""A submission runs in separate processes: what is sent to it, and what comes back."""
