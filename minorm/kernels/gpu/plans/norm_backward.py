@@ -92,7 +92,7 @@ def _rows(
     sums: int,
     relu: bool,
 ) -> Run:
-    shape = rows.index, rows.width, rows.packs, rows.warp
+    shape = rows.index, rows.width, rows.packs, rows.warp, rows.turns
     kernel = rows_program.kernel("row_backward", storage, compute, parameter, *shape, sums, relu)
     rule, parts_of, merge, of_columns = scalars(equation), rows.grid[0], None, None
     if sums == OF_ELEMENTS:
@@ -197,7 +197,7 @@ def grad_input(nest: Nest, storage: Type, compute: Type, parameter: Type, aligne
     loops = norm_plan.of_statistics(nest)
     walk = norm_plan.walk(loops, norm_plan.size_of(nest), storage.itemsize, aligned, elementwise=True)
     walk = with_struct(walk)
-    shape = walk.index, walk.width, walk.team
+    shape = walk.index, walk.width, walk.team, walk.turns, loops.one_param
     kernel = apply_program.kernel(f"grad_input_{walk.form}", storage, compute, parameter, *shape, relu)
 
     def run(dy: Array, x: Array, y: Any, stats: Array, sums: Any, s: Any, dx: Array) -> None:
@@ -231,7 +231,7 @@ def _partial_sums(
     loops: norm_plan.Loops, nest: Nest, storage: Type, compute: Type, parameter: Type, aligned: bool, relu: bool
 ) -> tuple[Run, norm_plan.Walk]:
     walk = with_struct(norm_plan.walk(loops, norm_plan.size_of(nest), storage.itemsize, aligned))
-    shape = walk.index, walk.width, walk.team
+    shape = walk.index, walk.width, walk.team, walk.turns, loops.one_row
     kernel = grads_program.kernel(f"grads_{walk.form}", storage, compute, parameter, *shape, relu)
     rows = walk.index.type(nest.rows)
 

@@ -46,7 +46,7 @@ def forward(
     rows = norm_plan.rows(loops, norm_plan.size_of(nest), storage.itemsize, aligned, packs, THREADS)
     if rows is not None:
         rows = with_struct(rows)
-        shape = rows.index, rows.width, rows.packs, rows.warp
+        shape = rows.index, rows.width, rows.packs, rows.warp, rows.turns
         kernel = rows_program.kernel("row_forward", storage, compute, parameter, *shape, running, ending)
         rule = scalars(equation)
 
@@ -68,7 +68,8 @@ def forward(
 def moments(nest: Nest, storage: Type, compute: Type, running: Type, aligned: bool, equation: Equation) -> Run:
     loops = norm_plan.of_statistics(nest)
     walk = with_struct(norm_plan.walk(loops, norm_plan.size_of(nest), storage.itemsize, aligned))
-    kernel = moments_program.kernel(f"moments_{walk.form}", storage, compute, walk.index, walk.width, walk.team)
+    shape = walk.index, walk.width, walk.team, walk.turns
+    kernel = moments_program.kernel(f"moments_{walk.form}", storage, compute, *shape)
     plan = norm_plan.merge(nest.rows, walk.chunks)
     merge = moments_program.kernel("merge_moments", compute, walk.index, plan.splits, running)
     eps, centered, guard = scalars(equation)
@@ -87,7 +88,7 @@ def apply(nest: Nest, storage: Type, compute: Type, parameter: Type, aligned: bo
     loops = norm_plan.of_statistics(nest)
     walk = norm_plan.walk(loops, norm_plan.size_of(nest), storage.itemsize, aligned, elementwise=True)
     walk = with_struct(walk)
-    shape = walk.index, walk.width, walk.team
+    shape = walk.index, walk.width, walk.team, walk.turns, loops.one_param
     kernel = apply_program.kernel(f"apply_{walk.form}", storage, compute, parameter, *shape, ending)
 
     def run(x: Array, stats: Array, s: Any, b: Any, residual: Any, y: Array) -> None:

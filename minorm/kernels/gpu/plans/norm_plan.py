@@ -23,6 +23,8 @@ from minorm.normalization.nest import Nest
 BLOCK = 256  # threads of the kernels that walk through chunks
 LANES, FEWEST_LANES = 32, 4  # threads side by side
 BATCH, ELEMENTS_BATCH = 8, 4  # packs a thread has on their way, where it adds up and where it does not
+LANE_WIDTH = 4  # elements of a thread whose lanes have their own statistics, and those take registers
+IN_FLOAT = 64  # terms of a lane that a thread adds up in float
 BUSY = 1024  # blocks that keep a large device busy
 SHORT = 2048  # terms up to which a warp, not a block, walks along them
 TEAM_THREADS = 1 << 17  # over all teams that each add up the gradients of scale and bias: half of a large device
@@ -59,6 +61,21 @@ class Loops(NamedTuple):
         """Is the loop of unit step a kept one?"""
         return bool(self.kept) and self.kept[-1].data == 1
 
+    @property
+    def one_row(self) -> bool:
+        """Do all terms of a result share their statistics?"""
+        return all(not loop.row for loop in self.reduced)
+
+    @property
+    def one_param(self) -> bool:
+        """Do they share scale and bias?"""
+        return all(not loop.param for loop in self.reduced)
+
+    @property
+    def turns(self) -> int:
+        """Reduced loops that a cursor keeps count of."""
+        return next(n for n in (1, 2, 4) if len(self.reduced) <= n)
+
     def width(self, itemsize: int) -> int:
         """Elements of one access: they must belong to one turn of the innermost loop, as their scales do."""
         inner = (self.kept if self.is_lanes else self.reduced)[-1:]
@@ -70,12 +87,12 @@ class Loops(NamedTuple):
 
     def packed(self, index: np.dtype[Any], wanted: bool = True) -> Any:
         """The struct Loops of loops.cuh, to pass by value; without a result where nobody wants any."""
-        struct = np.zeros(
-            (), [("kept", index, (4, 4)), ("reduced", index, (4, 4)), ("results", index), ("terms", index)]
-        )
+        fields = [("kept", index, (4, 4)), ("reduced", index, (4, 4)), ("results", index), ("terms", index)]
+        struct = np.zeros((), [*fields, ("part", np.float64)])
         for name, loops in zip(("kept", "reduced"), self, strict=True):
             struct[name] = [(1, 0, 0, 0)] * (4 - len(loops)) + list(loops)
         struct["results"], struct["terms"] = self.results if wanted else 0, self.terms
+        struct["part"] = 1 / max(1, self.terms)
         return struct
 
 
@@ -122,7 +139,8 @@ class Walk(NamedTuple):
     index: np.dtype[Any]  # type: ignore[assignment]  # hides tuple.index
     width: int
     form: str  # "rows" or "lanes", the end of the kernels' names
-    team: bool | int  # WARP for rows, threads side by side for lanes: the last template argument
+    team: bool | int  # WARP for rows, threads side by side for lanes
+    turns: int  # reduced loops that a cursor keeps count of: 1, 2 or 4
     grid: tuple[int, int]
     block: tuple[int]
     chunk: Any  # terms of one chunk, in the index type
@@ -138,6 +156,7 @@ def walk(loops: Loops, size: int, itemsize: int, aligned: bool, elementwise: boo
     elements = loops.width(itemsize) if aligned else 1
     warp, lanes = False, LANES
     if loops.is_lanes:
+        elements = min(elements, LANE_WIDTH)
         while lanes > FEWEST_LANES and lanes // 2 * elements >= loops.results:
             lanes //= 2
         step, block = BLOCK // lanes, BLOCK
@@ -147,14 +166,17 @@ def walk(loops: Loops, size: int, itemsize: int, aligned: bool, elementwise: boo
         step, block = (WARP if warp else BLOCK) * elements, WARP * 4 if warp else BLOCK
         across = blocks(loops.results, 4) if warp else loops.results
     least = step * (ELEMENTS_BATCH if elementwise else BATCH)
-    chunks = max(1, min(-(-loops.terms // least), -(-BUSY // max(1, across)), 65535))
+    wanted = -(-BUSY // max(1, across))
+    if loops.is_lanes and not elementwise:
+        wanted = max(wanted, -(-loops.terms // (step * IN_FLOAT)))
+    chunks = max(1, min(-(-loops.terms // least), wanted, 65535))
     chunk = -(-loops.terms // (chunks * step)) * step
     chunks = max(1, -(-loops.terms // max(1, chunk)))
     form, team = ("lanes", lanes) if loops.is_lanes else ("rows", warp)
     index = index_type(max(size, 0 if elementwise else 2 * chunks * loops.results))
     return Walk(
-        loops.packed(index), index, elements, form, team, (max(1, across), chunks), (block,), index.type(chunk),
-        loops.results,
+        loops.packed(index), index, elements, form, team, loops.turns, (max(1, across), chunks), (block,),
+        index.type(chunk), loops.results,
     )  # fmt: skip
 
 
@@ -166,6 +188,7 @@ class Rows(NamedTuple):
     width: int
     packs: int  # E of the kernels: accesses a thread makes in a row
     warp: bool
+    turns: int  # as of a Walk
     grid: tuple[int]
     block: tuple[int]
 
@@ -197,7 +220,7 @@ def rows(
     teams_a_block = 4 if warp else 1
     grid = blocks(teams, teams_a_block)
     index = index_type(max(size, 2 * grid * loops.terms if together else 0))
-    return Rows(loops.packed(index), index, elements, packs, warp, (grid,), (threads * teams_a_block,))
+    return Rows(loops.packed(index), index, elements, packs, warp, loops.turns, (grid,), (threads * teams_a_block,))
 
 
 class Columns(NamedTuple):

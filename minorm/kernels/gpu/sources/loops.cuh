@@ -12,6 +12,7 @@ template <class I> struct Loop { I count, data, param, row; };  // how often, an
 template <class I> struct Loops {
     Loop<I> kept[4], reduced[4];
     I results, terms;  // turns of the kept loops, of the reduced loops
+    double part;       // 1 / terms: a division in double takes a thread as long as forty sums
 
     __device__ Place<I> result(I index) const {
         Place<I> place = {0, 0, 0};
@@ -29,15 +30,6 @@ template <class I> struct Loops {
             place.row += digit * kept[l].row;
         }
         return place;
-    }
-
-    // Do all terms of a result share their statistics?
-    __device__ bool one_row() const {
-        return reduced[0].row == 0 && reduced[1].row == 0 && reduced[2].row == 0 && reduced[3].row == 0;
-    }
-    // Do they share scale and bias?
-    __device__ bool one_param() const {
-        return reduced[0].param == 0 && reduced[1].param == 0 && reduced[2].param == 0 && reduced[3].param == 0;
     }
 };
 
@@ -90,9 +82,9 @@ template <int N, class I> struct Cursor {
     }
 };
 
-// Packs of V that a thread has on their way before it uses the first: fewer where they widen to more registers.
-template <class C, int V, int BYTES> struct Batch {
-    static const int FIT = BYTES / (int)(sizeof(C) * V), SIZE = FIT > 8 ? 8 : FIT < 2 ? 2 : FIT;
+// Packs of V that a thread has on their way before it uses the first: so many bytes of memory, as the rate asks for.
+template <class T, int V, int BYTES> struct Batch {
+    static const int FIT = BYTES / (int)(sizeof(T) * V), SIZE = FIT > 8 ? 8 : FIT < 2 ? 2 : FIT;
 };
 
 // k, d, rstd of a row in the type computed in; they stand in a block of four rows: k, d, var, rstd.
@@ -106,7 +98,7 @@ template <class C> struct Statistics {
 
 __device__ inline double rstd_of(double var, double eps, bool guard) {
     if (guard) return var == 0 ? 0 : 1.0 / (sqrt(var) + eps);  // all equal: y and dx are 0
-    return 1.0 / sqrt(var + eps);
+    return rsqrt(var + eps);
 }
 
 // Scale or bias of V neighbours that lie `step` apart: one access where they are neighbours too. None is `otherwise`.

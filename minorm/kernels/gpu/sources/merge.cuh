@@ -2,6 +2,16 @@
 // its parts, and their sums meet in shared memory as in a knockout. Neighbouring threads have neighbouring results.
 #include "types.cuh"
 
+// Sums in shared memory, PARTS of them a result, a power of two: the first of a result becomes that of all. Thread r may
+// read that of result r without waiting for others.
+template <int N, int PARTS, int RESULTS> __device__ inline void knock_out(double (&shared)[N][PARTS][RESULTS]) {
+    for (int half = PARTS / 2; half > 0; half /= 2) {
+        __syncthreads();
+        for (int i = threadIdx.x; i < half * RESULTS; i += blockDim.x)
+            for (int n = 0; n < N; n++) shared[n][0][i] += shared[n][0][i + half * RESULTS];
+    }
+}
+
 template <int SPLITS, class I> struct Merge {
     static const int RESULTS = SPLITS < 32 ? 256 / SPLITS : 8, THREADS = SPLITS * RESULTS;
     int split;
@@ -10,13 +20,10 @@ template <int SPLITS, class I> struct Merge {
 
     // The totals, in the threads whose `split` is 0.
     template <int N> __device__ void add_up(double (&sums)[N]) const {
-        __shared__ double shared[N][THREADS];
-        for (int n = 0; n < N; n++) shared[n][threadIdx.x] = sums[n];
-        for (int half = THREADS / 2; half >= RESULTS; half /= 2) {
-            __syncthreads();
-            if (threadIdx.x >= half) continue;
-            for (int n = 0; n < N; n++) shared[n][threadIdx.x] += shared[n][threadIdx.x + half];
-        }
-        for (int n = 0; n < N; n++) sums[n] = shared[n][threadIdx.x];
+        __shared__ double shared[N][SPLITS][RESULTS];
+        for (int n = 0; n < N; n++) shared[n][0][threadIdx.x] = sums[n];
+        knock_out(shared);
+        if (split == 0)
+            for (int n = 0; n < N; n++) sums[n] = shared[n][0][threadIdx.x];
     }
 };

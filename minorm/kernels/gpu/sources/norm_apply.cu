@@ -8,14 +8,15 @@
 #include "ending.cuh"
 #include "loops.cuh"
 
-const int BYTES = 64;  // of a batch of each array, widened
+const int BYTES = 64;  // of a batch of each array
+const int BLOCKS = 3;  // on a multiprocessor at once: registers must do for them
 
 // The two formulas, for one element of row r.
 template <class C> struct Apply {
     Statistics<C> stat;
     Apply() = default;
     template <class I>
-    __device__ Apply(const double* stats, const double*, I rows, I row, I) : stat(stats, rows, row) {}
+    __device__ Apply(const double* stats, const double*, I rows, I row, double) : stat(stats, rows, row) {}
     __device__ C operator()(C x, C, C s, C b, bool scaled, bool biased) const {
         return affine(stat.xhat(x), s, b, scaled, biased);
     }
@@ -26,57 +27,68 @@ template <class C> struct GradInput {
     C mean_g, mean_gx;
     GradInput() = default;
     template <class I>
-    __device__ GradInput(const double* stats, const double* sums, I rows, I row, I columns)
-        : stat(stats, rows, row), mean_g(sums ? (C)(sums[row] / columns) : 0),
-          mean_gx(sums ? (C)(sums[rows + row] / columns) : 0) {}
+    __device__ GradInput(const double* stats, const double* sums, I rows, I row, double part)
+        : stat(stats, rows, row), mean_g(sums ? (C)(sums[row] * part) : 0),
+          mean_gx(sums ? (C)(sums[rows + row] * part) : 0) {}
     __device__ C operator()(C x, C dy, C s, C, bool scaled, bool) const {
         if (scaled) dy = product(dy, s);
         return stat.rstd * (dy - mean_g - stat.xhat(x) * mean_gx);
     }
 };
 
-// Packs of V from `start` to `end` by `step`, for a thread whose first element is that of `from`. N: statistics it needs,
-// one, or V where neighbours have their own. `other` is dy backward, and the residual forward.
-template <class F, bool BACKWARD, int ENDING, int N, class T, class C, class P, class I, int V>
-__device__ void map(const Loops<I>& loops, const F (&formula)[N], Place<I> from, I param_step, I start, I end, I step,
-                    const T* __restrict__ x, const T* __restrict__ other, const T* __restrict__ y,
-                    const P* __restrict__ s, const P* __restrict__ b, T* __restrict__ out) {
-    const int BATCH = Batch<C, V, BYTES>::SIZE;
-    const bool same = loops.one_param(), scaled = s, biased = b;
+// Packs of V from `start` to `end` by `step`, for a thread whose first element is that of `from`. K: statistics it needs,
+// one, or V where neighbours have their own. N: loops that turn. SAME: all share
+// their scale and bias. `other` is dy backward, and the residual forward.
+template <class F, bool BACKWARD, int ENDING, int K, int N, bool SAME, int SIZE, class T, class C, class P, class I,
+          int V>
+__device__ inline void map(const Loops<I>& loops, const F (&formula)[K], Place<I> from, I param_step, I start, I end, I step,
+                           const T* __restrict__ x, const T* __restrict__ other, const T* __restrict__ y,
+                           const P* __restrict__ s, const P* __restrict__ b, T* __restrict__ out) {
+    const bool scaled = s, biased = b;
     Pack<C, V> scale, bias;
-    if (same) {
+    if (SAME) {
         scale = parameters<C, V>(s, from.param, param_step, C(1));
         bias = parameters<C, V>(b, from.param, param_step, C(0));
     }
-    Cursor<2, I> cursor(loops, start, step);
-    for (I at = start; at < end; at += step * BATCH) {
-        Pack<T, V> in[BATCH], second[BATCH], kept[BATCH];
-        I place[BATCH], param[BATCH];
+    Cursor<N, I> cursor(loops, start, step);
+    for (I at = start; at < end; at += step * SIZE) {
+        Held<T, V> in[SIZE], second[SIZE], kept[SIZE];
+        I place[SIZE], param[SIZE];
 #pragma unroll
-        for (int u = 0; u < BATCH; u++) {
+        for (int u = 0; u < SIZE; u++, cursor.advance()) {
             place[u] = from.data + cursor.place.data;
             param[u] = from.param + cursor.place.param;
-            if (at + u * step < end) {
-                in[u] = fetch<T, V>(x, place[u]);
-                if (BACKWARD || ENDING == RESIDUAL_RELU) second[u] = fetch<T, V>(other, place[u]);
-                if (BACKWARD && ENDING != PLAIN) kept[u] = fetch<T, V>(y, place[u]);
-            }
-            cursor.advance();
+        }
+        const bool all = at + (SIZE - 1) * step < end;
+        const auto fetch_one = [&](int u) {
+            in[u] = hold<T, V>(x, place[u]);
+            if (BACKWARD || ENDING == RESIDUAL_RELU) second[u] = hold<T, V>(other, place[u]);
+            if (BACKWARD && ENDING != PLAIN) kept[u] = hold<T, V>(y, place[u]);
+        };
+        if (all) {  // with nothing to ask between the loads
+#pragma unroll
+            for (int u = 0; u < SIZE; u++) fetch_one(u);
+        } else {
+#pragma unroll
+            for (int u = 0; u < SIZE; u++)
+                if (at + u * step < end) fetch_one(u);
         }
 #pragma unroll
-        for (int u = 0; u < BATCH; u++) {
-            if (at + u * step >= end) break;
-            if (!same) {
+        for (int u = 0; u < SIZE; u++) {
+            if (!all && at + u * step >= end) break;
+            if (!SAME) {
                 scale = parameters<C, V>(s, param[u], param_step, C(1));
                 bias = parameters<C, V>(b, param[u], param_step, C(0));
             }
-            if (BACKWARD) mask<ENDING != PLAIN, C>(second[u], kept[u]);
-            Pack<T, V> result;
+            const Pack<T, V> of_x = in[u].pack();
+            Pack<T, V> given, result;
+            if (BACKWARD || ENDING == RESIDUAL_RELU) given = second[u].pack();
+            if (BACKWARD && ENDING != PLAIN) mask<ENDING != PLAIN, C>(given, kept[u].pack());
 #pragma unroll
             for (int v = 0; v < V; v++) {
-                const C value = formula[N == 1 ? 0 : v](widen<C>(in[u].v[v]), BACKWARD ? widen<C>(second[u].v[v]) : C(0),
+                const C value = formula[K == 1 ? 0 : v](widen<C>(of_x.v[v]), BACKWARD ? widen<C>(given.v[v]) : C(0),
                                                         scale.v[v], bias.v[v], scaled, biased);
-                finish<BACKWARD ? PLAIN : ENDING>(result.v[v], value, second[u].v[v]);
+                finish<BACKWARD ? PLAIN : ENDING>(result.v[v], value, given.v[v]);
             }
             put(out, place[u], result);
         }
@@ -84,55 +96,55 @@ __device__ void map(const Loops<I>& loops, const F (&formula)[N], Place<I> from,
 }
 
 // The unit-step loop is reduced.
-template <class F, bool BACKWARD, int ENDING, class T, class C, class P, class I, int V, bool WARP>
-__device__ void map_rows(const Loops<I>& loops, I chunk, const T* x, const T* other, const T* y, const double* stats,
-                         const double* sums, const P* s, const P* b, T* out) {
+template <class F, bool BACKWARD, int ENDING, int N, bool SAME, class T, class C, class P, class I, int V, bool WARP>
+__device__ inline void map_rows(const Loops<I>& loops, I chunk, const T* x, const T* other, const T* y, const double* stats,
+                                const double* sums, const P* s, const P* b, T* out) {
     Team<WARP, I> team;
     if (team.index >= loops.results) return;
     const Place<I> row = loops.result(loops.results - 1 - team.index);
-    const F formula[1] = {F(stats, sums, loops.results, row.row, loops.terms)};
+    const F formula[1] = {F(stats, sums, loops.results, row.row, loops.part)};
     const I first = chunk * (gridDim.y - 1 - blockIdx.y), end = min(first + chunk, loops.terms);
-    map<F, BACKWARD, ENDING, 1, T, C, P, I, V>(loops, formula, row, loops.reduced[3].param, first + team.lane * V, end,
-                                               (I)team.size * V, x, other, y, s, b, out);
+    map<F, BACKWARD, ENDING, 1, N, SAME, Batch<T, V, BYTES>::SIZE, T, C, P, I, V>(loops, formula, row, loops.reduced[3].param, first + team.lane * V, end,
+                                                  (I)team.size * V, x, other, y, s, b, out);
 }
 
 // The unit-step loop is kept: a thread has V lanes, with their statistics in registers, and walks down the terms.
-template <class F, bool BACKWARD, int ENDING, class T, class C, class P, class I, int V, int LANES>
-__device__ void map_lanes(const Loops<I>& loops, I chunk, const T* x, const T* other, const T* y, const double* stats,
-                          const double* sums, const P* s, const P* b, T* out) {
+template <class F, bool BACKWARD, int ENDING, int N, bool SAME, class T, class C, class P, class I, int V, int LANES>
+__device__ inline void map_lanes(const Loops<I>& loops, I chunk, const T* x, const T* other, const T* y, const double* stats,
+                                 const double* sums, const P* s, const P* b, T* out) {
     const I index = ((I)blockIdx.x * LANES + threadIdx.x % LANES) * V;
     if (index >= loops.results) return;
     const Place<I> row = loops.result(index);
     F formula[V];
-    for (int v = 0; v < V; v++) formula[v] = F(stats, sums, loops.results, row.row + v, loops.terms);
+    for (int v = 0; v < V; v++) formula[v] = F(stats, sums, loops.results, row.row + v, loops.part);
     const I first = chunk * (gridDim.y - 1 - blockIdx.y), end = min(first + chunk, loops.terms);
-    map<F, BACKWARD, ENDING, V, T, C, P, I, V>(loops, formula, row, loops.kept[3].param,
-                                               first + (I)(threadIdx.x / LANES), end, (I)(256 / LANES), x, other, y, s,
-                                               b, out);
+    map<F, BACKWARD, ENDING, V, N, SAME, Batch<C, V, BYTES>::SIZE, T, C, P, I, V>(loops, formula, row, loops.kept[3].param,
+                                                  first + (I)(threadIdx.x / LANES), end, (I)(256 / LANES), x, other, y, s,
+                                                  b, out);
 }
 
-template <class T, class C, class P, class I, int V, bool WARP, int ENDING>
-__global__ void apply_rows(Loops<I> loops, I chunk, const T* x, const double* stats, const P* s, const P* b,
-                           const T* residual, T* y) {
-    map_rows<Apply<C>, false, ENDING, T, C, P, I, V, WARP>(loops, chunk, x, residual, x, stats, nullptr, s, b, y);
+template <class T, class C, class P, class I, int V, bool WARP, int N, bool SAME, int ENDING>
+__global__ void __launch_bounds__(256, BLOCKS) apply_rows(Loops<I> loops, I chunk, const T* x, const double* stats, const P* s,
+                                                     const P* b, const T* residual, T* y) {
+    map_rows<Apply<C>, false, ENDING, N, SAME, T, C, P, I, V, WARP>(loops, chunk, x, residual, x, stats, nullptr, s, b, y);
 }
 
-template <class T, class C, class P, class I, int V, int LANES, int ENDING>
-__global__ void apply_lanes(Loops<I> loops, I chunk, const T* x, const double* stats, const P* s, const P* b,
-                            const T* residual, T* y) {
-    map_lanes<Apply<C>, false, ENDING, T, C, P, I, V, LANES>(loops, chunk, x, residual, x, stats, nullptr, s, b, y);
+template <class T, class C, class P, class I, int V, int LANES, int N, bool SAME, int ENDING>
+__global__ void __launch_bounds__(256, BLOCKS) apply_lanes(Loops<I> loops, I chunk, const T* x, const double* stats, const P* s,
+                                                      const P* b, const T* residual, T* y) {
+    map_lanes<Apply<C>, false, ENDING, N, SAME, T, C, P, I, V, LANES>(loops, chunk, x, residual, x, stats, nullptr, s, b, y);
 }
 
-template <class T, class C, class P, class I, int V, bool WARP, bool RELU>
-__global__ void grad_input_rows(Loops<I> loops, I chunk, const T* dy, const T* x, const T* y, const double* stats,
-                                const double* sums, const P* s, T* dx) {
-    map_rows<GradInput<C>, true, RELU, T, C, P, I, V, WARP>(loops, chunk, x, dy, y, stats, sums, s, s, dx);
+template <class T, class C, class P, class I, int V, bool WARP, int N, bool SAME, bool RELU>
+__global__ void __launch_bounds__(256, BLOCKS) grad_input_rows(Loops<I> loops, I chunk, const T* dy, const T* x, const T* y,
+                                                          const double* stats, const double* sums, const P* s, T* dx) {
+    map_rows<GradInput<C>, true, RELU, N, SAME, T, C, P, I, V, WARP>(loops, chunk, x, dy, y, stats, sums, s, s, dx);
 }
 
-template <class T, class C, class P, class I, int V, int LANES, bool RELU>
-__global__ void grad_input_lanes(Loops<I> loops, I chunk, const T* dy, const T* x, const T* y, const double* stats,
-                                 const double* sums, const P* s, T* dx) {
-    map_lanes<GradInput<C>, true, RELU, T, C, P, I, V, LANES>(loops, chunk, x, dy, y, stats, sums, s, s, dx);
+template <class T, class C, class P, class I, int V, int LANES, int N, bool SAME, bool RELU>
+__global__ void __launch_bounds__(256, BLOCKS) grad_input_lanes(Loops<I> loops, I chunk, const T* dy, const T* x, const T* y,
+                                                           const double* stats, const double* sums, const P* s, T* dx) {
+    map_lanes<GradInput<C>, true, RELU, N, SAME, T, C, P, I, V, LANES>(loops, chunk, x, dy, y, stats, sums, s, s, dx);
 }
 
 // dx, and with it the sums that scale and bias need where each column has its own: a thread keeps V columns, and walks up
@@ -141,7 +153,7 @@ template <class T, class C, class P, class I, int V>
 __global__ void grad_input_columns(Loops<I> loops, I chunk, const T* __restrict__ dy, const T* __restrict__ x,
                                    const double* __restrict__ stats, const double* __restrict__ sums,
                                    const P* __restrict__ s, T* __restrict__ dx, C* __restrict__ partial) {
-    const int ROWS = 64, BATCH = Batch<C, V, BYTES>::SIZE;
+    const int ROWS = 64, BATCH = Batch<T, V, BYTES>::SIZE;
     __shared__ GradInput<C> formulas[ROWS];
     const I rows = loops.results, columns = loops.terms, column = ((I)blockIdx.x * blockDim.x + threadIdx.x) * V;
     const bool inside = column < columns;
@@ -154,7 +166,7 @@ __global__ void grad_input_columns(Loops<I> loops, I chunk, const T* __restrict_
         const I count = min((I)ROWS, top - first), bottom = top - count;
         __syncthreads();  // the rows before have been used
         for (I r = threadIdx.x; r < count; r += blockDim.x)
-            formulas[r] = GradInput<C>(stats, sums, rows, bottom + r, columns);
+            formulas[r] = GradInput<C>(stats, sums, rows, bottom + r, loops.part);
         __syncthreads();
         for (I r = inside ? count - 1 : -1; r >= 0; r -= BATCH) {
             Pack<T, V> of_dy[BATCH], of_x[BATCH];

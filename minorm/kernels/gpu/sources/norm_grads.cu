@@ -11,136 +11,145 @@
 #include "loops.cuh"
 #include "merge.cuh"
 
-const int BYTES = 64;  // of a batch of each array, widened; it is added up in float
+const int BYTES = 64;  // of a batch of each array; it is added up in float
 const int PARTS = 4;   // partial sums that a thread has on their way
+const int BLOCKS = 3;  // on a multiprocessor at once: registers must do for them
 
-template <bool RELU, class T, class C, class I, int V, int BATCH>
-__device__ inline void fetch_batch(Pack<T, V> (&packs)[2][BATCH], Place<I> (&terms)[BATCH], const T* __restrict__ dy,
-                                   const T* __restrict__ x, const T* __restrict__ y, T* __restrict__ masked,
-                                   Cursor<4, I>& cursor, I from, I at, I step, I end) {
-    Pack<T, V> kept[BATCH];
+// dy and x as packs of V, one batch after the other, for a thread that begins at `at`.
+template <int SIZE, bool RELU, class T, class C, class I, int V, int N> struct Batches {
+    const T *dy, *x, *y;
+    T* masked;
+    Cursor<N, I> cursor;
+    const I from, step, end;
+    I at;
+    Held<T, V> of_dy[SIZE], of_x[SIZE], of_y[RELU ? SIZE : 1];
+    Place<I> terms[SIZE];
+
+    __device__ Batches(const Loops<I>& loops, const T* dy, const T* x, const T* y, T* masked, I from, I at, I step, I end)
+        : dy(dy), x(x), y(y), masked(masked), cursor(loops, at, step), from(from), step(step), end(end), at(at) {}
+    __device__ bool some() const { return at < end; }
+    __device__ bool whole() const { return at + (SIZE - 1) * step < end; }
+
+    __device__ void fetch_one(int u) {
+        of_dy[u] = hold<T, V>(dy, from + terms[u].data);
+        of_x[u] = hold<T, V>(x, from + terms[u].data);
+        if (RELU) of_y[u] = hold<T, V>(y, from + terms[u].data);
+    }
+    __device__ void fetch_all() {
 #pragma unroll
-    for (int u = 0; u < BATCH; u++) {
-        terms[u] = cursor.place;
-        if (at + u * step < end) {
-            packs[0][u] = fetch<T, V>(dy, from + terms[u].data);
-            packs[1][u] = fetch<T, V>(x, from + terms[u].data);
-            if (RELU) kept[u] = fetch<T, V>(y, from + terms[u].data);
+        for (int u = 0; u < SIZE; u++, cursor.advance()) terms[u] = cursor.place;
+        if (whole()) {  // with nothing to ask between the loads
+#pragma unroll
+            for (int u = 0; u < SIZE; u++) fetch_one(u);
+            return;
         }
-        cursor.advance();
-    }
-    if (!RELU) return;
 #pragma unroll
-    for (int u = 0; u < BATCH; u++) {
-        mask<RELU, C>(packs[0][u], kept[u]);
-        if (masked && at + u * step < end) put(masked, from + terms[u].data, packs[0][u]);
+        for (int u = 0; u < SIZE; u++)
+            if (at + u * step < end) fetch_one(u);
     }
-}
+    // use(dy, x, term) of each that is there; behind a ReLU with dy masked, and written to `masked`.
+    template <class F> __device__ void each(F use) const {
+        const bool all = whole();
+#pragma unroll
+        for (int u = 0; u < SIZE; u++) {
+            if (!all && at + u * step >= end) break;
+            Pack<T, V> given = of_dy[u].pack();
+            if (RELU) mask<RELU, C>(given, of_y[RELU ? u : 0].pack());
+            if (RELU && masked) put(masked, from + terms[u].data, given);
+            use(given, of_x[u].pack(), terms[u]);
+        }
+    }
+    __device__ void next() { at += step * SIZE; }
+};
 
-// The unit-step loop is reduced: a team of neighbouring threads walks along the terms of one result.
-template <class T, class C, class P, class I, int V, bool WARP, bool RELU>
-__global__ void grads_rows(Loops<I> loops, I rows, I chunk, const T* __restrict__ dy, const T* __restrict__ x,
-                           const T* __restrict__ y, const double* __restrict__ stats, const P* __restrict__ s,
-                           double* __restrict__ partial, T* __restrict__ masked) {
+// The unit-step loop is reduced: a team of neighbouring threads walks along the terms of one result. ONE_ROW: all terms of
+// a result share their statistics.
+template <class T, class C, class P, class I, int V, bool WARP, int N, bool ONE_ROW, bool RELU>
+__global__ void __launch_bounds__(256, BLOCKS)
+    grads_rows(Loops<I> loops, I rows, I chunk, const T* __restrict__ dy, const T* __restrict__ x,
+               const T* __restrict__ y, const double* __restrict__ stats, const P* __restrict__ s,
+               double* __restrict__ partial, T* __restrict__ masked) {
     Team<WARP, I> team;
     if (team.index >= loops.results) return;
     const Place<I> result = loops.result(team.index);
     const I first = chunk * blockIdx.y, end = min(first + chunk, loops.terms), step = (I)team.size * V;
-    const I begin = first + team.lane * V, param_step = loops.reduced[3].param;
-    const bool one_row = loops.one_row();
+    const I param_step = loops.reduced[3].param;
     Statistics<C> stat(stats, rows, result.row);
-    const int BATCH = Batch<C, V, BYTES>::SIZE;
-    Cursor<4, I> cursor(loops, begin, step);
-    double sum_g = 0, sum_gx = 0;
-    for (I at = begin; at < end; at += step * BATCH) {
-        Pack<T, V> packs[2][BATCH];
-        Place<I> terms[BATCH];
-        fetch_batch<RELU, T, C>(packs, terms, dy, x, y, masked, cursor, result.data, at, step, end);
+    Batches<Batch<T, V, BYTES>::SIZE, RELU, T, C, I, V, N> batches(loops, dy, x, y, masked, result.data, first + team.lane * V, step, end);
+    double parts[2] = {0, 0};
+    for (; batches.some(); batches.next()) {
+        batches.fetch_all();
         C few_g = 0, few_gx = 0;
-#pragma unroll
-        for (int u = 0; u < BATCH; u++) {
-            if (at + u * step >= end) break;
-            if (!one_row) stat = Statistics<C>(stats, rows, result.row + terms[u].row);
+        batches.each([&](const Pack<T, V>& of_dy, const Pack<T, V>& of_x, const Place<I>& term) {
+            if (!ONE_ROW) stat = Statistics<C>(stats, rows, result.row + term.row);
             Pack<C, V> scale;
-            if (s) scale = parameters<C, V>(s, result.param + terms[u].param, param_step, C(1));
+            if (s) scale = parameters<C, V>(s, result.param + term.param, param_step, C(1));
 #pragma unroll
             for (int v = 0; v < V; v++) {
-                C g = widen<C>(packs[0][u].v[v]);
+                C g = widen<C>(of_dy.v[v]);
                 if (s) g *= scale.v[v];
                 few_g += g;
-                few_gx += g * stat.xhat(widen<C>(packs[1][u].v[v]));
+                few_gx += g * stat.xhat(widen<C>(of_x.v[v]));
             }
-        }
-        sum_g += few_g;
-        sum_gx += few_gx;
+        });
+        parts[0] += few_g;
+        parts[1] += few_gx;
     }
-    add_up<WARP>(sum_g, sum_gx);
+    double totals[2];
+    add_up<WARP>(parts, totals);
     if (team.lane == 0) {
-        partial[blockIdx.y * loops.results + team.index] = sum_g;
-        partial[(gridDim.y + blockIdx.y) * loops.results + team.index] = sum_gx;
+        partial[blockIdx.y * loops.results + team.index] = totals[0];
+        partial[(gridDim.y + blockIdx.y) * loops.results + team.index] = totals[1];
     }
 }
 
-// The unit-step loop is kept: LANES neighbouring threads have V lanes each, the others take turns with the terms.
-template <class T, class C, class P, class I, int V, int LANES, bool RELU>
-__global__ void grads_lanes(Loops<I> loops, I rows, I chunk, const T* __restrict__ dy, const T* __restrict__ x,
-                            const T* __restrict__ y, const double* __restrict__ stats, const P* __restrict__ s,
-                            double* __restrict__ partial, T* __restrict__ masked) {
+// The unit-step loop is kept: LANES neighbouring threads have V lanes each, the others take turns with the terms, so few
+// that each adds up its own in float.
+template <class T, class C, class P, class I, int V, int LANES, int N, bool ONE_ROW, bool RELU>
+__global__ void __launch_bounds__(256, BLOCKS)
+    grads_lanes(Loops<I> loops, I rows, I chunk, const T* __restrict__ dy, const T* __restrict__ x,
+                const T* __restrict__ y, const double* __restrict__ stats, const P* __restrict__ s,
+                double* __restrict__ partial, T* __restrict__ masked) {
     const int TEAMS = 256 / LANES, lane = threadIdx.x % LANES, team = threadIdx.x / LANES;
     __shared__ double shared[2][TEAMS][LANES * V];
     const I index = ((I)blockIdx.x * LANES + lane) * V;
     const bool inside = index < loops.results;
     const Place<I> result = loops.result(inside ? index : 0);
-    const I first = chunk * blockIdx.y, end = inside ? min(first + chunk, loops.terms) : first, step = TEAMS;
+    const I first = chunk * blockIdx.y, end = inside ? min(first + chunk, loops.terms) : first;
     const I lane_row = loops.kept[3].row, param_step = loops.kept[3].param;
-    const bool one_row = loops.one_row();
     Statistics<C> stat[V];
-    double sum_g[V], sum_gx[V];
+    C sum_g[V], sum_gx[V];
     for (int v = 0; v < V; v++) {
         stat[v] = Statistics<C>(stats, rows, result.row + v * lane_row);
         sum_g[v] = sum_gx[v] = 0;
     }
-    const int BATCH = Batch<C, V, BYTES>::SIZE;
-    Cursor<4, I> cursor(loops, first + team, step);
-    for (I at = first + team; at < end; at += step * BATCH) {
-        Pack<T, V> packs[2][BATCH];
-        Place<I> terms[BATCH];
-        fetch_batch<RELU, T, C>(packs, terms, dy, x, y, masked, cursor, result.data, at, step, end);
-        C few_g[V], few_gx[V];
-        for (int v = 0; v < V; v++) few_g[v] = few_gx[v] = 0;
-#pragma unroll
-        for (int u = 0; u < BATCH; u++) {
-            if (at + u * step >= end) break;
+    Batches<Batch<C, V, BYTES>::SIZE, RELU, T, C, I, V, N> batches(
+        loops, dy, x, y, masked, result.data, first + team, (I)TEAMS, end);
+    for (; batches.some(); batches.next()) {
+        batches.fetch_all();
+        batches.each([&](const Pack<T, V>& of_dy, const Pack<T, V>& of_x, const Place<I>& term) {
             Pack<C, V> scale;
-            if (s) scale = parameters<C, V>(s, result.param + terms[u].param, param_step, C(1));
+            if (s) scale = parameters<C, V>(s, result.param + term.param, param_step, C(1));
 #pragma unroll
             for (int v = 0; v < V; v++) {
-                if (!one_row) stat[v] = Statistics<C>(stats, rows, result.row + terms[u].row + v * lane_row);
-                C g = widen<C>(packs[0][u].v[v]);
+                if (!ONE_ROW) stat[v] = Statistics<C>(stats, rows, result.row + term.row + v * lane_row);
+                C g = widen<C>(of_dy.v[v]);
                 if (s) g *= scale.v[v];
-                few_g[v] += g;
-                few_gx[v] += g * stat[v].xhat(widen<C>(packs[1][u].v[v]));
+                sum_g[v] += g;
+                sum_gx[v] += g * stat[v].xhat(widen<C>(of_x.v[v]));
             }
-        }
-        for (int v = 0; v < V; v++) {
-            sum_g[v] += few_g[v];
-            sum_gx[v] += few_gx[v];
-        }
+        });
     }
     for (int v = 0; v < V; v++) {
         shared[0][team][lane * V + v] = sum_g[v];
         shared[1][team][lane * V + v] = sum_gx[v];
     }
-    __syncthreads();
-    if (team > 0 || !inside) return;
-    for (int v = 0; v < V; v++) {
-        double total_g = 0, total_gx = 0;
-        for (int t = 0; t < TEAMS; t++) {
-            total_g += shared[0][t][lane * V + v];
-            total_gx += shared[1][t][lane * V + v];
-        }
-        partial[blockIdx.y * loops.results + index + v] = total_g;
-        partial[(gridDim.y + blockIdx.y) * loops.results + index + v] = total_gx;
+    knock_out(shared);
+    for (int column = threadIdx.x; column < LANES * V; column += 256) {
+        const I to = (I)blockIdx.x * (LANES * V) + column;
+        if (to >= loops.results) break;
+        partial[blockIdx.y * loops.results + to] = shared[0][0][column];
+        partial[(gridDim.y + blockIdx.y) * loops.results + to] = shared[1][0][column];
     }
 }
 
@@ -190,7 +199,8 @@ __global__ void merge_parts(I results, int parts, const Part* __restrict__ parti
 // One result of runs and their chunks, by a team: `data` tells the place of a part.
 template <bool WARP, class P, class I>
 __device__ void add_runs(const Loops<I>& loops, I result, I second, int lane, int size, const double* __restrict__ partial,
-                         const P* __restrict__ s, double& sum_g, double& sum_gx) {
+                         const P* __restrict__ s, double (&sums)[2]) {
+    double found[2] = {0, 0};
     const Place<I> from = loops.result(result);
     Cursor<4, I> cursor(loops, lane, size);
     for (I at = lane; at < loops.terms; at += size * PARTS) {
@@ -207,11 +217,11 @@ __device__ void add_runs(const Loops<I>& loops, I result, I second, int lane, in
         }
 #pragma unroll
         for (int u = 0; u < PARTS; u++) {
-            sum_g += of_g[u] * weight[u];
-            sum_gx += of_gx[u] * weight[u];
+            found[0] += of_g[u] * weight[u];
+            found[1] += of_gx[u] * weight[u];
         }
     }
-    add_up<WARP>(sum_g, sum_gx);
+    add_up<WARP>(found, sums);
 }
 
 // Threads of the largest block, as norm_plan.py has it: wide indices take more registers.
@@ -225,14 +235,14 @@ __global__ void __launch_bounds__(LARGEST_TEAM<I>, 1)
                const P* __restrict__ s, const double* __restrict__ stats, double eps, bool centered, bool guard,
                double* __restrict__ sums, A* __restrict__ both) {
     Team<WARP, I> team;
-    double sum_g = 0, sum_gx = 0;
+    double found[2];
     if (team.index < of_rows.results) {
-        add_runs<WARP>(of_rows, team.index, second, team.lane, team.size, partial, s, sum_g, sum_gx);
-        Finish{eps, centered, guard}(stats, of_rows.results, team.index, sum_g, sum_gx);
-        if (team.lane == 0) sums[team.index] = sum_g, sums[of_rows.results + team.index] = sum_gx;
+        add_runs<WARP>(of_rows, team.index, second, team.lane, team.size, partial, s, found);
+        Finish{eps, centered, guard}(stats, of_rows.results, team.index, found[0], found[1]);
+        if (team.lane == 0) sums[team.index] = found[0], sums[of_rows.results + team.index] = found[1];
     } else if (team.index - of_rows.results < of_params.results) {
         const I result = team.index - of_rows.results;
-        add_runs<WARP>(of_params, result, second, team.lane, team.size, partial, (const P*)nullptr, sum_g, sum_gx);
-        if (team.lane == 0) both[result] = (A)sum_g, both[of_params.results + result] = (A)sum_gx;
+        add_runs<WARP>(of_params, result, second, team.lane, team.size, partial, (const P*)nullptr, found);
+        if (team.lane == 0) both[result] = (A)found[0], both[of_params.results + result] = (A)found[1];
     }
 }

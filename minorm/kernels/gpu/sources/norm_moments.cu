@@ -8,170 +8,173 @@
 //
 //     mean = mean_0 + sum(n_c t_c) / n,   M2 = sum(M2_c) + sum(n_c t_c^2) - sum(n_c t_c)^2 / n
 //
-// Float sums of a few elements are added up in double. `partial` is (2, chunks, rows): the means, then the M2. Not
+// Float sums of a few elements, 64 at most, are added up in double. `partial` is (2, chunks, rows): the means, then the M2. Not
 // centered: k = 0, the means are 0 and M2_c = sum(x^2). All loads of a batch are on their way before the first is used.
 #include "loops.cuh"
 #include "merge.cuh"
 #include "running.cuh"
 
-const int BYTES = 128;  // of a batch, widened; it is added up in float
+const int BYTES = 128;  // of a batch; it is added up in float
 const int PARTS = 4;    // chunks that a thread has on their way
+const int BLOCKS = 3;  // on a multiprocessor at once: registers must do for them
 
-template <class T, int V, int BATCH, class I>
-__device__ inline void fetch_batch(Pack<T, V> (&packs)[BATCH], const T* __restrict__ x, Cursor<2, I>& cursor, I at,
-                                   I step, I end) {
+// x as packs of V, one batch after the other, for a thread that begins at `at`.
+template <class T, class I, int V, int N> struct Batches {
+    static const int SIZE = Batch<T, V, BYTES>::SIZE;
+    const T* x;
+    Cursor<N, I> cursor;
+    const I step, end;
+    I at;
+    Held<T, V> packs[SIZE];
+
+    __device__ Batches(const Loops<I>& loops, const T* x, I at, I step, I end)
+        : x(x), cursor(loops, at, step), step(step), end(end), at(at) {}
+    __device__ bool some() const { return at < end; }
+    __device__ bool whole() const { return at + (SIZE - 1) * step < end; }
+
+    __device__ void fetch_one(int u) { packs[u] = hold<T, V>(x, cursor.place.data); }
+    __device__ void fetch_all() {
+        if (whole()) {  // with nothing to ask between the loads
 #pragma unroll
-    for (int u = 0; u < BATCH; u++) {
-        if (at + u * step < end) packs[u] = fetch<T, V>(x, cursor.place.data);
-        cursor.advance();
+            for (int u = 0; u < SIZE; u++, cursor.advance()) fetch_one(u);
+            return;
+        }
+#pragma unroll
+        for (int u = 0; u < SIZE; u++, cursor.advance())
+            if (at + u * step < end) fetch_one(u);
     }
-}
+    // use(pack) of each that is there.
+    template <class F> __device__ void each(F use) const {
+        const bool all = whole();
+#pragma unroll
+        for (int u = 0; u < SIZE; u++)
+            if (all || at + u * step < end) use(packs[u].pack());
+    }
+    __device__ void next() {
+        at += step * SIZE;
+        fetch_all();
+    }
+};
 
 // The unit-step loop is reduced: a team of neighbouring threads walks along one row.
-template <class T, class C, class I, int V, bool WARP>
-__global__ void moments_rows(Loops<I> loops, I chunk, const T* __restrict__ x, double* __restrict__ partial,
-                             bool centered) {
+template <class T, class C, class I, int V, bool WARP, int N>
+__global__ void __launch_bounds__(256, BLOCKS)
+    moments_rows(Loops<I> loops, I chunk, const T* __restrict__ x, double* __restrict__ partial, bool centered) {
     Team<WARP, I> team;
     if (team.index >= loops.results) return;
     const Place<I> row = loops.result(team.index);
     const I first = chunk * blockIdx.y, end = min(first + chunk, loops.terms), step = (I)team.size * V;
     const I begin = first + team.lane * V;
     x += row.data;
-    const int BATCH = Batch<C, V, BYTES>::SIZE;
-    Pack<T, V> packs[BATCH];
-    Cursor<2, I> cursor(loops, begin, step);
-    I at = begin;
-    fetch_batch(packs, x, cursor, at, step, end);
+    Batches<T, I, V, N> batches(loops, x, begin, step, end);
+    batches.fetch_all();
     C shift = 0;
     if (centered) {  // about the mean of the first batch: a single far element would be a bad shift
-        const C x0 = widen<C>(x[Cursor<2, I>(loops, first, step).place.data]);
+        const C x0 = widen<C>(x[Cursor<N, I>(loops, first, step).place.data]);
         C few = 0;
-#pragma unroll
-        for (int u = 0; u < BATCH; u++)
-            if (at + u * step < end)
-                for (int v = 0; v < V; v++) few += widen<C>(packs[u].v[v]) - x0;
-        shift = (C)(x0 + row_sum<WARP>((double)few) / min(step * BATCH, end - first));
+        batches.each([&](const Pack<T, V>& pack) {
+            for (int v = 0; v < V; v++) few += widen<C>(pack.v[v]) - x0;
+        });
+        shift = x0 + row_sum<WARP>(few) / (C)min(step * batches.SIZE, end - first);
     }
-    double sum = 0, squares = 0;
-    while (at < end) {
-        C few = 0, few_squares = 0;
-#pragma unroll
-        for (int u = 0; u < BATCH; u++)
-            if (at + u * step < end)
-                for (int v = 0; v < V; v++) {
-                    const C t = widen<C>(packs[u].v[v]) - shift;
-                    few += t;
-                    few_squares += t * t;
-                }
-        sum += few;
-        squares += few_squares;
-        at += step * BATCH;
-        fetch_batch(packs, x, cursor, at, step, end);
+    double parts[2] = {0, 0};
+    for (; batches.some(); batches.next()) {
+        C sum = 0, squares = 0;
+        batches.each([&](const Pack<T, V>& pack) {
+            for (int v = 0; v < V; v++) {
+                const C t = widen<C>(pack.v[v]) - shift;
+                sum += t;
+                squares += t * t;
+            }
+        });
+        parts[0] += sum;
+        parts[1] += squares;
     }
-    double total = squares, rest = sum;
-    add_up<WARP>(total, rest);
-    if (!(total < 1e300)) {  // a float square overflowed: once more in double
-        squares = 0;
-        Cursor<2, I> again(loops, begin, step);
-        for (at = begin; at < end; at += step, again.advance()) {
+    double totals[2];
+    add_up<WARP>(parts, totals);
+    if (!(totals[1] < 1e300)) {  // a float square overflowed: once more in double
+        double squares = 0;
+        Cursor<N, I> again(loops, begin, step);
+        for (I at = begin; at < end; at += step, again.advance()) {
             const Pack<T, V> pack = fetch<T, V>(x, again.place.data);
             for (int v = 0; v < V; v++) {
                 const double t = widen<C>(pack.v[v]) - shift;
                 squares += t * t;
             }
         }
-        total = row_sum<WARP>(squares);
+        totals[1] = row_sum<WARP>(squares);
     }
     if (team.lane == 0) {
         const I to = blockIdx.y * loops.results + row.row, n = end - first;
-        partial[to] = centered ? shift + rest / n : 0;
-        const double m2 = total - rest * rest / n;
-        partial[gridDim.y * loops.results + to] = !centered ? total : m2 < 0 ? 0 : m2;
+        partial[to] = centered ? shift + totals[0] / n : 0;
+        const double m2 = totals[1] - totals[0] * totals[0] / n;
+        partial[gridDim.y * loops.results + to] = !centered ? totals[1] : m2 < 0 ? 0 : m2;
     }
 }
 
 // The unit-step loop is kept: LANES neighbouring threads have V lanes each, and the block's other threads take turns with
-// the terms; their sums meet in shared memory.
-template <class T, class C, class I, int V, int LANES>
-__global__ void moments_lanes(Loops<I> loops, I chunk, const T* __restrict__ x, double* __restrict__ partial,
-                              bool centered) {
+// the terms, so few that each adds up its own in float (norm_plan.py); their sums meet in shared memory. The shift is the
+// mean of what the first of them reads first.
+template <class T, class C, class I, int V, int LANES, int N>
+__global__ void __launch_bounds__(256, BLOCKS)
+    moments_lanes(Loops<I> loops, I chunk, const T* __restrict__ x, double* __restrict__ partial, bool centered) {
     const int TEAMS = 256 / LANES, lane = threadIdx.x % LANES, team = threadIdx.x / LANES;
     __shared__ double shared[2][TEAMS][LANES * V];
+    __shared__ C shifts[LANES * V];
     const I index = ((I)blockIdx.x * LANES + lane) * V;
     const bool inside = index < loops.results;
-    const Place<I> row = loops.result(inside ? index : 0);
-    const I first = chunk * blockIdx.y, end = inside ? min(first + chunk, loops.terms) : first, step = TEAMS;
-    x += row.data;
-    const int BATCH = Batch<C, V, BYTES>::SIZE;
-    Pack<T, V> packs[BATCH];
-    I at = first + team;
-    Cursor<2, I> cursor(loops, at, step);
-    fetch_batch(packs, x, cursor, at, step, end);
-    C shift[V];
-    double sum[V], squares[V];
-    for (int v = 0; v < V; v++) shift[v] = 0, sum[v] = squares[v] = 0;
-    if (centered) {
-        const Pack<T, V> x0 = fetch<T, V>(x, Cursor<2, I>(loops, first, step).place.data);
-#pragma unroll
-        for (int u = 0; u < BATCH; u++)
-            if (at + u * step < end)
-                for (int v = 0; v < V; v++) sum[v] += widen<C>(packs[u].v[v]) - widen<C>(x0.v[v]);
-        for (int v = 0; v < V; v++) shared[0][team][lane * V + v] = sum[v];
-        __syncthreads();
+    const I first = chunk * blockIdx.y, last = min(first + chunk, loops.terms), end = inside ? last : first;
+    x += loops.result(inside ? index : 0).data;
+    Batches<T, I, V, N> batches(loops, x, first + team, (I)TEAMS, end);
+    batches.fetch_all();
+    C shift[V], sum[V], squares[V];
+    for (int v = 0; v < V; v++) sum[v] = squares[v] = 0;
+    if (team == 0) {
+        C count = 0;
+        batches.each([&](const Pack<T, V>& pack) {
+            count += 1;
+            for (int v = 0; v < V; v++) sum[v] += widen<C>(pack.v[v]) - widen<C>(batches.packs[0].pack().v[v]);
+        });
         for (int v = 0; v < V; v++) {
-            double all = 0;
-            for (int t = 0; t < TEAMS; t++) all += shared[0][t][lane * V + v];
-            shift[v] = (C)(widen<C>(x0.v[v]) + all / max((I)1, min(step * BATCH, end - first)));
+            shifts[lane * V + v] = centered && inside ? widen<C>(batches.packs[0].pack().v[v]) + sum[v] / count : C(0);
             sum[v] = 0;
         }
-        __syncthreads();
     }
-    while (at < end) {
-        C few[V], few_squares[V];
-        for (int v = 0; v < V; v++) few[v] = few_squares[v] = 0;
-#pragma unroll
-        for (int u = 0; u < BATCH; u++)
-            if (at + u * step < end)
-                for (int v = 0; v < V; v++) {
-                    const C t = widen<C>(packs[u].v[v]) - shift[v];
-                    few[v] += t;
-                    few_squares[v] += t * t;
-                }
-        bool large = false;
-        for (int v = 0; v < V; v++) large = large || !(few_squares[v] < C(1e38));
-        if (large) {  // once more in double
-            for (int v = 0; v < V; v++) few_squares[v] = 0;
-#pragma unroll
-            for (int u = 0; u < BATCH; u++)
-                if (at + u * step < end)
-                    for (int v = 0; v < V; v++) {
-                        const double t = widen<C>(packs[u].v[v]) - shift[v];
-                        squares[v] += t * t;
-                    }
-        }
-        for (int v = 0; v < V; v++) {
-            sum[v] += few[v];
-            squares[v] += few_squares[v];
-        }
-        at += step * BATCH;
-        fetch_batch(packs, x, cursor, at, step, end);
-    }
+    __syncthreads();
+    for (int v = 0; v < V; v++) shift[v] = shifts[lane * V + v];
+    for (; batches.some(); batches.next())
+        batches.each([&](const Pack<T, V>& pack) {
+            for (int v = 0; v < V; v++) {
+                const C t = widen<C>(pack.v[v]) - shift[v];
+                sum[v] += t;
+                squares[v] += t * t;
+            }
+        });
+    bool large = false;
     for (int v = 0; v < V; v++) {
         shared[0][team][lane * V + v] = sum[v];
         shared[1][team][lane * V + v] = squares[v];
+        large = large || !(squares[v] < C(1e38));
     }
-    __syncthreads();
-    if (team > 0 || !inside) return;
-    const I n = end - first;
-    for (int v = 0; v < V; v++) {
-        double rest = 0, total = 0;
-        for (int t = 0; t < TEAMS; t++) {
-            rest += shared[0][t][lane * V + v];
-            total += shared[1][t][lane * V + v];
+    if (large) {  // once more in double
+        for (int v = 0; v < V; v++) shared[1][team][lane * V + v] = 0;
+        Cursor<N, I> again(loops, first + team, (I)TEAMS);
+        for (I at = first + team; at < end; at += TEAMS, again.advance()) {
+            const Pack<T, V> pack = fetch<T, V>(x, again.place.data);
+            for (int v = 0; v < V; v++) {
+                const double t = widen<C>(pack.v[v]) - shift[v];
+                shared[1][team][lane * V + v] += t * t;
+            }
         }
-        const I to = blockIdx.y * loops.results + row.row + v;
-        const double m2 = total - rest * rest / n;
-        partial[to] = centered ? shift[v] + rest / n : 0;
+    }
+    knock_out(shared);
+    const I n = last - first;
+    for (int column = threadIdx.x; column < LANES * V; column += 256) {
+        const I result = (I)blockIdx.x * (LANES * V) + column;
+        if (result >= loops.results) break;
+        const double rest = shared[0][0][column], total = shared[1][0][column], m2 = total - rest * rest / n;
+        const I to = blockIdx.y * loops.results + loops.result(result).row;
+        partial[to] = centered ? shifts[column] + rest / n : 0;
         partial[gridDim.y * loops.results + to] = !centered ? total : m2 < 0 ? 0 : m2;
     }
 }

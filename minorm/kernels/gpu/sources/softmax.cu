@@ -193,7 +193,10 @@ __global__ void cross_entropy(I count, I n, const T* x, const long long* target,
     }
     const C highest = row_max<WARP>(top);
     terms *= top == highest ? C(1) : exp_of(top - highest);
-    add_up<WARP>(terms, values);
+    const double parts[2] = {terms, values};
+    double sums[2];
+    add_up<WARP>(parts, sums);
+    terms = sums[0], values = sums[1];
     if (lane) return;
     if (highest - highest != 0) terms = infinity() - infinity();  // infinite
     const double log_size = log_of(terms);

@@ -29,32 +29,56 @@ template <class T, int V, class I> __device__ inline void put(T* y, I at, const 
     *reinterpret_cast<Pack<T, V>*>(y + at) = pack;
 }
 
+// What a thread has read and not used yet, two 16-bit numbers in a register: as a Pack each would take one.
+template <class T, int V, bool HALVES = sizeof(T) == 2 && V % 2 == 0> struct Held {
+    Pack<T, V> kept;
+    __device__ Pack<T, V> pack() const { return kept; }
+};
+template <class T, int V> struct alignas(2 * V) Held<T, V, true> {
+    unsigned words[V / 2];
+    __device__ Pack<T, V> pack() const {
+        Pack<T, V> found;
+#pragma unroll
+        for (int v = 0; v < V; v++) {
+            const unsigned short bits = words[v / 2] >> (v % 2 * 16);
+            found.v[v] = *reinterpret_cast<const T*>(&bits);
+        }
+        return found;
+    }
+};
+template <class T, int V, class I> __device__ inline Held<T, V> hold(const T* x, I at) {
+    return *reinterpret_cast<const Held<T, V>*>(x + at);
+}
+
 // The sum of v over all threads of a warp; every lane gets it. The tree is fixed, so the bits are too.
 template <class A> __device__ inline A warp_sum(A v) {
     for (int step = 16; step > 0; step /= 2) v += __shfl_xor_sync(0xffffffffu, v, step);
     return v;
 }
 
-// The sums of a and of b over the threads that share a row: a warp, or a block of up to 1024 threads, a multiple of 32.
-// In a block each warp leaves its sums in shared memory, and then adds up those of all warps for itself.
-template <bool WARP, class A> __device__ inline void add_up(A& a, A& b) {
-    a = warp_sum(a);
-    b = warp_sum(b);
+// The sums of N values over the threads that share a row: a warp, or a block of 32, 64, 128 ... 1024 threads. A warp adds up
+// in the type that comes in, C; in a block each warp then leaves its sums in shared memory, in type A, and adds up those of
+// all warps for itself.
+template <bool WARP, int N, class C, class A> __device__ inline void add_up(const C (&values)[N], A (&sums)[N]) {
+#pragma unroll
+    for (int n = 0; n < N; n++) sums[n] = warp_sum(values[n]);
     if (WARP) return;
-    __shared__ A of_warp[2][32];
+    __shared__ A of_warp[N][32];
     __syncthreads();  // what was read of the last sums has been read
-    if (threadIdx.x % 32 == 0) {
-        of_warp[0][threadIdx.x / 32] = a;
-        of_warp[1][threadIdx.x / 32] = b;
-    }
+    if (threadIdx.x % 32 == 0)
+        for (int n = 0; n < N; n++) of_warp[n][threadIdx.x / 32] = sums[n];
     __syncthreads();
-    const int warp = threadIdx.x % 32;
-    a = warp_sum(warp < blockDim.x / 32 ? of_warp[0][warp] : A(0));
-    b = warp_sum(warp < blockDim.x / 32 ? of_warp[1][warp] : A(0));
+    const int warps = blockDim.x / 32, warp = threadIdx.x % warps;
+#pragma unroll
+    for (int n = 0; n < N; n++) sums[n] = of_warp[n][warp];
+    for (int step = warps / 2; step > 0; step /= 2)
+#pragma unroll
+        for (int n = 0; n < N; n++) sums[n] += __shfl_xor_sync(0xffffffffu, sums[n], step);
 }
 
-template <bool WARP, class A> __device__ inline A row_sum(A a) {
-    A nothing = 0;
-    add_up<WARP>(a, nothing);
-    return a;
+template <bool WARP, class A> __device__ inline A row_sum(A value) {
+    const A values[1] = {value};
+    A sums[1];
+    add_up<WARP>(values, sums);
+    return sums[0];
 }
