@@ -92,7 +92,7 @@ def _rows(
     sums: int,
     relu: bool,
 ) -> Run:
-    shape = rows.index, rows.width, rows.packs, rows.warp, rows.turns
+    shape = rows.index, rows.width, rows.packs, rows.lanes, rows.turns, rows.same
     kernel = rows_program.kernel("row_backward", storage, compute, parameter, *shape, sums, relu)
     rule, parts_of, merge, of_columns = scalars(equation), rows.grid[0], None, None
     if sums == OF_ELEMENTS:

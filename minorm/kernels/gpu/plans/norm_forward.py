@@ -46,7 +46,7 @@ def forward(
     rows = norm_plan.rows(loops, norm_plan.size_of(nest), storage.itemsize, aligned, packs, THREADS)
     if rows is not None:
         rows = with_struct(rows)
-        shape = rows.index, rows.width, rows.packs, rows.warp, rows.turns
+        shape = rows.index, rows.width, rows.packs, rows.lanes, rows.turns, rows.same
         kernel = rows_program.kernel("row_forward", storage, compute, parameter, *shape, running, ending)
         rule = scalars(equation)
 

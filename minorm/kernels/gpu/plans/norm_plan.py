@@ -24,10 +24,11 @@ BLOCK = 256  # threads of the kernels that walk through chunks
 LANES, FEWEST_LANES = 32, 4  # threads side by side
 BATCH, ELEMENTS_BATCH = 8, 4  # packs a thread has on their way, where it adds up and where it does not
 LANE_WIDTH = 4  # elements of a thread whose lanes have their own statistics, and those take registers
+USUAL_PACKS = 4  # of a row, where a larger team can have it
 IN_FLOAT = 64  # terms of a lane that a thread adds up in float
 BUSY = 1024  # blocks that keep a large device busy
 SHORT = 2048  # terms up to which a warp, not a block, walks along them
-TEAM_THREADS = 1 << 17  # over all teams that each add up the gradients of scale and bias: half of a large device
+TEAM_THREADS = 1 << 17  # over all teams that take rows in turn: half of a large device
 SPLITS = (1, 8, 32, 128)  # threads that share the parts of one result
 SERIAL = 16  # parts that one of them adds up, where that is enough
 LARGEST_TEAM = {4: 1024, 8: 512}  # by the bytes of an index: wide ones take registers, of which a block has 65,536
@@ -79,7 +80,7 @@ class Loops(NamedTuple):
     def width(self, itemsize: int) -> int:
         """Elements of one access: they must belong to one turn of the innermost loop, as their scales do."""
         inner = (self.kept if self.is_lanes else self.reduced)[-1:]
-        if not inner or inner[0].data != 1 or (not self.is_lanes and inner[0].row):
+        if not inner or inner[0].data != 1 or inner[0].param not in (0, 1) or (not self.is_lanes and inner[0].row):
             return 1
         others = [loop for loop in self.kept + self.reduced if loop.data != 1]
         scales = [loop.param for loop in others] if inner[0].param == 1 else []
@@ -187,8 +188,9 @@ class Rows(NamedTuple):
     index: np.dtype[Any]  # type: ignore[assignment]  # hides tuple.index
     width: int
     packs: int  # E of the kernels: accesses a thread makes in a row
-    warp: bool
+    lanes: int  # threads of a team that is a part of a warp, or all of it; 0: a block
     turns: int  # as of a Walk
+    same: bool  # scale and bias, for a whole row
     grid: tuple[int]
     block: tuple[int]
 
@@ -196,31 +198,32 @@ class Rows(NamedTuple):
 def rows(
     loops: Loops, size: int, itemsize: int, aligned: bool, most_packs: int, most_threads: int, together: bool = False
 ) -> Rows | None:
-    """None where a row does not fit, or where there are no rows; `together`: a team takes several rows, and adds up.
+    """None where a row does not fit, or where there are no rows; `together`: a team adds up over its rows.
 
-    Such teams keep half the packs where a larger team can have the row: registers decide how many run at once.
+    A team is as small as has the row in `most_packs` accesses a thread, or half as many where a larger one can have it.
     """
     if loops.is_lanes:
         return None
     elements = loops.width(itemsize) if aligned else 1
     accesses = -(-loops.terms // elements)
-    few = max(1, most_packs // 2) if together else min(4, most_packs)
-    warp = accesses <= WARP * (few if together else most_packs)
-    threads = WARP
-    while not warp and threads * few < accesses and threads < most_threads:
+    few = most_packs if most_packs < USUAL_PACKS or together else USUAL_PACKS
+    threads = FEWEST_LANES
+    while threads * few < accesses and threads < most_threads:
         threads *= 2
     packs = 1
     while packs * threads < accesses:
         packs *= 2
     if packs > most_packs:
         return None
-    teams = loops.results
+    lanes = threads if threads <= WARP else 0
+    teams_a_block = 4 * WARP // lanes if lanes else 1
+    teams = min(loops.results, TEAM_THREADS // threads)
     if together:
-        teams = max(1, min(-(-teams // 4), TEAM_THREADS // threads))
-    teams_a_block = 4 if warp else 1
+        teams = max(1, min(-(-loops.results // 4), teams))
     grid = blocks(teams, teams_a_block)
-    index = index_type(max(size, 2 * grid * loops.terms if together else 0))
-    return Rows(loops.packed(index), index, elements, packs, warp, loops.turns, (grid,), (threads * teams_a_block,))
+    index = index_type(max(size, 2 * grid * loops.terms if together else 0, loops.results + teams))
+    block = (threads * teams_a_block,)
+    return Rows(loops.packed(index), index, elements, packs, lanes, loops.turns, loops.one_param, (grid,), block)
 
 
 class Columns(NamedTuple):

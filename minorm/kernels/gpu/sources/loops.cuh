@@ -101,17 +101,19 @@ __device__ inline double rstd_of(double var, double eps, bool guard) {
     return rsqrt(var + eps);
 }
 
-// Scale or bias of V neighbours that lie `step` apart: one access where they are neighbours too. None is `otherwise`.
+// Scale or bias of V neighbours, from `at` on: all the same one with step 0, else one access. None is `otherwise`.
 template <class C, int V, class P, class I>
-__device__ inline Pack<C, V> parameters(const P* __restrict__ s, I at, I step, C otherwise) {
+__device__ __forceinline__ Pack<C, V> parameters(const P* __restrict__ s, I at, I step, C otherwise) {
     Pack<C, V> found;
-    Pack<P, V> stored;
-    if (s && step == 1) stored = fetch<P, V>(s, at);
-    if (s && step != 1)
+    if (V > 1 && s && step != 0) {
+        const Pack<P, V> stored = hold<P, V>(s, at).pack();
 #pragma unroll
-        for (int v = 0; v < V; v++) stored.v[v] = s[at + v * step];
+        for (int v = 0; v < V; v++) found.v[v] = widen<C>(stored.v[v]);
+    } else {
+        const C one = s ? widen<C>(s[at]) : otherwise;
 #pragma unroll
-    for (int v = 0; v < V; v++) found.v[v] = s ? widen<C>(stored.v[v]) : otherwise;
+        for (int v = 0; v < V; v++) found.v[v] = one;
+    }
     return found;
 }
 
@@ -125,4 +127,22 @@ template <bool WARP, class I> struct Team {
         lane = threadIdx.x % size;
         index = (I)blockIdx.x * (blockDim.x / size) + threadIdx.x / size;
     }
+};
+
+// Teams that take rows in turn: LANES threads of a warp, or, with 0, a block. All of a warp go on as long as one of them has
+// a row: they add up together.
+template <int LANES, class I> struct Turns {
+    int size, lane;
+    I rows, teams, first, index;  // `first`: the row of the warp's first team
+    __device__ Turns(I rows) : rows(rows) {
+        size = LANES ? LANES : blockDim.x;
+        lane = threadIdx.x % size;
+        teams = (I)gridDim.x * (blockDim.x / size);
+        index = (I)blockIdx.x * (blockDim.x / size) + threadIdx.x / size;
+        first = LANES ? index - threadIdx.x % 32 / LANES : index;
+    }
+    __device__ bool some() const { return first < rows; }
+    __device__ bool inside() const { return index < rows; }
+    __device__ bool another() const { return first + teams < rows; }
+    __device__ void next() { first += teams, index += teams; }
 };

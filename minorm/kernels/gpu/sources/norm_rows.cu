@@ -1,116 +1,132 @@
-// Rows that fit into the registers of a warp or a block: read once, everything else happens on the chip.
+// Rows that fit into the registers of a team, of some lanes of a warp or of a block: read once, everything else happens on
+// the chip.
 //
 //     forward   k = mean, d = mean(x - k), var = mean((x - k)^2) - d^2, y = ((x - k) - d) * rstd * s + b,
 //               or max(y + residual, 0)
 //     backward  dx = rstd * (g - mean(g) - xhat * mean(g * xhat) * slope),  g = dy * s; behind a ReLU dy is 0 where y <= 0
 //
 // Thread `lane` of a team keeps E packs of V neighbours: those at (lane + e * team) * V. T, C, P: the types of the data,
-// of the arithmetic, of scale and bias; I: of indices.
+// of the arithmetic, of scale and bias; I: of indices; SAME: scale and bias are the same for a whole row. A team takes rows
+// in turn, and reads the next one while it adds up this one, where registers do for both.
 #include "ending.cuh"
 #include "loops.cuh"
 #include "running.cuh"
 
-// Blocks of 512 threads that a multiprocessor is to have at once, of threads that hold so many bytes: two where 64 registers
-// a thread do.
-template <class C, int HELD> constexpr int OF_BLOCKS = sizeof(C) == 4 && HELD <= 64 ? 2 : 1;
+const int AHEAD = 64, GRADS_AHEAD = 32;  // bytes of a row that a thread may hold twice; backward of each array
 
-// The shift is the mean as well as float has it: x0 + mean(x - x0), which is x0 itself where all x are equal. About it
-// var = mean(t^2) - d^2 loses nothing, as d is a rounding error of k. Squares above 3e38 are added up again in double.
-template <class C, class T, int V, int E, bool WARP, class I>
-__device__ void statistics_of(const Held<T, V> (&x)[E], C x0, I begin, I step, I columns, double part, bool centered,
-                              double& k, double& d, double& var) {
-    k = d = 0;
-    if (centered) {
-        C sum = 0;
-#pragma unroll
-        for (int e = 0; e < E; e++)
-            if (begin + e * step < columns)
-#pragma unroll
-                for (int v = 0; v < V; v++) sum += widen<C>(x[e].pack().v[v]) - x0;
-        k = x0 + row_sum<WARP>(sum) * (C)part;
-    }
-    C shift = (C)k, sum = 0, squares = 0;
-#pragma unroll
-    for (int e = 0; e < E; e++)
-        if (begin + e * step < columns)
-#pragma unroll
-            for (int v = 0; v < V; v++) {
-                C t = widen<C>(x[e].pack().v[v]) - shift;
-                sum += t;
-                squares += t * t;
-            }
-    const C parts[2] = {sum, squares};
-    double totals[2];
-    add_up<WARP>(parts, totals);
-    double rest = totals[0], total = totals[1];
-    if (!(total < 1e300)) {  // a float square overflowed: once more in double
-        double wide = 0;
-#pragma unroll
-        for (int e = 0; e < E; e++)
-            if (begin + e * step < columns)
-#pragma unroll
-                for (int v = 0; v < V; v++) {
-                    double t = widen<C>(x[e].pack().v[v]) - shift;
-                    wide += t * t;
-                }
-        total = row_sum<WARP>(wide);
-    }
-    if (centered) d = rest * part;
-    var = total * part - d * d;
-    if (var < 0) var = 0;  // NaN stays
-}
-
-template <class T, class C, class P, class I, int V, int E, bool WARP, int N, class R, int ENDING>
-__global__ void __launch_bounds__(512, OF_BLOCKS<C, (ENDING == RESIDUAL_RELU ? 4 : 2) * V * E>) row_forward(Loops<I> loops, const T* __restrict__ x, const P* __restrict__ s,
-                                                    const P* __restrict__ b, const T* __restrict__ residual,
-                                                    T* __restrict__ y, double* __restrict__ stats, double eps,
-                                                    bool centered, bool guard, Running<R> running) {
-    Team<WARP, I> team;
-    if (team.index >= loops.results) return;  // a whole warp
-    const Place<I> row = loops.result(team.index);
-    const I begin = (I)team.lane * V, step = (I)team.size * V, columns = loops.terms;
-    const Cursor<N, I> start(loops, begin, step);
-    Held<T, V> kept[E], added[ENDING == RESIDUAL_RELU ? E : 1];
-    Cursor<N, I> cursor = start;
-#pragma unroll
-    for (int e = 0; e < E; e++) {
-        if (begin + e * step < columns) {
-            kept[e] = hold<T, V>(x, row.data + cursor.place.data);
-            if (ENDING == RESIDUAL_RELU) added[e] = hold<T, V>(residual, row.data + cursor.place.data);
-        }
-        cursor.advance();
-    }
-    double k, d, var;
-    statistics_of<C, T, V, E, WARP>(kept, widen<C>(x[row.data]), begin, step, columns, loops.part, centered,
-                                         k, d, var);
-    const double rstd = rstd_of(var, eps, guard);
-    if (team.lane == 0) {
-        stats[row.row] = k;
-        stats[loops.results + row.row] = d;
-        stats[2 * loops.results + row.row] = var;
-        stats[3 * loops.results + row.row] = rstd;
-        running.update(row.row, k + d, var);
-    }
-    const C shift = (C)k, offset = (C)d, factor = (C)rstd;
-    Cursor<N, I> writing = start;
+// use(element) of each that a thread has of a row.
+template <class C, class T, int V, int E, class I, class F>
+__device__ __forceinline__ void each(const Held<T, V> (&x)[E], I begin, I step, I columns, F use) {
 #pragma unroll
     for (int e = 0; e < E; e++) {
         if (begin + e * step >= columns) break;
-        const I param = row.param + writing.place.param;
-        const Pack<C, V> scale = parameters<C, V>(s, param, loops.reduced[3].param, C(1));
-        const Pack<C, V> bias = parameters<C, V>(b, param, loops.reduced[3].param, C(0));
-        const Pack<T, V> in = kept[e].pack(), more = added[ENDING == RESIDUAL_RELU ? e : 0].pack();
-        Pack<T, V> out;
+        const Pack<T, V> pack = x[e].pack();
 #pragma unroll
-        for (int v = 0; v < V; v++) {
-            const C xhat = product((widen<C>(in.v[v]) - shift) - offset, factor);
-            const C value = affine(xhat, scale.v[v], bias.v[v], s, b);
-            finish<ENDING>(out.v[v], value, more.v[v]);
-        }
-        put(y, row.data + writing.place.data, out);
-        writing.advance();
+        for (int v = 0; v < V; v++) use(widen<C>(pack.v[v]));
     }
-    running.template finish<WARP>(stats, loops.results, team.lane == 0, team.lane, team.size);
+}
+
+// The shift is the mean as well as float has it: x0 + mean(x - x0), which is x0 itself where all x are equal. About it
+// var = mean(t^2) - d^2 loses nothing, as d is a rounding error of k. Squares above 3e38 are added up again in double.
+template <int LANES, class C, class T, int V, int E, class I>
+__device__ __forceinline__ void statistics_of(const Held<T, V> (&x)[E], C x0, I begin, I step, I columns, double part,
+                                              bool centered, double& k, double& d, double& var) {
+    k = d = 0;
+    C shift = 0;
+    if (centered) {
+        C sum = 0;
+        each<C>(x, begin, step, columns, [&](C value) { sum += value - x0; });
+        k = shift = x0 + team_sum<LANES>(sum) * (C)part;
+    }
+    C parts[2] = {0, 0};  // of t = x - shift and of its square
+    each<C>(x, begin, step, columns, [&](C value) {
+        const C t = value - shift;
+        parts[0] += t;
+        parts[1] += t * t;
+    });
+    double totals[2];
+    add_up_team<LANES>(parts, totals);
+    if (!(totals[1] < 1e300)) {  // a float square overflowed: once more in double
+        double squares = 0;
+        each<C>(x, begin, step, columns, [&](C value) {
+            const double t = value - shift;
+            squares += t * t;
+        });
+        totals[1] = team_sum<LANES>(squares);
+    }
+    if (centered) d = totals[0] * part;
+    var = totals[1] * part - d * d;
+    if (var < 0) var = 0;  // NaN stays
+}
+
+// x and residual of a row, and its first element: read while the row before is worked on.
+template <class T, class C, class I, int V, int E, bool SUM> struct Given {
+    Held<T, V> x[E], added[SUM ? E : 1];
+    C x0;
+    Place<I> place;
+};
+
+template <class T, class C, class P, class I, int V, int E, int LANES, int N, bool SAME, class R, int ENDING>
+__global__ void __launch_bounds__(512, 1)
+    row_forward(Loops<I> loops, const T* __restrict__ x, const P* __restrict__ s, const P* __restrict__ b,
+                const T* __restrict__ residual, T* __restrict__ y, double* __restrict__ stats, double eps, bool centered,
+                bool guard, Running<R> running) {
+    Turns<LANES, I> team(loops.results);
+    const I begin = (I)team.lane * V, step = (I)team.size * V, rows = loops.results, columns = loops.terms;
+    const I param_step = SAME ? 0 : loops.reduced[3].param;
+    const bool sum = ENDING == RESIDUAL_RELU, ahead = sizeof(T) * V * E * (sum ? 2 : 1) <= AHEAD;
+    const Cursor<N, I> start(loops, begin, step);
+    typedef Given<T, C, I, V, E, sum> Kept;
+    const auto read = [&](Kept& row, I index) {
+        row.place = loops.result(index < rows ? index : 0);
+        row.x0 = widen<C>(x[row.place.data]);
+        Cursor<N, I> cursor = start;
+#pragma unroll
+        for (int e = 0; e < E; e++, cursor.advance())
+            if (begin + e * step < columns) {
+                row.x[e] = hold<T, V>(x, row.place.data + cursor.place.data);
+                if (sum) row.added[sum ? e : 0] = hold<T, V>(residual, row.place.data + cursor.place.data);
+            }
+    };
+    Kept next;
+    if (ahead && team.some()) read(next, team.index);
+    for (; team.some(); team.next()) {
+        if (!ahead) read(next, team.index);
+        const Kept row = next;
+        if (ahead && team.another()) read(next, team.index + team.teams);
+        double k, d, var;
+        statistics_of<LANES, C>(row.x, row.x0, begin, step, columns, loops.part, centered, k, d, var);
+        const double rstd = rstd_of(var, eps, guard);
+        const I of = row.place.row;
+        const bool writes = team.lane == 0 && team.inside();
+        if (writes) {
+            stats[of] = k;
+            stats[rows + of] = d;
+            stats[2 * rows + of] = var;
+            stats[3 * rows + of] = rstd;
+            running.update(of, k + d, var);
+        }
+        const C shift = (C)k, offset = (C)d, factor = (C)rstd;
+        Cursor<N, I> writing = start;
+#pragma unroll
+        for (int e = 0; e < E; e++, writing.advance()) {
+            if (begin + e * step >= columns || !team.inside()) break;
+            const I param = row.place.param + (SAME ? 0 : writing.place.param);
+            const Pack<C, V> scale = parameters<C, V>(s, param, param_step, C(1));
+            const Pack<C, V> bias = parameters<C, V>(b, param, param_step, C(0));
+            const Pack<T, V> in = row.x[e].pack();
+            Pack<T, V> more, out;
+            if (sum) more = row.added[sum ? e : 0].pack();
+#pragma unroll
+            for (int v = 0; v < V; v++) {
+                const C xhat = product((widen<C>(in.v[v]) - shift) - offset, factor);
+                const C value = affine(xhat, scale.v[v], bias.v[v], s, b);
+                finish<ENDING>(out.v[v], value, more.v[v]);
+            }
+            put(y, row.place.data + writing.place.data, out);
+        }
+        running.template finish<LANES>(stats, rows, writes, team.lane, team.size);
+    }
 }
 
 // What becomes of the sums that scale and bias need.
@@ -128,34 +144,35 @@ template <bool RELU, class T, class C, class I, int V, int E> struct Row {
     Place<I> place;
 };
 
-template <class T, class C, class P, class I, int V, int E, bool WARP, int N, int GRADIENTS, bool RELU>
-__global__ void __launch_bounds__(512, OF_BLOCKS<C, GRADIENTS == OF_ELEMENTS ? 128 : (RELU ? 3 : 2) * sizeof(T) * V * E>)
+template <class T, class C, class P, class I, int V, int E, int LANES, int N, bool SAME, int GRADIENTS, bool RELU>
+__global__ void __launch_bounds__(512, 1)
     row_backward(Loops<I> loops, const T* __restrict__ dy, const T* __restrict__ x, const T* __restrict__ y,
                  const double* __restrict__ stats, const P* __restrict__ s, T* __restrict__ dx, T* __restrict__ masked,
                  double* __restrict__ row_sums, C* __restrict__ param_sums, double eps, bool centered, bool guard) {
-    Team<WARP, I> team;
-    const I teams = (I)gridDim.x * (blockDim.x / team.size), rows = loops.results, columns = loops.terms;
-    const I begin = (I)team.lane * V, step = (I)team.size * V;
-    const bool of_columns = GRADIENTS == OF_ELEMENTS;  // a team has several rows then
-    const bool ahead = of_columns && sizeof(T) * V * E <= 32;  // registers for the row after this one, and for scale
+    Turns<LANES, I> team(loops.results);
+    const I begin = (I)team.lane * V, step = (I)team.size * V, rows = loops.results, columns = loops.terms;
+    const I param_step = SAME ? 0 : loops.reduced[3].param;
+    const bool of_columns = GRADIENTS == OF_ELEMENTS, ahead = sizeof(T) * V * E * (RELU ? 2 : 1) <= GRADS_AHEAD;
+    const bool keeps = of_columns && ahead;  // scale, which all rows share
     const Cursor<N, I> start(loops, begin, step);
     C of_scale[of_columns ? E * V : 1], of_bias[of_columns ? E * V : 1];
-    Pack<C, V> scales[ahead ? E : 1];
+    Pack<C, V> scales[keeps ? E : 1];
     if (of_columns) {
         Cursor<N, I> cursor = start;
 #pragma unroll
         for (int e = 0; e < E; e++, cursor.advance()) {
-            if (ahead && begin + e * step < columns) scales[ahead ? e : 0] = parameters<C, V>(s, cursor.place.param, loops.reduced[3].param, C(1));
+            if (keeps && begin + e * step < columns)
+                scales[keeps ? e : 0] = parameters<C, V>(s, cursor.place.param, param_step, C(1));
 #pragma unroll
             for (int v = 0; v < V; v++) of_scale[e * V + v] = of_bias[e * V + v] = 0;
         }
     }
     const auto scale_of = [&](int e, I param) {
-        return ahead ? scales[ahead ? e : 0] : parameters<C, V>(s, param, loops.reduced[3].param, C(1));
+        return keeps ? scales[keeps ? e : 0] : parameters<C, V>(s, param, param_step, C(1));
     };
     typedef Row<RELU, T, C, I, V, E> Kept;
     const auto read = [&](Kept& row, I index) {
-        row.place = loops.result(index);
+        row.place = loops.result(index < rows ? index : 0);
         Cursor<N, I> cursor = start;
 #pragma unroll
         for (int e = 0; e < E; e++, cursor.advance())
@@ -168,11 +185,11 @@ __global__ void __launch_bounds__(512, OF_BLOCKS<C, GRADIENTS == OF_ELEMENTS ? 1
         row.stat = Statistics<C>(stats, rows, row.place.row);
     };
     Kept next;
-    if (ahead && team.index < rows) read(next, team.index);
-    for (I index = team.index; index < rows; index += teams) {
-        if (!ahead) read(next, index);
+    if (ahead && team.some()) read(next, team.index);
+    for (; team.some(); team.next()) {
+        if (!ahead) read(next, team.index);
         const Kept row = next;
-        if (ahead && index + teams < rows) read(next, index + teams);
+        if (ahead && team.another()) read(next, team.index + team.teams);
         const Statistics<C> stat = row.stat;
         // dy of pack e, masked, and its g and xhat of each element: worked out twice, which takes no registers.
         const auto given = [&](int e) {
@@ -184,11 +201,11 @@ __global__ void __launch_bounds__(512, OF_BLOCKS<C, GRADIENTS == OF_ELEMENTS ? 1
         Cursor<N, I> adding = start;
 #pragma unroll
         for (int e = 0; e < E; e++, adding.advance()) {
-            if (begin + e * step >= columns) break;
+            if (begin + e * step >= columns || !team.inside()) break;
             const Pack<T, V> of_dy = given(e), of_x = row.x[e].pack();
             if (RELU && masked) put(masked, row.place.data + adding.place.data, of_dy);
             Pack<C, V> scale;
-            if (GRADIENTS != OF_ROW) scale = scale_of(e, row.place.param + adding.place.param);
+            if (GRADIENTS != OF_ROW) scale = scale_of(e, row.place.param + (SAME ? 0 : adding.place.param));
 #pragma unroll
             for (int v = 0; v < V; v++) {
                 C g = widen<C>(of_dy.v[v]), xhat = stat.xhat(widen<C>(of_x.v[v]));
@@ -203,15 +220,15 @@ __global__ void __launch_bounds__(512, OF_BLOCKS<C, GRADIENTS == OF_ELEMENTS ? 1
         }
         const C parts[2] = {sum_g, sum_gx};
         double totals[2];
-        add_up<WARP>(parts, totals);
+        add_up_team<LANES>(parts, totals);
         double total_g = totals[0], total_gx = totals[1];
         if (GRADIENTS == OF_ROW) {
-            if (team.lane == 0 && param_sums) {
+            if (team.lane == 0 && team.inside() && param_sums) {
                 param_sums[row.place.param] = (C)total_g;
                 param_sums[rows + row.place.param] = (C)total_gx;
-            } else if (team.lane == 0) {
-                row_sums[index] = total_g;
-                row_sums[rows + index] = total_gx;
+            } else if (team.lane == 0 && team.inside()) {
+                row_sums[team.index] = total_g;
+                row_sums[rows + team.index] = total_gx;
             }
             if (s) {
                 const double scale = widen<C>(s[row.place.param]);
@@ -226,9 +243,9 @@ __global__ void __launch_bounds__(512, OF_BLOCKS<C, GRADIENTS == OF_ELEMENTS ? 1
         Cursor<N, I> writing = start;
 #pragma unroll
         for (int e = 0; e < E; e++, writing.advance()) {
-            if (begin + e * step >= columns) break;
+            if (begin + e * step >= columns || !team.inside()) break;
             const Pack<T, V> of_dy = given(e), of_x = row.x[e].pack();
-            const Pack<C, V> scale = scale_of(e, row.place.param + writing.place.param);
+            const Pack<C, V> scale = scale_of(e, row.place.param + (SAME ? 0 : writing.place.param));
             Pack<T, V> out;
 #pragma unroll
             for (int v = 0; v < V; v++) {
@@ -240,19 +257,19 @@ __global__ void __launch_bounds__(512, OF_BLOCKS<C, GRADIENTS == OF_ELEMENTS ? 1
         }
     }
     if (!of_columns) return;
-    const int WARPS = WARP ? 4 : 1, warp = WARP ? threadIdx.x / 32 : 0;  // the teams of a block, one after the other
-    __shared__ C shared[of_columns && WARP ? 2 : 1][of_columns && WARP ? 32 * E * V : 1];
+    const int TEAMS = LANES ? 128 / LANES : 1, own = LANES ? threadIdx.x / LANES : 0;  // of a block, one after the other
+    __shared__ C shared[of_columns && LANES ? 2 : 1][of_columns && LANES ? LANES * E * V : 1];
 #pragma unroll 1
-    for (int turn = 0; turn < WARPS; turn++) {
-        if (WARP) __syncthreads();
-        if (turn != warp) continue;
+    for (int turn = 0; turn < TEAMS; turn++) {
+        if (LANES) __syncthreads();
+        if (turn != own) continue;
 #pragma unroll
         for (int i = 0; i < E * V; i++) {
             const I column = begin + i / V * step + i % V;
             if (column >= columns) break;
             C bias = of_bias[of_columns ? i : 0], scale = of_scale[of_columns ? i : 0];
-            if (WARP && turn > 0) bias += shared[0][column], scale += shared[1][column];
-            if (WARP && turn < WARPS - 1) {
+            if (LANES && turn > 0) bias += shared[0][column], scale += shared[1][column];
+            if (LANES && turn < TEAMS - 1) {
                 shared[0][column] = bias;
                 shared[1][column] = scale;
             } else {

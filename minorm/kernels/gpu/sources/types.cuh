@@ -50,19 +50,20 @@ template <class T, int V, class I> __device__ inline Held<T, V> hold(const T* x,
     return *reinterpret_cast<const Held<T, V>*>(x + at);
 }
 
-// The sum of v over all threads of a warp; every lane gets it. The tree is fixed, so the bits are too.
-template <class A> __device__ inline A warp_sum(A v) {
-    for (int step = 16; step > 0; step /= 2) v += __shfl_xor_sync(0xffffffffu, v, step);
+// The sum of v over LANES neighbouring threads of a warp; each gets it. The tree is fixed, so the bits are too.
+template <int LANES = 32, class A> __device__ inline A warp_sum(A v) {
+#pragma unroll
+    for (int step = LANES / 2; step > 0; step /= 2) v += __shfl_xor_sync(0xffffffffu, v, step);
     return v;
 }
 
-// The sums of N values over the threads that share a row: a warp, or a block of 32, 64, 128 ... 1024 threads. A warp adds up
-// in the type that comes in, C; in a block each warp then leaves its sums in shared memory, in type A, and adds up those of
-// all warps for itself.
-template <bool WARP, int N, class C, class A> __device__ inline void add_up(const C (&values)[N], A (&sums)[N]) {
+// The sums of N values over a team: LANES threads of a warp, or, with 0, a block of 32, 64, 128 ... 1024. A warp adds up in
+// the type that comes in, C; in a block each warp then leaves its sums in shared memory, in type A, and adds up those of all
+// warps for itself.
+template <int LANES, int N, class C, class A> __device__ inline void add_up_team(const C (&values)[N], A (&sums)[N]) {
 #pragma unroll
-    for (int n = 0; n < N; n++) sums[n] = warp_sum(values[n]);
-    if (WARP) return;
+    for (int n = 0; n < N; n++) sums[n] = warp_sum<LANES ? LANES : 32>(values[n]);
+    if (LANES) return;
     __shared__ A of_warp[N][32];
     __syncthreads();  // what was read of the last sums has been read
     if (threadIdx.x % 32 == 0)
@@ -76,9 +77,15 @@ template <bool WARP, int N, class C, class A> __device__ inline void add_up(cons
         for (int n = 0; n < N; n++) sums[n] += __shfl_xor_sync(0xffffffffu, sums[n], step);
 }
 
-template <bool WARP, class A> __device__ inline A row_sum(A value) {
+template <int LANES, class A> __device__ inline A team_sum(A value) {
     const A values[1] = {value};
     A sums[1];
-    add_up<WARP>(values, sums);
+    add_up_team<LANES>(values, sums);
     return sums[0];
 }
+
+// The same over a warp or a block.
+template <bool WARP, int N, class C, class A> __device__ inline void add_up(const C (&values)[N], A (&sums)[N]) {
+    add_up_team<WARP ? 32 : 0>(values, sums);
+}
+template <bool WARP, class A> __device__ inline A row_sum(A value) { return team_sum<WARP ? 32 : 0>(value); }
