@@ -220,5 +220,5 @@ __global__ void __launch_bounds__(Merge<SPLITS, I>::THREADS)
         stats[3 * rows + row] = rstd_of(var, eps, guard);
         running.update(row, mean, var);
     }
-    running.template finish<0>(stats, rows, writes, (int)threadIdx.x, (int)blockDim.x);
+    running.template finish<false>(stats, rows, writes, (int)threadIdx.x, (int)blockDim.x);
 }

@@ -46,13 +46,15 @@ __device__ __forceinline__ void statistics_of(const Held<T, V> (&x)[E], C x0, I 
     });
     double totals[2];
     add_up_team<LANES>(parts, totals);
-    if (!(totals[1] < 1e300)) {  // a float square overflowed: once more in double
+    const bool large = !(totals[1] < 1e300);
+    if (any_team<LANES>(large)) {  // a float square overflowed: once more in double
         double squares = 0;
         each<C>(x, begin, step, columns, [&](C value) {
             const double t = value - shift;
             squares += t * t;
         });
-        totals[1] = team_sum<LANES>(squares);
+        squares = team_sum<LANES>(squares);
+        if (large) totals[1] = squares;
     }
     if (centered) d = totals[0] * part;
     var = totals[1] * part - d * d;
@@ -108,9 +110,8 @@ __global__ void __launch_bounds__(512, 1)
         }
         const C shift = (C)k, offset = (C)d, factor = (C)rstd;
         Cursor<N, I> writing = start;
-#pragma unroll
-        for (int e = 0; e < E; e++, writing.advance()) {
-            if (begin + e * step >= columns || !team.inside()) break;
+        Unrolled<E>::run([&](int e) {
+            if (begin + e * step >= columns || !team.inside()) return;
             const I param = row.place.param + (SAME ? 0 : writing.place.param);
             const Pack<C, V> scale = parameters<C, V>(s, param, param_step, C(1));
             const Pack<C, V> bias = parameters<C, V>(b, param, param_step, C(0));
@@ -124,8 +125,9 @@ __global__ void __launch_bounds__(512, 1)
                 finish<ENDING>(out.v[v], value, more.v[v]);
             }
             put(y, row.place.data + writing.place.data, out);
-        }
-        running.template finish<LANES>(stats, rows, writes, team.lane, team.size);
+            writing.advance();
+        });
+        running.template finish<LANES != 0>(stats, rows, writes, threadIdx.x % (LANES ? 32 : blockDim.x), LANES ? 32 : team.size);
     }
 }
 

@@ -38,8 +38,8 @@ template <class R> struct Running {
         if (row == 0 && batches) *batches += 1;
     }
 
-    // All rows, by the team whose thread was the last to write a row's statistics. wrote: did this thread?
-    template <int LANES, class I>
+    // All rows, by the warp or block whose thread was the last to write a row's statistics. wrote: did this thread?
+    template <bool WARP, class I>
     __device__ void finish(const double* stats, I rows, bool wrote, int lane, int size) const {
         if (!mean || !ticket) return;
         double last = 0;
@@ -47,13 +47,13 @@ template <class R> struct Running {
             __threadfence();
             last = atomicAdd(ticket, 1u) == (unsigned)rows - 1;
         }
-        if (team_sum<LANES>(last) == 0) return;
+        if (row_sum<WARP>(last) == 0) return;
         __threadfence();
         const volatile double* found = stats;  // others wrote it: not from this processor's own cache
         double refused = 0;
         for (I row = lane; row < rows; row += size)
             if (!takes(row, found[row] + found[rows + row], found[2 * rows + row])) refused = 1;
-        refused = team_sum<LANES>(refused);
+        refused = row_sum<WARP>(refused);
         for (I row = lane; row < rows && refused == 0; row += size)
             blend(row, found[row] + found[rows + row], found[2 * rows + row]);
         if (lane > 0) return;

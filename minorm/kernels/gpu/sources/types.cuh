@@ -50,6 +50,17 @@ template <class T, int V, class I> __device__ inline Held<T, V> hold(const T* x,
     return *reinterpret_cast<const Held<T, V>*>(x + at);
 }
 
+// f(0), f(1) ... f(E - 1), written out however long f is: what it indexes by its number stays in registers.
+template <int E> struct Unrolled {
+    template <class F> static __device__ __forceinline__ void run(F&& f) {
+        Unrolled<E - 1>::run(f);
+        f(E - 1);
+    }
+};
+template <> struct Unrolled<0> {
+    template <class F> static __device__ __forceinline__ void run(F&&) {}
+};
+
 // The sum of v over LANES neighbouring threads of a warp; each gets it. The tree is fixed, so the bits are too.
 template <int LANES = 32, class A> __device__ inline A warp_sum(A v) {
 #pragma unroll
@@ -84,7 +95,15 @@ template <int LANES, class A> __device__ inline A team_sum(A value) {
     return sums[0];
 }
 
-// The same over a warp or a block.
+// Is it so for one of the teams of a warp? What they are to add up they add up together.
+template <int LANES> __device__ inline bool any_team(bool so) {
+    int teams = so;
+#pragma unroll
+    for (int step = LANES; step > 0 && step < 32; step *= 2) teams += __shfl_xor_sync(0xffffffffu, teams, step);
+    return teams > 0;
+}
+
+// The sums over a warp or a block.
 template <bool WARP, int N, class C, class A> __device__ inline void add_up(const C (&values)[N], A (&sums)[N]) {
     add_up_team<WARP ? 32 : 0>(values, sums);
 }
