@@ -50,7 +50,7 @@ def moments(nest: Nest, x: Array, centered: bool, dtype: Any = None) -> tuple[Ar
     compute = types_of(x, None, None, dtype)[0]
     stats = cupy.empty((4, nest.rows), dtypes.float64)
     rule = Equation(1.0, centered)
-    norm_forward.moments(nest, x.dtype, compute, dtypes.float32, is_aligned(x), rule)(x, stats, nobody())
+    norm_forward.moments(nest, x.dtype, compute, is_aligned(x), rule)(x, stats)
     return stats[0], stats[1], stats[2]
 
 
@@ -68,7 +68,8 @@ def apply(
     compute, s, b, parameter = types_of(x, s, b, dtype)
     y = cupy.empty_like(x)
     aligned, ending = is_aligned(x, s, b, residual), _ending(activation, residual)
-    norm_forward.apply(nest, x.dtype, compute, parameter, aligned, ending)(x, stats.block, s, b, residual, y)
+    run = norm_forward.apply(nest, x.dtype, compute, parameter, dtypes.float32, aligned, ending)
+    run(x, stats.block, s, b, residual, y, nobody())
     return y
 
 

@@ -20,7 +20,7 @@ from minorm.kernels.gpu.elementwise import relu_grad
 from minorm.kernels.gpu.launch import WARP, blocks
 from minorm.kernels.gpu.plans import norm_plan
 from minorm.kernels.gpu.plans.norm_arguments import Array, Type, cached, scalars, with_struct
-from minorm.kernels.gpu.plans.norm_forward import THREADS, Run, apply_program, rows_program
+from minorm.kernels.gpu.plans.norm_forward import THREADS, Run, apply_program, elementwise, rows_program
 from minorm.kernels.gpu.plans.structs import Struct
 from minorm.kernels.gpu.program import Program
 from minorm.normalization.equation import Equation
@@ -146,7 +146,7 @@ def _runs(
     of_parameters: bool,
     relu: bool,
 ) -> Run:
-    runs = norm_plan.runs(nest)
+    runs = norm_plan.runs(nest, storage.itemsize if aligned else 0)
     find, walk = _partial_sums(runs.runs, nest, storage, compute, parameter, aligned, relu)
     merge = _merge_runs(
         runs.in_chunks(walk.chunks), walk.chunks * walk.results, parameter, compute, walk.index, equation, of_parameters
@@ -194,10 +194,7 @@ def _parameters_alone(nest: Nest, storage: Type, compute: Type, parameter: Type,
 
 @cached
 def grad_input(nest: Nest, storage: Type, compute: Type, parameter: Type, aligned: bool, relu: bool) -> Run:
-    loops = norm_plan.of_statistics(nest)
-    walk = norm_plan.walk(loops, norm_plan.size_of(nest), storage.itemsize, aligned, elementwise=True)
-    walk = with_struct(walk)
-    shape = walk.index, walk.width, walk.team, walk.turns, loops.one_param
+    walk, shape = elementwise(nest, storage, aligned)
     kernel = apply_program.kernel(f"grad_input_{walk.form}", storage, compute, parameter, *shape, relu)
 
     def run(dy: Array, x: Array, y: Any, stats: Array, sums: Any, s: Any, dx: Array) -> None:
@@ -231,7 +228,7 @@ def _partial_sums(
     loops: norm_plan.Loops, nest: Nest, storage: Type, compute: Type, parameter: Type, aligned: bool, relu: bool
 ) -> tuple[Run, norm_plan.Walk]:
     walk = with_struct(norm_plan.walk(loops, norm_plan.size_of(nest), storage.itemsize, aligned))
-    shape = walk.index, walk.width, walk.team, walk.turns, loops.one_row
+    shape = *walk.shape, loops.one_row, *[walk.ragged] * (walk.form == "lanes")
     kernel = grads_program.kernel(f"grads_{walk.form}", storage, compute, parameter, *shape, relu)
     rows = walk.index.type(nest.rows)
 

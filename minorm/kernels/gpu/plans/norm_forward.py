@@ -40,11 +40,12 @@ def forward(
     ending: int,
 ) -> Run:
     loops = norm_plan.of_statistics(nest)
+    by_columns = aligned and loops.side_by_side(storage.itemsize) is not loops
     widened = compute.itemsize * (loops.width(storage.itemsize) if aligned else 1)
     share = (2 if ending == RESIDUAL_RELU else 1) * norm_plan.registers_of_an_index(nest)
     packs = min(PACKS, KEPT // share // widened)
     rows = norm_plan.rows(loops, norm_plan.size_of(nest), storage.itemsize, aligned, packs, THREADS)
-    if rows is not None:
+    if rows is not None and not by_columns:
         rows = with_struct(rows)
         shape = rows.index, rows.width, rows.packs, rows.lanes, rows.turns, rows.same
         kernel = rows_program.kernel("row_forward", storage, compute, parameter, *shape, running, ending)
@@ -54,44 +55,54 @@ def forward(
             kernel(rows.grid, rows.block, (rows.loops, x, s, b, residual, y, stats, *rule, kept))
 
         return in_one
-    find = moments(nest, storage, compute, running, aligned, equation)
-    use = apply(nest, storage, compute, parameter, aligned, ending)
+    find = moments(nest, storage, compute, aligned, equation)
+    use = apply(nest, storage, compute, parameter, running, aligned, ending)
 
     def in_passes(x: Array, s: Any, b: Any, residual: Any, y: Array, stats: Array, kept: Any) -> None:
-        find(x, stats, kept)
-        use(x, stats, s, b, residual, y)
+        find(x, stats)
+        use(x, stats, s, b, residual, y, kept)
 
     return in_passes
 
 
 @cached
-def moments(nest: Nest, storage: Type, compute: Type, running: Type, aligned: bool, equation: Equation) -> Run:
+def moments(nest: Nest, storage: Type, compute: Type, aligned: bool, equation: Equation) -> Run:
     loops = norm_plan.of_statistics(nest)
-    walk = with_struct(norm_plan.walk(loops, norm_plan.size_of(nest), storage.itemsize, aligned))
-    shape = walk.index, walk.width, walk.team, walk.turns
-    kernel = moments_program.kernel(f"moments_{walk.form}", storage, compute, *shape)
-    plan = norm_plan.merge(nest.rows, walk.chunks)
-    merge = moments_program.kernel("merge_moments", compute, walk.index, plan.splits, running)
+    if aligned:
+        loops = loops.side_by_side(storage.itemsize)
+    walk = norm_plan.walk(loops, norm_plan.size_of(nest), storage.itemsize, aligned, lanes_busy=norm_plan.FEWEST)
+    walk = with_struct(walk)
+    kernel = moments_program.kernel(f"moments_{walk.form}", storage, compute, *walk.shape)
+    plan = norm_plan.merge(nest.rows, walk.chunks * loops.columns)
+    merge = moments_program.kernel("merge_moments", compute, walk.index, plan.splits)
     eps, centered, guard = scalars(equation)
-    sizes = walk.index.type(nest.rows), walk.index.type(nest.columns), walk.chunk, np.int32(walk.chunks)
+    sizes = *map(walk.index.type, (nest.rows, loops.columns, loops.terms)), walk.chunk, np.int32(walk.chunks)
 
-    def run(x: Array, stats: Array, kept: Any) -> None:
-        partial = cupy.empty((2, walk.chunks, nest.rows), dtypes.float64)
+    def run(x: Array, stats: Array) -> None:
+        partial = cupy.empty((2, walk.chunks, walk.results), dtypes.float64)
         kernel(walk.grid, walk.block, (walk.loops, walk.chunk, x, partial, centered))
-        merge(plan.grid, plan.block, (*sizes, partial, stats, eps, guard, kept))
+        merge(plan.grid, plan.block, (*sizes, partial, stats, eps, guard))
 
     return run
 
 
 @cached
-def apply(nest: Nest, storage: Type, compute: Type, parameter: Type, aligned: bool, ending: int) -> Run:
-    loops = norm_plan.of_statistics(nest)
-    walk = norm_plan.walk(loops, norm_plan.size_of(nest), storage.itemsize, aligned, elementwise=True)
-    walk = with_struct(walk)
-    shape = walk.index, walk.width, walk.team, walk.turns, loops.one_param
-    kernel = apply_program.kernel(f"apply_{walk.form}", storage, compute, parameter, *shape, ending)
+def apply(
+    nest: Nest, storage: Type, compute: Type, parameter: Type, running: Type, aligned: bool, ending: int
+) -> Run:
+    walk, shape = elementwise(nest, storage, aligned)
+    kernel = apply_program.kernel(f"apply_{walk.form}", storage, compute, parameter, *shape, running, ending)
 
-    def run(x: Array, stats: Array, s: Any, b: Any, residual: Any, y: Array) -> None:
-        kernel(walk.grid, walk.block, (walk.loops, walk.chunk, x, stats, s, b, residual, y))
+    def run(x: Array, stats: Array, s: Any, b: Any, residual: Any, y: Array, kept: Any) -> None:
+        kernel(walk.grid, walk.block, (walk.loops, walk.chunk, x, stats, s, b, residual, y, kept))
 
     return run
+
+
+def elementwise(nest: Nest, storage: Type, aligned: bool) -> tuple[norm_plan.Walk, tuple[Any, ...]]:
+    """The grid of norm_apply.cu, and the template arguments after the types."""
+    loops = norm_plan.of_statistics(nest)
+    if aligned:
+        loops = loops.side_by_side(storage.itemsize)
+    walk = norm_plan.walk(loops, norm_plan.size_of(nest), storage.itemsize, aligned, elementwise=True)
+    return with_struct(walk), (*walk.shape, loops.one_param, *[walk.ragged] * (walk.form == "lanes"))

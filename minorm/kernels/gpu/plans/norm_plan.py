@@ -24,11 +24,14 @@ BLOCK = 256  # threads of the kernels that walk through chunks
 LANES, FEWEST_LANES = 32, 4  # threads side by side
 BATCH, ELEMENTS_BATCH = 8, 4  # packs a thread has on their way, where it adds up and where it does not
 LANE_WIDTH = 4  # elements of a thread whose lanes have their own statistics, and those take registers
+FEWEST_TERMS = 16  # of a column, for which its sums are worth writing down
+LINE = 128  # bytes that memory gives at once
 USUAL_PACKS = 4  # of a row, where a larger team can have it
-IN_FLOAT = 64  # terms of a lane that a thread adds up in float
-BUSY = 1024  # blocks that keep a large device busy
+IN_FLOAT = 128  # terms of a lane that a thread adds up in float
+BUSY = 4096  # blocks that keep a large device busy
+FEW, FEWEST = 1024, 512  # the same where lanes have setting up to do, or each block writes down a part of most results
 SHORT = 2048  # terms up to which a warp, not a block, walks along them
-TEAM_THREADS = 1 << 17  # over all teams that take rows in turn: half of a large device
+TEAM_THREADS = 1 << 16  # over all teams that take rows in turn: what a large device has registers for
 SPLITS = (1, 8, 32, 128)  # threads that share the parts of one result
 SERIAL = 16  # parts that one of them adds up, where that is enough
 LARGEST_TEAM = {4: 1024, 8: 512}  # by the bytes of an index: wide ones take registers, of which a block has 65,536
@@ -58,6 +61,11 @@ class Loops(NamedTuple):
         return prod(loop.count for loop in self.reduced)
 
     @property
+    def columns(self) -> int:
+        """Results that one row of the statistics has: see `side_by_side`."""
+        return prod(loop.count for loop in self.kept if not loop.row) if any(loop.row for loop in self.kept) else 1
+
+    @property
     def is_lanes(self) -> bool:
         """Is the loop of unit step a kept one?"""
         return bool(self.kept) and self.kept[-1].data == 1
@@ -78,22 +86,47 @@ class Loops(NamedTuple):
         return next(n for n in (1, 2, 4) if len(self.reduced) <= n)
 
     def width(self, itemsize: int) -> int:
-        """Elements of one access: they must belong to one turn of the innermost loop, as their scales do."""
-        inner = (self.kept if self.is_lanes else self.reduced)[-1:]
-        if not inner or inner[0].data != 1 or inner[0].param not in (0, 1) or (not self.is_lanes and inner[0].row):
+        """Elements of one access: along a row they must belong to one turn of the innermost loop, as their scales do.
+
+        Side by side they may go on through kept loops without a gap, where each finds its own scale.
+        """
+        group = self.kept if self.is_lanes else self.reduced
+        if not group or group[-1].data != 1 or group[-1].param not in (0, 1) or (not self.is_lanes and group[-1].row):
             return 1
-        others = [loop for loop in self.kept + self.reduced if loop.data != 1]
-        scales = [loop.param for loop in others] if inner[0].param == 1 else []
-        return width(itemsize, inner[0].count, *[loop.data for loop in others], *scales)
+        length, along = group[-1].count, [group[-1]]
+        for loop in reversed(group[:-1] if self.is_lanes and self.one_param else ()):
+            if loop.data == length:
+                along.append(loop)
+                length *= loop.count
+        others = [loop for loop in self.kept + self.reduced if loop not in along]
+        scales = [loop.param for loop in others] if group[-1].param == 1 else []
+        return width(itemsize, length, *[loop.data for loop in others], *scales)
+
+    def side_by_side(self, itemsize: int) -> Loops:
+        """The same with a result for each turn of the innermost loop as well, where that makes longer accesses.
+
+        So the columns of one row are results of their own, and lie beside those of the next one: pixels of 7 x 7 images,
+        or the channels of a group where they come last.
+        """
+        *outer, inner = self.reduced or (None,)
+        if self.is_lanes or inner is None or inner.data != 1 or not self.kept or not all(loop.row for loop in self.kept):
+            return self
+        found = Loops((*self.kept, inner), tuple(outer))
+        if len(self.kept) > 3 or found.terms < FEWEST_TERMS or not found.one_param:
+            return self
+        short = inner.count * itemsize < LINE
+        return found if short or min(LANE_WIDTH, found.width(itemsize)) > self.width(itemsize) else self
 
     def packed(self, index: np.dtype[Any], wanted: bool = True) -> Any:
         """The struct Loops of loops.cuh, to pass by value; without a result where nobody wants any."""
-        fields = [("kept", index, (4, 4)), ("reduced", index, (4, 4)), ("results", index), ("terms", index)]
-        struct = np.zeros((), [*fields, ("part", np.float64)])
+        numbers = [(name, index) for name in ("results", "terms", "statistics")]
+        fields = [("kept", index, (4, 4)), ("reduced", index, (4, 4)), *numbers, ("part", np.float64)]
+        struct = np.zeros((), np.dtype(fields, align=True))
         for name, loops in zip(("kept", "reduced"), self, strict=True):
             struct[name] = [(1, 0, 0, 0)] * (4 - len(loops)) + list(loops)
         struct["results"], struct["terms"] = self.results if wanted else 0, self.terms
-        struct["part"] = 1 / max(1, self.terms)
+        struct["statistics"] = self.results // self.columns
+        struct["part"] = 1 / max(1, self.terms * self.columns)
         return struct
 
 
@@ -142,6 +175,7 @@ class Walk(NamedTuple):
     form: str  # "rows" or "lanes", the end of the kernels' names
     team: bool | int  # WARP for rows, threads side by side for lanes
     turns: int  # reduced loops that a cursor keeps count of: 1, 2 or 4
+    ragged: bool  # lanes of an access belong to several turns of the loops outside the innermost kept one
     grid: tuple[int, int]
     block: tuple[int]
     chunk: Any  # terms of one chunk, in the index type
@@ -151,8 +185,15 @@ class Walk(NamedTuple):
     def chunks(self) -> int:
         return self.grid[1]
 
+    @property
+    def shape(self) -> tuple[Any, ...]:
+        """The template arguments that all kernels of a form begin with."""
+        return self.index, self.width, self.team, self.turns
 
-def walk(loops: Loops, size: int, itemsize: int, aligned: bool, elementwise: bool = False) -> Walk:
+
+def walk(
+    loops: Loops, size: int, itemsize: int, aligned: bool, elementwise: bool = False, lanes_busy: int = FEW
+) -> Walk:
     """The grid that goes through all terms of all results; `elementwise`: nothing is added up."""
     elements = loops.width(itemsize) if aligned else 1
     warp, lanes = False, LANES
@@ -167,16 +208,17 @@ def walk(loops: Loops, size: int, itemsize: int, aligned: bool, elementwise: boo
         step, block = (WARP if warp else BLOCK) * elements, WARP * 4 if warp else BLOCK
         across = blocks(loops.results, 4) if warp else loops.results
     least = step * (ELEMENTS_BATCH if elementwise else BATCH)
-    wanted = -(-BUSY // max(1, across))
+    wanted = -(-(lanes_busy if loops.is_lanes else BUSY) // max(1, across))
     if loops.is_lanes and not elementwise:
         wanted = max(wanted, -(-loops.terms // (step * IN_FLOAT)))
     chunks = max(1, min(-(-loops.terms // least), wanted, 65535))
     chunk = -(-loops.terms // (chunks * step)) * step
     chunks = max(1, -(-loops.terms // max(1, chunk)))
     form, team = ("lanes", lanes) if loops.is_lanes else ("rows", warp)
+    ragged = loops.is_lanes and loops.kept[-1].count % elements != 0
     index = index_type(max(size, 0 if elementwise else 2 * chunks * loops.results))
     return Walk(
-        loops.packed(index), index, elements, form, team, loops.turns, (max(1, across), chunks), (block,),
+        loops.packed(index), index, elements, form, team, loops.turns, ragged, (max(1, across), chunks), (block,),
         index.type(chunk), loops.results,
     )  # fmt: skip
 
@@ -217,9 +259,7 @@ def rows(
         return None
     lanes = threads if threads <= WARP else 0
     teams_a_block = 4 * WARP // lanes if lanes else 1
-    teams = min(loops.results, TEAM_THREADS // threads)
-    if together:
-        teams = max(1, min(-(-loops.results // 4), teams))
+    teams = max(1, min(-(-loops.results // 4), TEAM_THREADS // threads)) if together else loops.results
     grid = blocks(teams, teams_a_block)
     index = index_type(max(size, 2 * grid * loops.terms if together else 0, loops.results + teams))
     block = (threads * teams_a_block,)
@@ -248,7 +288,7 @@ def columns(nest: Nest, itemsize: int, aligned: bool) -> Columns | None:
         return None
     elements = loops.width(itemsize) if aligned else 1
     across = blocks(-(-loops.terms // elements), BLOCK)
-    chunks = max(1, min(-(-loops.results // (2 * BATCH)), -(-BUSY // across)))
+    chunks = max(1, min(-(-loops.results // (2 * BATCH)), -(-FEW // across)))
     chunk = -(-loops.results // chunks)
     chunks = -(-loops.results // chunk)
     index = index_type(max(size_of(nest), 2 * chunks * loops.terms))
@@ -266,7 +306,7 @@ class Merge(NamedTuple):
 def merge(results: int, parts: int) -> Merge:
     """As few threads a result as have SERIAL parts each, 128 at most; they meet in a knockout."""
     splits = next((n for n in SPLITS if parts <= SERIAL * n), SPLITS[-1])
-    side = 256 // splits if splits < 32 else 8
+    side = 256 // splits if splits < 32 else 8 if splits < 128 else 4
     return Merge(splits, (blocks(results, side),), (splits * side,))
 
 
@@ -305,11 +345,17 @@ class Runs(NamedTuple):
         )
 
 
-def runs(nest: Nest) -> Runs:
-    """A run is all turns of the reduced loops along which scale and bias are constant, for one turn of the others."""
+def runs(nest: Nest, itemsize: int = 0) -> Runs:
+    """A run is all turns of the reduced loops along which scale and bias are constant, for one turn of the others.
+
+    With an itemsize it may be one turn of the innermost of them, side by side with the next: see `side_by_side`.
+    """
     loops = of_statistics(nest)
     inner = tuple(loop for loop in loops.reduced if not loop.param)
     outer = [loop for loop in loops.kept + loops.reduced if loop not in inner]
+    if itemsize and len(outer) == len(loops.kept):
+        apart = Loops(tuple(outer), inner).side_by_side(itemsize)
+        outer, inner = list(apart.kept), apart.reduced
     step, number = 1, {}
     for loop in reversed(in_memory_order(outer)):
         number[loop] = step

@@ -12,7 +12,8 @@ template <class I> struct Loop { I count, data, param, row; };  // how often, an
 template <class I> struct Loops {
     Loop<I> kept[4], reduced[4];
     I results, terms;  // turns of the kept loops, of the reduced loops
-    double part;       // 1 / terms: a division in double takes a thread as long as forty sums
+    I statistics;      // rows of the statistics, of which a result may be a part
+    double part;       // 1 / elements of a row: a division in double takes a thread as long as forty sums
 
     __device__ Place<I> result(I index) const {
         Place<I> place = {0, 0, 0};
@@ -32,6 +33,23 @@ template <class I> struct Loops {
         return place;
     }
 };
+
+// The places of V neighbouring results: as the inner kept loop steps, or each found by itself (RAGGED), where V do not divide
+// that loop and so do not all belong to one turn of the others.
+template <bool RAGGED, int V, class I>
+__device__ __forceinline__ void results_of(const Loops<I>& loops, I index, Place<I> (&places)[V]) {
+    places[0] = loops.result(index);
+#pragma unroll
+    for (int v = 1; v < V; v++) {
+        if (RAGGED) {
+            places[v] = loops.result(index + v);
+            continue;
+        }
+        places[v] = places[v - 1];
+        places[v].param += loops.kept[3].param;
+        places[v].row += loops.kept[3].row;
+    }
+}
 
 // The place of a term among the reduced loops, and of those `step` further on: there are divisions only before the first.
 // N: the innermost loops that turn, 2 where the nest's own loops are reduced. Past the last term places mean nothing.

@@ -13,7 +13,7 @@ template <int N, int PARTS, int RESULTS> __device__ inline void knock_out(double
 }
 
 template <int SPLITS, class I> struct Merge {
-    static const int RESULTS = SPLITS < 32 ? 256 / SPLITS : 8, THREADS = SPLITS * RESULTS;
+    static const int RESULTS = SPLITS < 32 ? 256 / SPLITS : SPLITS < 128 ? 8 : 4, THREADS = SPLITS * RESULTS;
     int split;
     I result;
     __device__ Merge() : split(threadIdx.x / RESULTS), result((I)blockIdx.x * RESULTS + threadIdx.x % RESULTS) {}

@@ -7,6 +7,7 @@
 // a batch of packs on their way before it uses the first.
 #include "ending.cuh"
 #include "loops.cuh"
+#include "running.cuh"
 
 const int BYTES = 64;  // of a batch of each array
 const int BLOCKS = 3;  // on a multiprocessor at once: registers must do for them
@@ -37,19 +38,15 @@ template <class C> struct GradInput {
 };
 
 // Packs of V from `start` to `end` by `step`, for a thread whose first element is that of `from`. K: statistics it needs,
-// one, or V where neighbours have their own. N: loops that turn. SAME: all share
-// their scale and bias. `other` is dy backward, and the residual forward.
+// one, or V where neighbours have their own. N: loops that turn. SAME: all have the scale and bias that are given, else they
+// lie `param_step` apart. `other` is dy backward, and the residual forward.
 template <class F, bool BACKWARD, int ENDING, int K, int N, bool SAME, int SIZE, class T, class C, class P, class I,
           int V>
-__device__ inline void map(const Loops<I>& loops, const F (&formula)[K], Place<I> from, I param_step, I start, I end, I step,
-                           const T* __restrict__ x, const T* __restrict__ other, const T* __restrict__ y,
-                           const P* __restrict__ s, const P* __restrict__ b, T* __restrict__ out) {
+__device__ inline void map(const Loops<I>& loops, const F (&formula)[K], Place<I> from, Pack<C, V> scale, Pack<C, V> bias,
+                           I param_step, I start, I end, I step, const T* __restrict__ x, const T* __restrict__ other,
+                           const T* __restrict__ y, const P* __restrict__ s, const P* __restrict__ b,
+                           T* __restrict__ out) {
     const bool scaled = s, biased = b;
-    Pack<C, V> scale, bias;
-    if (SAME) {
-        scale = parameters<C, V>(s, from.param, param_step, C(1));
-        bias = parameters<C, V>(b, from.param, param_step, C(0));
-    }
     Cursor<N, I> cursor(loops, start, step);
     for (I at = start; at < end; at += step * SIZE) {
         Held<T, V> in[SIZE], second[SIZE], kept[SIZE];
@@ -102,49 +99,75 @@ __device__ inline void map_rows(const Loops<I>& loops, I chunk, const T* x, cons
     Team<WARP, I> team;
     if (team.index >= loops.results) return;
     const Place<I> row = loops.result(loops.results - 1 - team.index);
-    const F formula[1] = {F(stats, sums, loops.results, row.row, loops.part)};
+    const F formula[1] = {F(stats, sums, loops.statistics, row.row, loops.part)};
     const I first = chunk * (gridDim.y - 1 - blockIdx.y), end = min(first + chunk, loops.terms);
-    map<F, BACKWARD, ENDING, 1, N, SAME, Batch<T, V, BYTES>::SIZE, T, C, P, I, V>(loops, formula, row, loops.reduced[3].param, first + team.lane * V, end,
-                                                  (I)team.size * V, x, other, y, s, b, out);
+    const I param_step = loops.reduced[3].param;
+    Pack<C, V> scale, bias;
+    if (SAME) {
+        scale = parameters<C, V>(s, row.param, (I)0, C(1));
+        bias = parameters<C, V>(b, row.param, (I)0, C(0));
+    }
+    map<F, BACKWARD, ENDING, 1, N, SAME, Batch<T, V, BYTES>::SIZE, T, C, P, I, V>(
+        loops, formula, row, scale, bias, param_step, first + team.lane * V, end, (I)team.size * V, x, other, y, s, b, out);
 }
 
 // The unit-step loop is kept: a thread has V lanes, with their statistics in registers, and walks down the terms.
-template <class F, bool BACKWARD, int ENDING, int N, bool SAME, class T, class C, class P, class I, int V, int LANES>
+template <class F, bool BACKWARD, int ENDING, int N, bool SAME, bool RAGGED, class T, class C, class P, class I, int V,
+          int LANES>
 __device__ inline void map_lanes(const Loops<I>& loops, I chunk, const T* x, const T* other, const T* y, const double* stats,
                                  const double* sums, const P* s, const P* b, T* out) {
     const I index = ((I)blockIdx.x * LANES + threadIdx.x % LANES) * V;
     if (index >= loops.results) return;
-    const Place<I> row = loops.result(index);
+    Place<I> rows[V];
+    results_of<RAGGED>(loops, index, rows);
     F formula[V];
-    for (int v = 0; v < V; v++) formula[v] = F(stats, sums, loops.results, row.row + v, loops.part);
+    for (int v = 0; v < V; v++) formula[v] = F(stats, sums, loops.statistics, rows[v].row, loops.part);
+    Pack<C, V> scale, bias;
+    if (SAME)
+        for (int v = 0; v < V; v++) {
+            scale.v[v] = s ? widen<C>(s[rows[v].param]) : C(1);
+            bias.v[v] = b ? widen<C>(b[rows[v].param]) : C(0);
+        }
     const I first = chunk * (gridDim.y - 1 - blockIdx.y), end = min(first + chunk, loops.terms);
-    map<F, BACKWARD, ENDING, V, N, SAME, Batch<C, V, BYTES>::SIZE, T, C, P, I, V>(loops, formula, row, loops.kept[3].param,
-                                                  first + (I)(threadIdx.x / LANES), end, (I)(256 / LANES), x, other, y, s,
-                                                  b, out);
+    map<F, BACKWARD, ENDING, V, N, SAME, Batch<C, V, BYTES>::SIZE, T, C, P, I, V>(
+        loops, formula, rows[0], scale, bias, loops.kept[3].param, first + (I)(threadIdx.x / LANES), end, (I)(256 / LANES), x,
+        other, y, s, b, out);
 }
 
-template <class T, class C, class P, class I, int V, bool WARP, int N, bool SAME, int ENDING>
-__global__ void __launch_bounds__(256, BLOCKS) apply_rows(Loops<I> loops, I chunk, const T* x, const double* stats, const P* s,
-                                                     const P* b, const T* residual, T* y) {
+// Running statistics, by the block that begins first: the launch before has left all that they need.
+template <class R, class I> __device__ inline void update_running(const Running<R>& running, const double* stats, I rows) {
+    if (blockIdx.x == 0 && blockIdx.y == 0)
+        running.template update_all<false>(stats, rows, (int)threadIdx.x, (int)blockDim.x);
+}
+
+template <class T, class C, class P, class I, int V, bool WARP, int N, bool SAME, class R, int ENDING>
+__global__ void __launch_bounds__(256, ENDING == RESIDUAL_RELU ? 2 : BLOCKS)
+    apply_rows(Loops<I> loops, I chunk, const T* x, const double* stats, const P* s, const P* b, const T* residual, T* y,
+               Running<R> running) {
+    if (running.mean) update_running(running, stats, loops.statistics);
     map_rows<Apply<C>, false, ENDING, N, SAME, T, C, P, I, V, WARP>(loops, chunk, x, residual, x, stats, nullptr, s, b, y);
 }
 
-template <class T, class C, class P, class I, int V, int LANES, int N, bool SAME, int ENDING>
-__global__ void __launch_bounds__(256, BLOCKS) apply_lanes(Loops<I> loops, I chunk, const T* x, const double* stats, const P* s,
-                                                      const P* b, const T* residual, T* y) {
-    map_lanes<Apply<C>, false, ENDING, N, SAME, T, C, P, I, V, LANES>(loops, chunk, x, residual, x, stats, nullptr, s, b, y);
+template <class T, class C, class P, class I, int V, int LANES, int N, bool SAME, bool RAGGED, class R, int ENDING>
+__global__ void __launch_bounds__(256, ENDING == RESIDUAL_RELU ? 2 : BLOCKS)
+    apply_lanes(Loops<I> loops, I chunk, const T* x, const double* stats, const P* s, const P* b, const T* residual, T* y,
+                Running<R> running) {
+    if (running.mean) update_running(running, stats, loops.statistics);
+    map_lanes<Apply<C>, false, ENDING, N, SAME, RAGGED, T, C, P, I, V, LANES>(loops, chunk, x, residual, x, stats, nullptr, s, b, y);
 }
 
 template <class T, class C, class P, class I, int V, bool WARP, int N, bool SAME, bool RELU>
-__global__ void __launch_bounds__(256, BLOCKS) grad_input_rows(Loops<I> loops, I chunk, const T* dy, const T* x, const T* y,
-                                                          const double* stats, const double* sums, const P* s, T* dx) {
+__global__ void __launch_bounds__(256, RELU ? 2 : BLOCKS)
+    grad_input_rows(Loops<I> loops, I chunk, const T* dy, const T* x, const T* y, const double* stats, const double* sums, const P* s,
+                     T* dx) {
     map_rows<GradInput<C>, true, RELU, N, SAME, T, C, P, I, V, WARP>(loops, chunk, x, dy, y, stats, sums, s, s, dx);
 }
 
-template <class T, class C, class P, class I, int V, int LANES, int N, bool SAME, bool RELU>
-__global__ void __launch_bounds__(256, BLOCKS) grad_input_lanes(Loops<I> loops, I chunk, const T* dy, const T* x, const T* y,
-                                                           const double* stats, const double* sums, const P* s, T* dx) {
-    map_lanes<GradInput<C>, true, RELU, N, SAME, T, C, P, I, V, LANES>(loops, chunk, x, dy, y, stats, sums, s, s, dx);
+template <class T, class C, class P, class I, int V, int LANES, int N, bool SAME, bool RAGGED, bool RELU>
+__global__ void __launch_bounds__(256, RELU ? 2 : BLOCKS)
+    grad_input_lanes(Loops<I> loops, I chunk, const T* dy, const T* x, const T* y, const double* stats, const double* sums, const P* s,
+                     T* dx) {
+    map_lanes<GradInput<C>, true, RELU, N, SAME, RAGGED, T, C, P, I, V, LANES>(loops, chunk, x, dy, y, stats, sums, s, s, dx);
 }
 
 // dx, and with it the sums that scale and bias need where each column has its own: a thread keeps V columns, and walks up

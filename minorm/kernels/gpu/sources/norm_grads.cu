@@ -105,7 +105,7 @@ __global__ void __launch_bounds__(256, BLOCKS)
 
 // The unit-step loop is kept: LANES neighbouring threads have V lanes each, the others take turns with the terms, so few
 // that each adds up its own in float.
-template <class T, class C, class P, class I, int V, int LANES, int N, bool ONE_ROW, bool RELU>
+template <class T, class C, class P, class I, int V, int LANES, int N, bool ONE_ROW, bool RAGGED, bool RELU>
 __global__ void __launch_bounds__(256, BLOCKS)
     grads_lanes(Loops<I> loops, I rows, I chunk, const T* __restrict__ dy, const T* __restrict__ x,
                 const T* __restrict__ y, const double* __restrict__ stats, const P* __restrict__ s,
@@ -114,13 +114,15 @@ __global__ void __launch_bounds__(256, BLOCKS)
     __shared__ double shared[2][TEAMS][LANES * V];
     const I index = ((I)blockIdx.x * LANES + lane) * V;
     const bool inside = index < loops.results;
-    const Place<I> result = loops.result(inside ? index : 0);
+    Place<I> results[V];
+    results_of<RAGGED>(loops, inside ? index : 0, results);
+    const Place<I> result = results[0];
     const I first = chunk * blockIdx.y, end = inside ? min(first + chunk, loops.terms) : first;
-    const I lane_row = loops.kept[3].row, param_step = loops.kept[3].param;
+    const I param_step = loops.kept[3].param;
     Statistics<C> stat[V];
     C sum_g[V], sum_gx[V];
     for (int v = 0; v < V; v++) {
-        stat[v] = Statistics<C>(stats, rows, result.row + v * lane_row);
+        stat[v] = Statistics<C>(stats, rows, results[v].row);
         sum_g[v] = sum_gx[v] = 0;
     }
     Batches<Batch<C, V, BYTES>::SIZE, RELU, T, C, I, V, N> batches(
@@ -129,10 +131,12 @@ __global__ void __launch_bounds__(256, BLOCKS)
         batches.fetch_all();
         batches.each([&](const Pack<T, V>& of_dy, const Pack<T, V>& of_x, const Place<I>& term) {
             Pack<C, V> scale;
-            if (s) scale = parameters<C, V>(s, result.param + term.param, param_step, C(1));
+            if (s && !RAGGED) scale = parameters<C, V>(s, result.param + term.param, param_step, C(1));
+            if (s && RAGGED)
+                for (int v = 0; v < V; v++) scale.v[v] = widen<C>(s[results[v].param + term.param]);
 #pragma unroll
             for (int v = 0; v < V; v++) {
-                if (!ONE_ROW) stat[v] = Statistics<C>(stats, rows, result.row + term.row + v * lane_row);
+                if (!ONE_ROW) stat[v] = Statistics<C>(stats, rows, results[v].row + term.row);
                 C g = widen<C>(of_dy.v[v]);
                 if (s) g *= scale.v[v];
                 sum_g[v] += g;

@@ -12,10 +12,9 @@
 // centered: k = 0, the means are 0 and M2_c = sum(x^2). All loads of a batch are on their way before the first is used.
 #include "loops.cuh"
 #include "merge.cuh"
-#include "running.cuh"
 
 const int BYTES = 128;  // of a batch; it is added up in float
-const int PARTS = 4;    // chunks that a thread has on their way
+const int PARTS = 8;    // chunks that a thread has on their way
 const int BLOCKS = 3;  // on a multiprocessor at once: registers must do for them
 
 // x as packs of V, one batch after the other, for a thread that begins at `at`.
@@ -173,32 +172,34 @@ __global__ void __launch_bounds__(256, BLOCKS)
         const I result = (I)blockIdx.x * (LANES * V) + column;
         if (result >= loops.results) break;
         const double rest = shared[0][0][column], total = shared[1][0][column], m2 = total - rest * rest / n;
-        const I to = blockIdx.y * loops.results + loops.result(result).row;
+        const I to = blockIdx.y * loops.results + result;
         partial[to] = centered ? shifts[column] + rest / n : 0;
         partial[gridDim.y * loops.results + to] = !centered ? total : m2 < 0 ? 0 : m2;
     }
 }
 
-// The chunks of each row, then k, d, var, rstd. k is the mean as the type computed in has it.
-template <class C, class I, int SPLITS, class R>
+// The parts of each row, `columns` of them in each of its chunks, then k, d, var, rstd. A part has `terms` elements in all
+// chunks together. k is the mean as the type computed in has it.
+template <class C, class I, int SPLITS>
 __global__ void __launch_bounds__(Merge<SPLITS, I>::THREADS)
-    merge_moments(I rows, I columns, I chunk, int chunks, const double* __restrict__ partial,
-                  double* __restrict__ stats, double eps, bool guard, Running<R> running) {
+    merge_moments(I rows, I columns, I terms, I chunk, int chunks, const double* __restrict__ partial,
+                  double* __restrict__ stats, double eps, bool guard) {
     const Merge<SPLITS, I> at;
     const bool inside = at.result < rows;
-    const I row = inside ? at.result : 0;
-    const double mean_0 = partial[row];
+    const I row = inside ? at.result : 0, parts = chunks * columns, second = parts * rows;
+    const double mean_0 = partial[row * columns];
     double sums[3] = {0, 0, 0};  // of the M2, of n t, of n t^2
-    for (int first = at.split; first < chunks; first += SPLITS * PARTS) {
+    for (I first = at.split; first < parts; first += SPLITS * PARTS) {
         double means[PARTS], m2[PARTS], n[PARTS];
 #pragma unroll
         for (int u = 0; u < PARTS; u++) {
-            const int c = first + u * SPLITS;
+            const I part = first + u * SPLITS, c = columns == 1 ? part : part / columns;
             means[u] = m2[u] = n[u] = 0;
-            if (c < chunks) {
-                means[u] = partial[c * rows + row];
-                m2[u] = partial[(chunks + c) * rows + row];
-                n[u] = min(chunk, columns - c * chunk);
+            if (part < parts) {
+                const I from = (c * rows + row) * columns + (part - c * columns);
+                means[u] = partial[from];
+                m2[u] = partial[second + from];
+                n[u] = min(chunk, terms - c * chunk);
             }
         }
 #pragma unroll
@@ -210,15 +211,24 @@ __global__ void __launch_bounds__(Merge<SPLITS, I>::THREADS)
         }
     }
     at.add_up(sums);
-    const bool writes = at.split == 0 && inside;
-    if (writes) {
-        const double step = sums[1] / columns, mean = mean_0 + step, m2 = sums[0] + (sums[2] - sums[1] * step);
-        const double k = (C)mean, var = m2 < 0 ? 0 : m2 / columns;  // NaN stays
-        stats[row] = k;
-        stats[rows + row] = mean - k;
-        stats[2 * rows + row] = var;
-        stats[3 * rows + row] = rstd_of(var, eps, guard);
-        running.update(row, mean, var);
-    }
-    running.template finish<false>(stats, rows, writes, (int)threadIdx.x, (int)blockDim.x);
+    if (at.split > 0 || !inside) return;
+    const double part = 1.0 / ((double)terms * columns), step = sums[1] * part, mean = mean_0 + step;
+    const double m2 = sums[0] + (sums[2] - sums[1] * step), k = (C)mean, var = m2 < 0 ? 0 : m2 * part;  // NaN stays
+    stats[row] = k;
+    stats[rows + row] = mean - k;
+    stats[2 * rows + row] = var;
+    stats[3 * rows + row] = rstd_of(var, eps, guard);
+}
+
+// k, d, var, rstd of a mean and a variance that are given, in type R.
+template <class C, class I, class R>
+__global__ void given_moments(I rows, const R* __restrict__ mean, const R* __restrict__ var, double eps, bool guard,
+                              double* __restrict__ stats) {
+    const I row = (I)blockIdx.x * blockDim.x + threadIdx.x;
+    if (row >= rows) return;
+    const double whole = widen<double>(mean[row]), k = (C)whole, of = widen<double>(var[row]);
+    stats[row] = k;
+    stats[rows + row] = whole - k;
+    stats[2 * rows + row] = of;
+    stats[3 * rows + row] = rstd_of(of, eps, guard);
 }

@@ -6,13 +6,17 @@
 //     backward  dx = rstd * (g - mean(g) - xhat * mean(g * xhat) * slope),  g = dy * s; behind a ReLU dy is 0 where y <= 0
 //
 // Thread `lane` of a team keeps E packs of V neighbours: those at (lane + e * team) * V. T, C, P: the types of the data,
-// of the arithmetic, of scale and bias; I: of indices; SAME: scale and bias are the same for a whole row. A team takes rows
-// in turn, and reads the next one while it adds up this one, where registers do for both.
+// of the arithmetic, of scale and bias; I: of indices; SAME: scale and bias are the same for a whole row. Forward a team has
+// one row, and many teams on a multiprocessor keep its memory busy. Backward, where sums for scale and bias take registers
+// and so leave room for few teams, a team takes rows in turn, and reads the next one while it adds up this one.
 #include "ending.cuh"
 #include "loops.cuh"
 #include "running.cuh"
 
-const int AHEAD = 64, GRADS_AHEAD = 32;  // bytes of a row that a thread may hold twice; backward of each array
+const int AHEAD = 32;  // bytes of each array of a row that a thread may hold twice
+
+// Blocks of 512 threads that a multiprocessor is to have at once: two where 64 registers a thread do.
+template <class C, int ELEMENTS> constexpr int OF_BLOCKS = sizeof(C) == 4 && ELEMENTS <= 32 ? 2 : 1;
 
 // use(element) of each that a thread has of a row.
 template <class C, class T, int V, int E, class I, class F>
@@ -61,74 +65,57 @@ __device__ __forceinline__ void statistics_of(const Held<T, V> (&x)[E], C x0, I 
     if (var < 0) var = 0;  // NaN stays
 }
 
-// x and residual of a row, and its first element: read while the row before is worked on.
-template <class T, class C, class I, int V, int E, bool SUM> struct Given {
-    Held<T, V> x[E], added[SUM ? E : 1];
-    C x0;
-    Place<I> place;
-};
-
 template <class T, class C, class P, class I, int V, int E, int LANES, int N, bool SAME, class R, int ENDING>
-__global__ void __launch_bounds__(512, 1)
+__global__ void __launch_bounds__(512, OF_BLOCKS<C, (ENDING == RESIDUAL_RELU ? 2 : 1) * V * E>)
     row_forward(Loops<I> loops, const T* __restrict__ x, const P* __restrict__ s, const P* __restrict__ b,
                 const T* __restrict__ residual, T* __restrict__ y, double* __restrict__ stats, double eps, bool centered,
                 bool guard, Running<R> running) {
-    Turns<LANES, I> team(loops.results);
+    const Turns<LANES, I> team(loops.results);
+    if (!team.some()) return;
     const I begin = (I)team.lane * V, step = (I)team.size * V, rows = loops.results, columns = loops.terms;
     const I param_step = SAME ? 0 : loops.reduced[3].param;
-    const bool sum = ENDING == RESIDUAL_RELU, ahead = sizeof(T) * V * E * (sum ? 2 : 1) <= AHEAD;
+    const bool sum = ENDING == RESIDUAL_RELU;
+    const Place<I> row = loops.result(team.inside() ? team.index : 0);
     const Cursor<N, I> start(loops, begin, step);
-    typedef Given<T, C, I, V, E, sum> Kept;
-    const auto read = [&](Kept& row, I index) {
-        row.place = loops.result(index < rows ? index : 0);
-        row.x0 = widen<C>(x[row.place.data]);
-        Cursor<N, I> cursor = start;
+    Held<T, V> kept[E], added[sum ? E : 1];
+    Cursor<N, I> reading = start;
 #pragma unroll
-        for (int e = 0; e < E; e++, cursor.advance())
-            if (begin + e * step < columns) {
-                row.x[e] = hold<T, V>(x, row.place.data + cursor.place.data);
-                if (sum) row.added[sum ? e : 0] = hold<T, V>(residual, row.place.data + cursor.place.data);
-            }
-    };
-    Kept next;
-    if (ahead && team.some()) read(next, team.index);
-    for (; team.some(); team.next()) {
-        if (!ahead) read(next, team.index);
-        const Kept row = next;
-        if (ahead && team.another()) read(next, team.index + team.teams);
-        double k, d, var;
-        statistics_of<LANES, C>(row.x, row.x0, begin, step, columns, loops.part, centered, k, d, var);
-        const double rstd = rstd_of(var, eps, guard);
-        const I of = row.place.row;
-        const bool writes = team.lane == 0 && team.inside();
-        if (writes) {
-            stats[of] = k;
-            stats[rows + of] = d;
-            stats[2 * rows + of] = var;
-            stats[3 * rows + of] = rstd;
-            running.update(of, k + d, var);
+    for (int e = 0; e < E; e++, reading.advance())
+        if (begin + e * step < columns) {
+            kept[e] = hold<T, V>(x, row.data + reading.place.data);
+            if (sum) added[sum ? e : 0] = hold<T, V>(residual, row.data + reading.place.data);
         }
-        const C shift = (C)k, offset = (C)d, factor = (C)rstd;
-        Cursor<N, I> writing = start;
-        Unrolled<E>::run([&](int e) {
-            if (begin + e * step >= columns || !team.inside()) return;
-            const I param = row.place.param + (SAME ? 0 : writing.place.param);
-            const Pack<C, V> scale = parameters<C, V>(s, param, param_step, C(1));
-            const Pack<C, V> bias = parameters<C, V>(b, param, param_step, C(0));
-            const Pack<T, V> in = row.x[e].pack();
-            Pack<T, V> more, out;
-            if (sum) more = row.added[sum ? e : 0].pack();
-#pragma unroll
-            for (int v = 0; v < V; v++) {
-                const C xhat = product((widen<C>(in.v[v]) - shift) - offset, factor);
-                const C value = affine(xhat, scale.v[v], bias.v[v], s, b);
-                finish<ENDING>(out.v[v], value, more.v[v]);
-            }
-            put(y, row.place.data + writing.place.data, out);
-            writing.advance();
-        });
-        running.template finish<LANES != 0>(stats, rows, writes, threadIdx.x % (LANES ? 32 : blockDim.x), LANES ? 32 : team.size);
+    double k, d, var;
+    statistics_of<LANES, C>(kept, widen<C>(x[row.data]), begin, step, columns, loops.part, centered, k, d, var);
+    const double rstd = rstd_of(var, eps, guard);
+    const bool writes = team.lane == 0 && team.inside();
+    if (writes) {
+        stats[row.row] = k;
+        stats[rows + row.row] = d;
+        stats[2 * rows + row.row] = var;
+        stats[3 * rows + row.row] = rstd;
+        running.update(row.row, k + d, var);
     }
+    const C shift = (C)k, offset = (C)d, factor = (C)rstd;
+    Cursor<N, I> writing = start;
+    Unrolled<E>::run([&](int e) {
+        if (begin + e * step >= columns || !team.inside()) return;
+        const I param = row.param + (SAME ? 0 : writing.place.param);
+        const Pack<C, V> scale = parameters<C, V>(s, param, param_step, C(1));
+        const Pack<C, V> bias = parameters<C, V>(b, param, param_step, C(0));
+        const Pack<T, V> in = kept[e].pack();
+        Pack<T, V> more, out;
+        if (sum) more = added[sum ? e : 0].pack();
+#pragma unroll
+        for (int v = 0; v < V; v++) {
+            const C xhat = product((widen<C>(in.v[v]) - shift) - offset, factor);
+            const C value = affine(xhat, scale.v[v], bias.v[v], s, b);
+            finish<ENDING>(out.v[v], value, more.v[v]);
+        }
+        put(y, row.data + writing.place.data, out);
+        writing.advance();
+    });
+    running.template finish<LANES != 0>(stats, rows, writes, threadIdx.x % (LANES ? 32 : blockDim.x), LANES ? 32 : team.size);
 }
 
 // What becomes of the sums that scale and bias need.
@@ -154,7 +141,7 @@ __global__ void __launch_bounds__(512, 1)
     Turns<LANES, I> team(loops.results);
     const I begin = (I)team.lane * V, step = (I)team.size * V, rows = loops.results, columns = loops.terms;
     const I param_step = SAME ? 0 : loops.reduced[3].param;
-    const bool of_columns = GRADIENTS == OF_ELEMENTS, ahead = sizeof(T) * V * E * (RELU ? 2 : 1) <= GRADS_AHEAD;
+    const bool of_columns = GRADIENTS == OF_ELEMENTS, ahead = sizeof(T) * V * E * (RELU ? 2 : 1) <= AHEAD;
     const bool keeps = of_columns && ahead;  // scale, which all rows share
     const Cursor<N, I> start(loops, begin, step);
     C of_scale[of_columns ? E * V : 1], of_bias[of_columns ? E * V : 1];

@@ -1,7 +1,8 @@
 // Running statistics, updated by the kernel that has the statistics of the batch: running = running * keep + batch * share.
 //
 // A batch with a statistic that is not finite, or with which a running value would not fit its type, is left out for all
-// rows. Only the part of the grid that ends last knows that of all rows: it looks, and then updates them or none.
+// rows: `update_all` looks, and then updates them or none. It runs where a launch before it has left the statistics of all
+// rows, or in the part of a grid that is the last to have a row (`finish`).
 #include "types.cuh"
 
 __device__ inline bool is_finite(double v) { return v - v == 0; }
@@ -10,7 +11,7 @@ __device__ inline bool is_finite(double v) { return v - v == 0; }
 template <class R> struct Running {
     R *mean, *var;
     long long *batches, *skipped;   // counted up by one; may be null
-    unsigned* ticket;               // 0 between launches; null: every batch is blended in, each row when it is done
+    unsigned* ticket;               // 0 between launches; null: every batch is blended in
     double keep, share, share_var;  // share_var is share, or share * n / (n - 1) for the unbiased variance
 
     __device__ static double blended(R old, double kept, double batch, double part) {
@@ -31,14 +32,28 @@ template <class R> struct Running {
                fits(var[row], blended(var[row], keep, batch_var, share_var));
     }
 
-    // A row whose statistics are there.
+    // A row whose statistics are there, where no batch is left out.
     template <class I> __device__ void update(I row, double batch_mean, double batch_var) const {
         if (!mean || ticket) return;
         blend(row, batch_mean, batch_var);
         if (row == 0 && batches) *batches += 1;
     }
 
-    // All rows, by the warp or block whose thread was the last to write a row's statistics. wrote: did this thread?
+    // All rows, by a warp or a block.
+    template <bool WARP, class I> __device__ void update_all(const double* stats, I rows, int lane, int size) const {
+        const volatile double* found = stats;  // others wrote it: not from this processor's own cache
+        double refused = 0;
+        for (I row = lane; row < rows && ticket; row += size)
+            if (!takes(row, found[row] + found[rows + row], found[2 * rows + row])) refused = 1;
+        refused = row_sum<WARP>(refused);
+        for (I row = lane; row < rows && refused == 0; row += size)
+            blend(row, found[row] + found[rows + row], found[2 * rows + row]);
+        if (lane > 0) return;
+        long long* counter = refused == 0 ? batches : skipped;
+        if (counter) *counter += 1;
+    }
+
+    // The same by the warp or block whose thread was the last to write a row's statistics. wrote: did this thread?
     template <bool WARP, class I>
     __device__ void finish(const double* stats, I rows, bool wrote, int lane, int size) const {
         if (!mean || !ticket) return;
@@ -49,16 +64,7 @@ template <class R> struct Running {
         }
         if (row_sum<WARP>(last) == 0) return;
         __threadfence();
-        const volatile double* found = stats;  // others wrote it: not from this processor's own cache
-        double refused = 0;
-        for (I row = lane; row < rows; row += size)
-            if (!takes(row, found[row] + found[rows + row], found[2 * rows + row])) refused = 1;
-        refused = row_sum<WARP>(refused);
-        for (I row = lane; row < rows && refused == 0; row += size)
-            blend(row, found[row] + found[rows + row], found[2 * rows + row]);
-        if (lane > 0) return;
-        *ticket = 0;
-        long long* counter = refused == 0 ? batches : skipped;
-        if (counter) *counter += 1;
+        update_all<WARP>(stats, rows, lane, size);
+        if (lane == 0) *ticket = 0;
     }
 };
