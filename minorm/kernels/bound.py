@@ -2,15 +2,16 @@
 
 A NormCall (minorm/normalization/call.py) asks for them once, when it is made: what is bound here is the same at every
 call, and what a function still takes is arrays. `BoundBackend` does that for any object with the functions of the
-protocol, which get these arguments back; the CPU's kernels bind in their own way, `bind` in kernels/cpu/norm.py.
+protocol, which get these arguments back; our own kernels bind in their own way, `bind` in kernels/cpu/norm.py and
+kernels/gpu/norm.py.
 """
 
 from __future__ import annotations
 
+from types import ModuleType
 from typing import Any
 
 from minorm.devices import dtypes
-from minorm.kernels import cpu
 from minorm.kernels.protocol import Statistics
 from minorm.normalization.equation import Equation
 from minorm.normalization.nest import Nest
@@ -20,7 +21,7 @@ Array = Any
 
 def bound(norm: Any, nest: Nest, equation: Equation, stored: Any, dtype: Any = None) -> Any:
     """The functions of a backend for these loops, for x stored in one type and computed in another, None as usual."""
-    bind = getattr(norm, "bind", None) if norm is cpu.norm else None
+    bind = getattr(norm, "bind", None) if isinstance(norm, ModuleType) else None  # what is handed in is no module here
     return BoundBackend(norm, nest, equation, stored, dtype) if bind is None else bind(nest, equation, stored, dtype)
 
 

@@ -1,25 +1,163 @@
 """The normalization kernels on CuPy arrays: the functions of kernels/protocol.py.
 
 Which kernels run, and with what arguments, is decided once for a nest and its types, by norm_forward.py and
-norm_backward.py on the arithmetic of norm_plan.py; a call then costs little more than its launches.
+norm_backward.py on the arithmetic of norm_plan.py. BoundKernels keeps what was decided for one nest, equation and type,
+so that a call costs little more than its launches. The functions of the protocol, at the end, are one call of it each.
 """
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import cupy
 
 from minorm.devices import dtypes
-from minorm.kernels.gpu.launch import is_aligned
+from minorm.kernels.gpu import launch
 from minorm.kernels.gpu.memory import owned
-from minorm.kernels.gpu.plans import norm_backward, norm_forward, norm_plan
+from minorm.kernels.gpu.plans import norm_backward, norm_forward
 from minorm.kernels.gpu.plans.norm_arguments import Array, nobody, running_of, types_of
 from minorm.kernels.protocol import Running, Statistics
 from minorm.normalization.equation import Equation
 from minorm.normalization.nest import Nest
 
 activations = ("relu",)
+_FLOAT64 = dtypes.float64
+
+
+class BoundKernels:
+    """The functions of kernels/protocol.py for one nest, equation and pair of types, without these arguments."""
+
+    __slots__ = ("computed", "dtype", "equation", "nest", "plans", "stored")
+
+    def __init__(self, nest: Nest, equation: Equation, stored: Any, dtype: Any = None) -> None:
+        self.nest, self.equation, self.stored, self.dtype = nest, equation, stored, dtype
+        self.computed = dtypes.compute_type(stored) if dtype is None else dtype
+        self.plans: dict[Any, Any] = {}
+
+    def _plan(self, make: Any, *how: Any) -> Any:
+        """What `make` decides for this nest and these types."""
+        key = make, *how
+        found = self.plans.get(key)
+        if found is None:
+            found = self.plans[key] = make(self.nest, self.stored, self.computed, *how)
+        return found
+
+    def forward(
+        self,
+        x: Array,
+        s: Array | None,
+        b: Array | None,
+        running: Running | None = None,
+        activation: str | None = None,
+        residual: Array | None = None,
+    ) -> tuple[Array, Statistics]:
+        """y and the statistics; `running` is updated in the same launches."""
+        s, b, parameter = types_of(self.computed, s, b)
+        y, stats = cupy.empty_like(x), cupy.empty((4, self.nest.rows), _FLOAT64)
+        kept, of_running = running_of(running, self.nest.columns)
+        aligned, ending = launch.is_aligned(x, s, b, residual), _ending(activation, residual)
+        run = self._plan(norm_forward.forward, parameter, of_running, aligned, self.equation, ending)
+        run(x, s, b, residual, y, stats, kept)
+        if running is not None:
+            running.changed = True
+        return y, Statistics(stats)
+
+    def moments(self, x: Array) -> tuple[Array, Array, Array]:
+        """k, d, var."""
+        stats = cupy.empty((4, self.nest.rows), _FLOAT64)
+        self._plan(norm_forward.moments, launch.is_aligned(x), self.equation)(x, stats)
+        return stats[0], stats[1], stats[2]
+
+    def apply(
+        self,
+        x: Array,
+        stats: Statistics,
+        s: Array | None,
+        b: Array | None,
+        activation: str | None = None,
+        residual: Array | None = None,
+    ) -> Array:
+        """y = xhat * s + b, or max(y + residual, 0)."""
+        s, b, parameter = types_of(self.computed, s, b)
+        y = cupy.empty_like(x)
+        aligned, ending = launch.is_aligned(x, s, b, residual), _ending(activation, residual)
+        run = self._plan(norm_forward.apply, parameter, dtypes.float32, aligned, ending)
+        run(x, stats.block, s, b, residual, y, nobody())
+        return y
+
+    def backward(
+        self,
+        dy: Array,
+        x: Array,
+        stats: Statistics,
+        s: Array | None,
+        needs: tuple[bool, bool] = (True, True),
+        y: Array | None = None,
+        dresidual: Array | None = None,
+    ) -> tuple[Array | None, Array | None, Array | None]:
+        """dx, ds, db; and dresidual, if it is given."""
+        s, _, parameter = types_of(self.computed, s, None)
+        dx = cupy.empty_like(x) if needs[0] else None
+        both = cupy.empty((2, self.nest.param_size), self.computed) if needs[1] else None
+        aligned = launch.is_aligned(x, dy, s, y, dresidual)
+        run = self._plan(norm_backward.backward, parameter, aligned, self.equation, *needs, y is not None)
+        run(dy, x, y, stats.block, s, dx, both, dresidual)
+        return (dx, None, None) if both is None else (dx, owned(both[1]), owned(both[0]))
+
+    def grad_sums(self, dy: Array, x: Array, stats: Statistics, s: Array | None) -> tuple[Array, Array]:
+        """sum_g, sum_gx."""
+        s, _, parameter = types_of(self.computed, s, None)
+        sums = cupy.empty((2, self.nest.rows), _FLOAT64)
+        run = self._plan(norm_backward.row_sums, parameter, launch.is_aligned(x, dy, s))
+        run(dy, x, stats.block, s, sums)
+        return sums[0], sums[1]
+
+    def grad_params(self, dy: Array, x: Array, stats: Statistics) -> tuple[Array, Array]:
+        """ds, db."""
+        return self.backward(dy, x, stats, None, (False, True))[1:]
+
+    def grad_input(
+        self,
+        dy: Array,
+        x: Array,
+        stats: Statistics,
+        s: Array | None,
+        sum_g: Array | None,
+        sum_gx: Array | None,
+    ) -> Array:
+        """dx = rstd * (g - sum_g / m - xhat * sum_gx / m)."""
+        s, _, parameter = types_of(self.computed, s, None)
+        sums = None
+        if sum_g is not None or sum_gx is not None:
+            sums = cupy.zeros((2, self.nest.rows), _FLOAT64)
+            for row, given in zip(sums, (sum_g, sum_gx), strict=True):
+                if given is not None:
+                    row[...] = given
+        dx = cupy.empty_like(x)
+        run = self._plan(norm_backward.grad_input, parameter, launch.is_aligned(x, dy, s), False)
+        run(dy, x, None, stats.block, sums, s, dx)
+        return dx
+
+    def statistics(self, mean: Array, var: Array) -> Statistics:
+        """Statistics that are given."""
+        if mean.dtype not in dtypes.FLOATS or not (mean.flags.c_contiguous and var.flags.c_contiguous):
+            return Statistics.given(mean, var, self.equation, self.computed)
+        stats = cupy.empty((4, self.nest.rows), _FLOAT64)
+        self._plan(norm_forward.given, mean.dtype, self.equation)(mean, var.astype(mean.dtype, copy=False), stats)
+        return Statistics(stats)
+
+
+bind = functools.lru_cache(maxsize=4096)(BoundKernels)
+
+
+def _ending(activation: str | None, residual: Array | None) -> int:
+    if activation is None:
+        return norm_forward.PLAIN
+    return norm_forward.RELU if residual is None else norm_forward.RESIDUAL_RELU
+
+
+# The protocol
 
 
 def forward(
@@ -33,25 +171,13 @@ def forward(
     activation: str | None = None,
     residual: Array | None = None,
 ) -> tuple[Array, Statistics]:
-    """y and the statistics; `running` is updated in the same launch."""
-    compute, s, b, parameter = types_of(x, s, b, dtype)
-    y, stats = cupy.empty_like(x), cupy.empty((4, nest.rows), dtypes.float64)
-    kept, of_running = running_of(running, nest.columns)
-    aligned, ending = is_aligned(x, s, b, residual), _ending(activation, residual)
-    run = norm_forward.forward(nest, x.dtype, compute, parameter, of_running, aligned, equation, ending)
-    run(x, s, b, residual, y, stats, kept)
-    if running is not None:
-        running.changed = True
-    return y, Statistics(stats)
+    """y and the statistics."""
+    return bind(nest, equation, x.dtype, dtype).forward(x, s, b, running, activation, residual)
 
 
 def moments(nest: Nest, x: Array, centered: bool, dtype: Any = None) -> tuple[Array, Array, Array]:
     """k, d, var."""
-    compute = types_of(x, None, None, dtype)[0]
-    stats = cupy.empty((4, nest.rows), dtypes.float64)
-    rule = Equation(1.0, centered)
-    norm_forward.moments(nest, x.dtype, compute, is_aligned(x), rule)(x, stats)
-    return stats[0], stats[1], stats[2]
+    return bind(nest, Equation(1.0, centered), x.dtype, dtype).moments(x)
 
 
 def apply(
@@ -65,18 +191,7 @@ def apply(
     residual: Array | None = None,
 ) -> Array:
     """y = xhat * s + b, or max(y + residual, 0)."""
-    compute, s, b, parameter = types_of(x, s, b, dtype)
-    y = cupy.empty_like(x)
-    aligned, ending = is_aligned(x, s, b, residual), _ending(activation, residual)
-    run = norm_forward.apply(nest, x.dtype, compute, parameter, dtypes.float32, aligned, ending)
-    run(x, stats.block, s, b, residual, y, nobody())
-    return y
-
-
-def _ending(activation: str | None, residual: Array | None) -> int:
-    if activation is None:
-        return norm_forward.PLAIN
-    return norm_forward.RELU if residual is None else norm_forward.RESIDUAL_RELU
+    return bind(nest, Equation(), x.dtype, dtype).apply(x, stats, s, b, activation, residual)
 
 
 def backward(
@@ -92,30 +207,19 @@ def backward(
     dresidual: Array | None = None,
 ) -> tuple[Array | None, Array | None, Array | None]:
     """dx, ds, db."""
-    compute, s, _, parameter = types_of(x, s, None, dtype)
-    dx = cupy.empty_like(x) if needs[0] else None
-    both = cupy.empty((2, nest.param_size), compute) if needs[1] else None
-    aligned = is_aligned(x, dy, s, y, dresidual)
-    run = norm_backward.backward(nest, x.dtype, compute, parameter, aligned, equation, *needs, y is not None)
-    run(dy, x, y, stats.block, s, dx, both, dresidual)
-    return (dx, None, None) if both is None else (dx, owned(both[1]), owned(both[0]))
+    return bind(nest, equation, x.dtype, dtype).backward(dy, x, stats, s, needs, y, dresidual)
 
 
 def grad_sums(
     nest: Nest, dy: Array, x: Array, stats: Statistics, s: Array | None, dtype: Any = None
 ) -> tuple[Array, Array]:
     """sum_g, sum_gx."""
-    compute, s, _, parameter = types_of(x, s, None, dtype)
-    sums = cupy.empty((2, nest.rows), dtypes.float64)
-    loops, aligned = norm_plan.of_statistics(nest), is_aligned(x, dy, s)
-    run = norm_backward.sums_of(loops, nest, x.dtype, compute, parameter, aligned, None, dtypes.float64)
-    run(dy, x, stats.block, s, sums)
-    return sums[0], sums[1]
+    return bind(nest, Equation(), x.dtype, dtype).grad_sums(dy, x, stats, s)
 
 
 def grad_params(nest: Nest, dy: Array, x: Array, stats: Statistics, dtype: Any = None) -> tuple[Array, Array]:
     """ds, db."""
-    return backward(nest, dy, x, stats, None, Equation(), (False, True), dtype)[1:]
+    return bind(nest, Equation(), x.dtype, dtype).grad_params(dy, x, stats)
 
 
 def grad_input(
@@ -129,14 +233,4 @@ def grad_input(
     dtype: Any = None,
 ) -> Array:
     """dx = rstd * (g - sum_g / m - xhat * sum_gx / m)."""
-    compute, s, _, parameter = types_of(x, s, None, dtype)
-    sums = None
-    if sum_g is not None or sum_gx is not None:
-        sums = cupy.zeros((2, nest.rows), dtypes.float64)
-        for row, given in zip(sums, (sum_g, sum_gx), strict=True):
-            if given is not None:
-                row[...] = given
-    dx = cupy.empty_like(x)
-    run = norm_backward.grad_input(nest, x.dtype, compute, parameter, is_aligned(x, dy, s), False)
-    run(dy, x, None, stats.block, sums, s, dx)
-    return dx
+    return bind(nest, Equation(), x.dtype, dtype).grad_input(dy, x, stats, s, sum_g, sum_gx)

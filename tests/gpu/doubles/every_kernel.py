@@ -11,6 +11,7 @@ import numpy as np
 import minorm as mn
 import minorm.functional as F
 from minorm import nn, optim
+from minorm.functional.norm import call_table
 from minorm.kernels import select
 from minorm.ops import special
 
@@ -162,13 +163,14 @@ def by_chunks(norm: Any, monkeypatch: Any) -> None:
     """Rows go by chunks, as many as there can be, however short they are, and many threads merge them."""
     monkeypatch.setattr(norm.norm_forward, "PACKS", 0)
     monkeypatch.setattr(norm.norm_backward, "PACKS", 0)
-    monkeypatch.setattr(norm.norm_plan, "BATCH", 1)
-    monkeypatch.setattr(norm.norm_plan, "SERIAL", 1)
+    monkeypatch.setattr(norm.norm_forward.norm_plan, "BATCH", 1)
+    monkeypatch.setattr(norm.norm_forward.norm_plan, "SERIAL", 1)
     forget(norm)
 
 
 def forget(norm: Any) -> None:
     """Plans are made anew."""
-    for module in (norm.norm_forward, norm.norm_backward):
+    call_table.calls.found.clear()  # which keep the plans of their calls
+    for module in (norm, norm.norm_forward, norm.norm_backward):
         for function in vars(module).values():
             getattr(function, "cache_clear", int)()

@@ -130,7 +130,7 @@ def test_all_types_and_forms(form: str, types: str, way: str, norm: bridge.Norm)
 @pytest.mark.parametrize("form", FORMS)
 def test_chunks_that_take_a_thread_several_steps(form: str, norm: bridge.Norm, monkeypatch: pytest.MonkeyPatch) -> None:
     every_kernel.by_chunks(norm.norm, monkeypatch)
-    monkeypatch.setattr(norm.norm.norm_plan, "BUSY", 1)
+    monkeypatch.setattr(norm.norm.norm_forward.norm_plan, "BUSY", 1)
     problem = Problem(form, dtypes.float32, dtypes.float32)
     for found, expected in zip(problem.found(norm, Equation()), problem.expected(Equation()), strict=True):
         assert relative(found, expected) < 1e-6
@@ -254,7 +254,7 @@ def test_a_missing_barrier_or_a_wrong_index_shows(
     if file != "norm_rows.cu":
         every_kernel.by_chunks(norm.norm, monkeypatch)
     if file == "norm_apply.cu":  # so that a block has more rows than wait in its shared memory
-        monkeypatch.setattr(norm.norm.norm_plan, "BUSY", 1)
+        monkeypatch.setattr(norm.norm.norm_forward.norm_plan, "BUSY", 1)
     for module in (norm.norm.norm_forward, norm.norm.norm_backward):
         for name in ("rows_program", "moments_program", "apply_program", "grads_program"):
             if hasattr(module, name):

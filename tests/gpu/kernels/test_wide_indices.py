@@ -80,7 +80,7 @@ def test_long_long_in_normalizations(packs: int, cuda: Any, monkeypatch: Any) ->
 
     if packs == 0:
         every_kernel.by_chunks(norm, monkeypatch)
-    monkeypatch.setattr(norm.norm_plan, "index_type", lambda size: dtypes.int64)
+    monkeypatch.setattr(norm.norm_forward.norm_plan, "index_type", lambda size: dtypes.int64)
     every_kernel.forget(norm)
     shim.State.ran.clear()
     rng = np.random.default_rng(0)

@@ -21,13 +21,12 @@ ADDRESSES = ["mean", "var", "batches", "skipped", "ticket"]
 RUNNING = np.dtype([*[(name, "u8") for name in ADDRESSES], ("rates", "f8", 3)])  # running.cuh
 
 
-def types_of(x: Array, s: Array | None, b: Array | None, dtype: Any) -> tuple[Type, Array | None, Array | None, Type]:
-    """The type computed in, scale and bias, and their one type: they are cast only where the two differ."""
-    compute = dtypes.compute_type(x.dtype) if dtype is None else np.dtype(dtype)
+def types_of(compute: Type, s: Array | None, b: Array | None) -> tuple[Array | None, Array | None, Type]:
+    """Scale and bias, and their one type: they are cast, to the type computed in, only where the two differ."""
     if s is None or b is None or s.dtype == b.dtype:
         one = b if s is None else s
-        return compute, s, b, compute if one is None else one.dtype
-    return compute, s.astype(compute), b.astype(compute), compute
+        return s, b, compute if one is None else one.dtype
+    return s.astype(compute), b.astype(compute), compute
 
 
 def scalars(equation: Equation | None) -> tuple[Any, Any, Any]:

@@ -203,6 +203,12 @@ def grad_input(nest: Nest, storage: Type, compute: Type, parameter: Type, aligne
     return run
 
 
+def row_sums(nest: Nest, storage: Type, compute: Type, parameter: Type, aligned: bool) -> Run:
+    """The sums of the statistics as they are, ready for nothing yet."""
+    loops = norm_plan.of_statistics(nest)
+    return sums_of(loops, nest, storage, compute, parameter, aligned, None, dtypes.float64)
+
+
 @cached
 def sums_of(
     loops: norm_plan.Loops,

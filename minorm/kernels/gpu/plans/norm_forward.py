@@ -13,6 +13,7 @@ import cupy
 import numpy as np
 
 from minorm.devices import dtypes
+from minorm.kernels.gpu.launch import blocks, index_type
 from minorm.kernels.gpu.plans import norm_plan
 from minorm.kernels.gpu.plans.norm_arguments import Array, Type, cached, scalars, with_struct
 from minorm.kernels.gpu.program import Program
@@ -25,6 +26,7 @@ rows_program, moments_program, apply_program = (Program(f"norm_{name}.cu") for n
 
 THREADS, PACKS = 512, 8  # the most that one row may take
 KEPT = 256  # bytes of x that a thread keeps, widened: registers. Half as many beside a residual, and with wide indices
+GIVEN = 128  # threads of a block where statistics are given
 PLAIN, RELU, RESIDUAL_RELU = 0, 1, 2  # ending.cuh
 
 
@@ -87,9 +89,7 @@ def moments(nest: Nest, storage: Type, compute: Type, aligned: bool, equation: E
 
 
 @cached
-def apply(
-    nest: Nest, storage: Type, compute: Type, parameter: Type, running: Type, aligned: bool, ending: int
-) -> Run:
+def apply(nest: Nest, storage: Type, compute: Type, parameter: Type, running: Type, aligned: bool, ending: int) -> Run:
     walk, shape = elementwise(nest, storage, aligned)
     kernel = apply_program.kernel(f"apply_{walk.form}", storage, compute, parameter, *shape, running, ending)
 
@@ -106,3 +106,16 @@ def elementwise(nest: Nest, storage: Type, aligned: bool) -> tuple[norm_plan.Wal
         loops = loops.side_by_side(storage.itemsize)
     walk = norm_plan.walk(loops, norm_plan.size_of(nest), storage.itemsize, aligned, elementwise=True)
     return with_struct(walk), (*walk.shape, loops.one_param, *[walk.ragged] * (walk.form == "lanes"))
+
+
+@cached
+def given(nest: Nest, storage: Type, compute: Type, kind: Type, equation: Equation) -> Run:  # noqa: ARG001
+    """The statistics of a mean and a variance of this type."""
+    index, rule = index_type(4 * nest.rows), scalars(equation)
+    kernel = moments_program.kernel("given_moments", compute, index, kind)
+    grid = (blocks(nest.rows, GIVEN),)
+
+    def run(mean: Array, var: Array, stats: Array) -> None:
+        kernel(grid, (GIVEN,), (index.type(nest.rows), mean, var, rule[0], rule[2], stats))
+
+    return run

@@ -105,11 +105,17 @@ class Loops(NamedTuple):
     def side_by_side(self, itemsize: int) -> Loops:
         """The same with a result for each turn of the innermost loop as well, where that makes longer accesses.
 
-        So the columns of one row are results of their own, and lie beside those of the next one: pixels of 7 x 7 images,
-        or the channels of a group where they come last.
+        So the columns of one row are results of their own, and lie beside those of the next one: the pixels of 7 x 7
+        images, or the channels of a group where they come last.
         """
         *outer, inner = self.reduced or (None,)
-        if self.is_lanes or inner is None or inner.data != 1 or not self.kept or not all(loop.row for loop in self.kept):
+        if (
+            self.is_lanes
+            or inner is None
+            or inner.data != 1
+            or not self.kept
+            or not all(loop.row for loop in self.kept)
+        ):
             return self
         found = Loops((*self.kept, inner), tuple(outer))
         if len(self.kept) > 3 or found.terms < FEWEST_TERMS or not found.one_param:
