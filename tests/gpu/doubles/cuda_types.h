@@ -37,6 +37,12 @@ inline float __half2float(__half v) { return widened(v.bits, 10, -14, 15); }
 inline __nv_bfloat16 __float2bfloat16_rn(float v) { return {narrowed(v, 7, -126, 127)}; }
 inline __nv_bfloat16 __double2bfloat16(double v) { return {narrowed(v, 7, -126, 127)}; }
 inline float __bfloat162float(__nv_bfloat16 v) { return widened(v.bits, 7, -126, 127); }
+struct alignas(4) __half2 { __half x, y; };
+struct alignas(4) __nv_bfloat162 { __nv_bfloat16 x, y; };
+inline __half2 __floats2half2_rn(float a, float b) { return {__float2half_rn(a), __float2half_rn(b)}; }
+inline __nv_bfloat162 __floats2bfloat162_rn(float a, float b) { return {__float2bfloat16_rn(a), __float2bfloat16_rn(b)}; }
+inline __half __ushort_as_half(unsigned short v) { return {v}; }
+inline float __uint_as_float(unsigned v) { float f; std::memcpy(&f, &v, 4); return f; }
 
 
 inline unsigned long long __umul64hi(unsigned long long a, unsigned long long b) { return (unsigned __int128)a * b >> 64; }

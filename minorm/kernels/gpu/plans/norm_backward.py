@@ -20,7 +20,7 @@ from minorm.kernels.gpu.elementwise import relu_grad
 from minorm.kernels.gpu.launch import WARP, blocks
 from minorm.kernels.gpu.plans import norm_plan
 from minorm.kernels.gpu.plans.norm_arguments import Array, Type, cached, scalars, with_struct
-from minorm.kernels.gpu.plans.norm_forward import THREADS, Run, apply_program, elementwise, rows_program
+from minorm.kernels.gpu.plans.norm_forward import Run, apply_program, elementwise, rows_program
 from minorm.kernels.gpu.plans.structs import Struct
 from minorm.kernels.gpu.program import Program
 from minorm.normalization.equation import Equation
@@ -28,7 +28,7 @@ from minorm.normalization.nest import Nest
 
 grads_program = Program("norm_grads.cu")
 
-PACKS = 4  # the most of x, and of dy, that a thread of a row keeps
+THREADS, PACKS = 512, 4  # the most that one row may take, and of x, and of dy, that a thread of it keeps
 KEPT = 128  # bytes of each, widened: registers. Half as many where it keeps sums for scale and bias, or y as well
 NONE, OF_ROW, OF_ELEMENTS = 0, 1, 2  # norm_rows.cu
 

@@ -24,8 +24,8 @@ Run = Callable[..., Any]
 
 rows_program, moments_program, apply_program = (Program(f"norm_{name}.cu") for name in ("rows", "moments", "apply"))
 
-THREADS, PACKS = 512, 8  # the most that one row may take
-KEPT = 256  # bytes of x that a thread keeps, widened: registers. Half as many beside a residual, and with wide indices
+THREADS = {4: 1024, 8: 512}  # the most that one row may take, by the bytes of a number in registers
+PACKS, KEPT = 8, 128  # the most accesses of a thread, and bytes of x that it keeps, widened; half as many beside a residual
 GIVEN = 128  # threads of a block where statistics are given
 PLAIN, RELU, RESIDUAL_RELU = 0, 1, 2  # ending.cuh
 
@@ -45,8 +45,8 @@ def forward(
     by_columns = aligned and loops.side_by_side(storage.itemsize) is not loops
     widened = compute.itemsize * (loops.width(storage.itemsize) if aligned else 1)
     share = (2 if ending == RESIDUAL_RELU else 1) * norm_plan.registers_of_an_index(nest)
-    packs = min(PACKS, KEPT // share // widened)
-    rows = norm_plan.rows(loops, norm_plan.size_of(nest), storage.itemsize, aligned, packs, THREADS)
+    packs, threads = min(PACKS, KEPT // share // widened), THREADS[compute.itemsize]
+    rows = norm_plan.rows(loops, norm_plan.size_of(nest), storage.itemsize, aligned, packs, threads)
     if rows is not None and not by_columns:
         rows = with_struct(rows)
         shape = rows.index, rows.width, rows.packs, rows.lanes, rows.turns, rows.same

@@ -30,7 +30,7 @@ USUAL_PACKS = 4  # of a row, where a larger team can have it
 IN_FLOAT = 128  # terms of a lane that a thread adds up in float
 BUSY = 4096  # blocks that keep a large device busy
 FEW, FEWEST = 1024, 512  # the same where lanes have setting up to do, or each block writes down a part of most results
-SHORT = 2048  # terms up to which a warp, not a block, walks along them
+SHORT = 1024  # accesses up to which a warp, not a block, walks along a row
 TEAM_THREADS = 1 << 16  # over all teams that take rows in turn: what a large device has registers for
 SPLITS = (1, 8, 32, 128)  # threads that share the parts of one result
 SERIAL = 16  # parts that one of them adds up, where that is enough
@@ -210,7 +210,7 @@ def walk(
         step, block = BLOCK // lanes, BLOCK
         across = blocks(loops.results, lanes * elements)
     else:
-        warp = loops.terms <= SHORT
+        warp = -(-loops.terms // elements) <= SHORT
         step, block = (WARP if warp else BLOCK) * elements, WARP * 4 if warp else BLOCK
         across = blocks(loops.results, 4) if warp else loops.results
     least = step * (ELEMENTS_BATCH if elementwise else BATCH)

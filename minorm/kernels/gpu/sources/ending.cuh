@@ -3,15 +3,15 @@
 
 enum Ending { PLAIN, RELU, RESIDUAL_RELU };
 
-template <int ENDING, class C, class T> __device__ inline void finish(T& to, C value, T residual) {
-    place(to, value);
-    if (ENDING == RESIDUAL_RELU) place(to, widen<C>(to) + widen<C>(residual));
-    if (ENDING != PLAIN && widen<C>(to) <= 0) place(to, C(0));  // NaN stays
+// T is the type that the result is rounded to.
+template <int ENDING, class T, class C> __device__ inline C finished(C value, C residual) {
+    if (ENDING == RESIDUAL_RELU) value = rounded<T>(value) + residual;
+    return ENDING != PLAIN && value <= 0 ? C(0) : value;  // NaN stays
 }
 
 // dy where the result was above 0 or NaN, 0 elsewhere.
-template <bool RELU, class C, int V, class T> __device__ inline void mask(Pack<T, V>& dy, const Pack<T, V>& y) {
+template <class C, int V> __device__ inline void mask(Pack<C, V>& dy, const Pack<C, V>& y) {
 #pragma unroll
     for (int v = 0; v < V; v++)
-        if (RELU && widen<C>(y.v[v]) <= 0) place(dy.v[v], C(0));
+        if (y.v[v] <= 0) dy.v[v] = 0;
 }

@@ -124,9 +124,7 @@ template <class C, int V, class P, class I>
 __device__ __forceinline__ Pack<C, V> parameters(const P* __restrict__ s, I at, I step, C otherwise) {
     Pack<C, V> found;
     if (V > 1 && s && step != 0) {
-        const Pack<P, V> stored = hold<P, V>(s, at).pack();
-#pragma unroll
-        for (int v = 0; v < V; v++) found.v[v] = widen<C>(stored.v[v]);
+        found = hold<P, V>(s, at).template widened<C>();
     } else {
         const C one = s ? widen<C>(s[at]) : otherwise;
 #pragma unroll

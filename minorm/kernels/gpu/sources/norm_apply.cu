@@ -77,17 +77,16 @@ __device__ inline void map(const Loops<I>& loops, const F (&formula)[K], Place<I
                 scale = parameters<C, V>(s, param[u], param_step, C(1));
                 bias = parameters<C, V>(b, param[u], param_step, C(0));
             }
-            const Pack<T, V> of_x = in[u].pack();
-            Pack<T, V> given, result;
-            if (BACKWARD || ENDING == RESIDUAL_RELU) given = second[u].pack();
-            if (BACKWARD && ENDING != PLAIN) mask<ENDING != PLAIN, C>(given, kept[u].pack());
+            const Pack<C, V> of_x = in[u].template widened<C>();
+            Pack<C, V> given, result;
+            if (BACKWARD || ENDING == RESIDUAL_RELU) given = second[u].template widened<C>();
+            if (BACKWARD && ENDING != PLAIN) mask(given, kept[u].template widened<C>());
 #pragma unroll
             for (int v = 0; v < V; v++) {
-                const C value = formula[K == 1 ? 0 : v](widen<C>(of_x.v[v]), BACKWARD ? widen<C>(given.v[v]) : C(0),
-                                                        scale.v[v], bias.v[v], scaled, biased);
-                finish<BACKWARD ? PLAIN : ENDING>(result.v[v], value, given.v[v]);
+                const C value = formula[K == 1 ? 0 : v](of_x.v[v], given.v[v], scale.v[v], bias.v[v], scaled, biased);
+                result.v[v] = finished<BACKWARD ? PLAIN : ENDING, T>(value, given.v[v]);
             }
-            put(out, place[u], result);
+            put_rounded(out, place[u], result);
         }
     }
 }

@@ -53,10 +53,10 @@ template <int SIZE, bool RELU, class T, class C, class I, int V, int N> struct B
 #pragma unroll
         for (int u = 0; u < SIZE; u++) {
             if (!all && at + u * step >= end) break;
-            Pack<T, V> given = of_dy[u].pack();
-            if (RELU) mask<RELU, C>(given, of_y[RELU ? u : 0].pack());
-            if (RELU && masked) put(masked, from + terms[u].data, given);
-            use(given, of_x[u].pack(), terms[u]);
+            Pack<C, V> given = of_dy[u].template widened<C>();
+            if (RELU) mask(given, of_y[RELU ? u : 0].template widened<C>());
+            if (RELU && masked) put_rounded(masked, from + terms[u].data, given);
+            use(given, of_x[u].template widened<C>(), terms[u]);
         }
     }
     __device__ void next() { at += step * SIZE; }
@@ -80,16 +80,16 @@ __global__ void __launch_bounds__(256, BLOCKS)
     for (; batches.some(); batches.next()) {
         batches.fetch_all();
         C few_g = 0, few_gx = 0;
-        batches.each([&](const Pack<T, V>& of_dy, const Pack<T, V>& of_x, const Place<I>& term) {
+        batches.each([&](const Pack<C, V>& of_dy, const Pack<C, V>& of_x, const Place<I>& term) {
             if (!ONE_ROW) stat = Statistics<C>(stats, rows, result.row + term.row);
             Pack<C, V> scale;
             if (s) scale = parameters<C, V>(s, result.param + term.param, param_step, C(1));
 #pragma unroll
             for (int v = 0; v < V; v++) {
-                C g = widen<C>(of_dy.v[v]);
+                C g = of_dy.v[v];
                 if (s) g *= scale.v[v];
                 few_g += g;
-                few_gx += g * stat.xhat(widen<C>(of_x.v[v]));
+                few_gx += g * stat.xhat(of_x.v[v]);
             }
         });
         parts[0] += few_g;
@@ -129,7 +129,7 @@ __global__ void __launch_bounds__(256, BLOCKS)
         loops, dy, x, y, masked, result.data, first + team, (I)TEAMS, end);
     for (; batches.some(); batches.next()) {
         batches.fetch_all();
-        batches.each([&](const Pack<T, V>& of_dy, const Pack<T, V>& of_x, const Place<I>& term) {
+        batches.each([&](const Pack<C, V>& of_dy, const Pack<C, V>& of_x, const Place<I>& term) {
             Pack<C, V> scale;
             if (s && !RAGGED) scale = parameters<C, V>(s, result.param + term.param, param_step, C(1));
             if (s && RAGGED)
@@ -137,10 +137,10 @@ __global__ void __launch_bounds__(256, BLOCKS)
 #pragma unroll
             for (int v = 0; v < V; v++) {
                 if (!ONE_ROW) stat[v] = Statistics<C>(stats, rows, results[v].row + term.row);
-                C g = widen<C>(of_dy.v[v]);
+                C g = of_dy.v[v];
                 if (s) g *= scale.v[v];
                 sum_g[v] += g;
-                sum_gx[v] += g * stat[v].xhat(widen<C>(of_x.v[v]));
+                sum_gx[v] += g * stat[v].xhat(of_x.v[v]);
             }
         });
     }

@@ -18,7 +18,7 @@ const int PARTS = 8;    // chunks that a thread has on their way
 const int BLOCKS = 3;  // on a multiprocessor at once: registers must do for them
 
 // x as packs of V, one batch after the other, for a thread that begins at `at`.
-template <class T, class I, int V, int N> struct Batches {
+template <class T, class C, class I, int V, int N> struct Batches {
     static const int SIZE = Batch<T, V, BYTES>::SIZE;
     const T* x;
     Cursor<N, I> cursor;
@@ -47,7 +47,7 @@ template <class T, class I, int V, int N> struct Batches {
         const bool all = whole();
 #pragma unroll
         for (int u = 0; u < SIZE; u++)
-            if (all || at + u * step < end) use(packs[u].pack());
+            if (all || at + u * step < end) use(packs[u].template widened<C>());
     }
     __device__ void next() {
         at += step * SIZE;
@@ -65,23 +65,23 @@ __global__ void __launch_bounds__(256, BLOCKS)
     const I first = chunk * blockIdx.y, end = min(first + chunk, loops.terms), step = (I)team.size * V;
     const I begin = first + team.lane * V;
     x += row.data;
-    Batches<T, I, V, N> batches(loops, x, begin, step, end);
+    Batches<T, C, I, V, N> batches(loops, x, begin, step, end);
     batches.fetch_all();
     C shift = 0;
     if (centered) {  // about the mean of the first batch: a single far element would be a bad shift
         const C x0 = widen<C>(x[Cursor<N, I>(loops, first, step).place.data]);
         C few = 0;
-        batches.each([&](const Pack<T, V>& pack) {
-            for (int v = 0; v < V; v++) few += widen<C>(pack.v[v]) - x0;
+        batches.each([&](const Pack<C, V>& pack) {
+            for (int v = 0; v < V; v++) few += pack.v[v] - x0;
         });
         shift = x0 + row_sum<WARP>(few) / (C)min(step * batches.SIZE, end - first);
     }
     double parts[2] = {0, 0};
     for (; batches.some(); batches.next()) {
         C sum = 0, squares = 0;
-        batches.each([&](const Pack<T, V>& pack) {
+        batches.each([&](const Pack<C, V>& pack) {
             for (int v = 0; v < V; v++) {
-                const C t = widen<C>(pack.v[v]) - shift;
+                const C t = pack.v[v] - shift;
                 sum += t;
                 squares += t * t;
             }
@@ -124,27 +124,28 @@ __global__ void __launch_bounds__(256, BLOCKS)
     const bool inside = index < loops.results;
     const I first = chunk * blockIdx.y, last = min(first + chunk, loops.terms), end = inside ? last : first;
     x += loops.result(inside ? index : 0).data;
-    Batches<T, I, V, N> batches(loops, x, first + team, (I)TEAMS, end);
+    Batches<T, C, I, V, N> batches(loops, x, first + team, (I)TEAMS, end);
     batches.fetch_all();
     C shift[V], sum[V], squares[V];
     for (int v = 0; v < V; v++) sum[v] = squares[v] = 0;
     if (team == 0) {
+        const Pack<C, V> x0 = batches.packs[0].template widened<C>();
         C count = 0;
-        batches.each([&](const Pack<T, V>& pack) {
+        batches.each([&](const Pack<C, V>& pack) {
             count += 1;
-            for (int v = 0; v < V; v++) sum[v] += widen<C>(pack.v[v]) - widen<C>(batches.packs[0].pack().v[v]);
+            for (int v = 0; v < V; v++) sum[v] += pack.v[v] - x0.v[v];
         });
         for (int v = 0; v < V; v++) {
-            shifts[lane * V + v] = centered && inside ? widen<C>(batches.packs[0].pack().v[v]) + sum[v] / count : C(0);
+            shifts[lane * V + v] = centered && inside ? x0.v[v] + sum[v] / count : C(0);
             sum[v] = 0;
         }
     }
     __syncthreads();
     for (int v = 0; v < V; v++) shift[v] = shifts[lane * V + v];
     for (; batches.some(); batches.next())
-        batches.each([&](const Pack<T, V>& pack) {
+        batches.each([&](const Pack<C, V>& pack) {
             for (int v = 0; v < V; v++) {
-                const C t = widen<C>(pack.v[v]) - shift[v];
+                const C t = pack.v[v] - shift[v];
                 sum[v] += t;
                 squares[v] += t * t;
             }

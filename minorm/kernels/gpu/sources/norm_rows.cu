@@ -15,8 +15,8 @@
 
 const int AHEAD = 32;  // bytes of each array of a row that a thread may hold twice
 
-// Blocks of 512 threads that a multiprocessor is to have at once: two where 64 registers a thread do.
-template <class C, int ELEMENTS> constexpr int OF_BLOCKS = sizeof(C) == 4 && ELEMENTS <= 32 ? 2 : 1;
+// Threads of the largest block, as norm_forward.py has it: 64 registers each, or 128 where numbers take two.
+template <class C> constexpr int LARGEST = sizeof(C) == 4 ? 1024 : 512;
 
 // use(element) of each that a thread has of a row.
 template <class C, class T, int V, int E, class I, class F>
@@ -24,9 +24,9 @@ __device__ __forceinline__ void each(const Held<T, V> (&x)[E], I begin, I step, 
 #pragma unroll
     for (int e = 0; e < E; e++) {
         if (begin + e * step >= columns) break;
-        const Pack<T, V> pack = x[e].pack();
+        const Pack<C, V> pack = x[e].template widened<C>();
 #pragma unroll
-        for (int v = 0; v < V; v++) use(widen<C>(pack.v[v]));
+        for (int v = 0; v < V; v++) use(pack.v[v]);
     }
 }
 
@@ -66,7 +66,7 @@ __device__ __forceinline__ void statistics_of(const Held<T, V> (&x)[E], C x0, I 
 }
 
 template <class T, class C, class P, class I, int V, int E, int LANES, int N, bool SAME, class R, int ENDING>
-__global__ void __launch_bounds__(512, OF_BLOCKS<C, (ENDING == RESIDUAL_RELU ? 2 : 1) * V * E>)
+__global__ void __launch_bounds__(LARGEST<C>, 1)
     row_forward(Loops<I> loops, const T* __restrict__ x, const P* __restrict__ s, const P* __restrict__ b,
                 const T* __restrict__ residual, T* __restrict__ y, double* __restrict__ stats, double eps, bool centered,
                 bool guard, Running<R> running) {
@@ -103,19 +103,20 @@ __global__ void __launch_bounds__(512, OF_BLOCKS<C, (ENDING == RESIDUAL_RELU ? 2
         const I param = row.param + (SAME ? 0 : writing.place.param);
         const Pack<C, V> scale = parameters<C, V>(s, param, param_step, C(1));
         const Pack<C, V> bias = parameters<C, V>(b, param, param_step, C(0));
-        const Pack<T, V> in = kept[e].pack();
-        Pack<T, V> more, out;
-        if (sum) more = added[sum ? e : 0].pack();
+        const Pack<C, V> in = kept[e].template widened<C>();
+        Pack<C, V> more, out;
+        if (sum) more = added[sum ? e : 0].template widened<C>();
 #pragma unroll
         for (int v = 0; v < V; v++) {
-            const C xhat = product((widen<C>(in.v[v]) - shift) - offset, factor);
+            const C xhat = product((in.v[v] - shift) - offset, factor);
             const C value = affine(xhat, scale.v[v], bias.v[v], s, b);
-            finish<ENDING>(out.v[v], value, more.v[v]);
+            out.v[v] = finished<ENDING, T>(value, more.v[v]);
         }
-        put(y, row.data + writing.place.data, out);
+        put_rounded(y, row.data + writing.place.data, out);
         writing.advance();
     });
-    running.template finish<LANES != 0>(stats, rows, writes, threadIdx.x % (LANES ? 32 : blockDim.x), LANES ? 32 : team.size);
+    const int lane = LANES ? threadIdx.x % 32 : threadIdx.x;
+    running.template finish<LANES != 0>(stats, rows, writes, lane, LANES ? 32 : team.size);
 }
 
 // What becomes of the sums that scale and bias need.
@@ -182,8 +183,8 @@ __global__ void __launch_bounds__(512, 1)
         const Statistics<C> stat = row.stat;
         // dy of pack e, masked, and its g and xhat of each element: worked out twice, which takes no registers.
         const auto given = [&](int e) {
-            Pack<T, V> found = row.dy[e].pack();
-            if (RELU) mask<RELU, C>(found, row.y[RELU ? e : 0].pack());
+            Pack<C, V> found = row.dy[e].template widened<C>();
+            if (RELU) mask(found, row.y[RELU ? e : 0].template widened<C>());
             return found;
         };
         C sum_g = 0, sum_gx = 0;
@@ -191,13 +192,13 @@ __global__ void __launch_bounds__(512, 1)
 #pragma unroll
         for (int e = 0; e < E; e++, adding.advance()) {
             if (begin + e * step >= columns || !team.inside()) break;
-            const Pack<T, V> of_dy = given(e), of_x = row.x[e].pack();
-            if (RELU && masked) put(masked, row.place.data + adding.place.data, of_dy);
+            const Pack<C, V> of_dy = given(e), of_x = row.x[e].template widened<C>();
+            if (RELU && masked) put_rounded(masked, row.place.data + adding.place.data, of_dy);
             Pack<C, V> scale;
             if (GRADIENTS != OF_ROW) scale = scale_of(e, row.place.param + (SAME ? 0 : adding.place.param));
 #pragma unroll
             for (int v = 0; v < V; v++) {
-                C g = widen<C>(of_dy.v[v]), xhat = stat.xhat(widen<C>(of_x.v[v]));
+                C g = of_dy.v[v], xhat = stat.xhat(of_x.v[v]);
                 if (of_columns) {
                     of_scale[e * V + v] += g * xhat;
                     of_bias[e * V + v] += g;
@@ -233,16 +234,16 @@ __global__ void __launch_bounds__(512, 1)
 #pragma unroll
         for (int e = 0; e < E; e++, writing.advance()) {
             if (begin + e * step >= columns || !team.inside()) break;
-            const Pack<T, V> of_dy = given(e), of_x = row.x[e].pack();
+            const Pack<C, V> of_dy = given(e), of_x = row.x[e].template widened<C>();
             const Pack<C, V> scale = scale_of(e, row.place.param + (SAME ? 0 : writing.place.param));
-            Pack<T, V> out;
+            Pack<C, V> out;
 #pragma unroll
             for (int v = 0; v < V; v++) {
-                C g = widen<C>(of_dy.v[v]), xhat = stat.xhat(widen<C>(of_x.v[v]));
+                C g = of_dy.v[v], xhat = stat.xhat(of_x.v[v]);
                 if (s) g = product(g, scale.v[v]);
-                place(out.v[v], stat.rstd * (g - mean_g - xhat * mean_gx));
+                out.v[v] = stat.rstd * (g - mean_g - xhat * mean_gx);
             }
-            put(dx, row.place.data + writing.place.data, out);
+            put_rounded(dx, row.place.data + writing.place.data, out);
         }
     }
     if (!of_columns) return;

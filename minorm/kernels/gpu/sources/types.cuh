@@ -29,25 +29,69 @@ template <class T, int V, class I> __device__ inline void put(T* y, I at, const 
     *reinterpret_cast<Pack<T, V>*>(y + at) = pack;
 }
 
-// What a thread has read and not used yet, two 16-bit numbers in a register: as a Pack each would take one.
+// v as type T has it.
+template <class T, class C> __device__ inline C rounded(C v) {
+    T stored;
+    place(stored, v);
+    return widen<C>(stored);
+}
+
+// Two 16-bit numbers in a register: one of them, and both from two.
+__device__ inline float half_of(unsigned word, bool high, const __nv_bfloat16*) {
+    return __uint_as_float(high ? word & 0xffff0000u : word << 16);
+}
+__device__ inline float half_of(unsigned word, bool high, const __half*) {
+    return __half2float(__ushort_as_half((unsigned short)(high ? word >> 16 : word)));
+}
+__device__ inline unsigned halves(float low, float high, const __nv_bfloat16*) {
+    const __nv_bfloat162 both = __floats2bfloat162_rn(low, high);
+    return *reinterpret_cast<const unsigned*>(&both);
+}
+__device__ inline unsigned halves(float low, float high, const __half*) {
+    const __half2 both = __floats2half2_rn(low, high);
+    return *reinterpret_cast<const unsigned*>(&both);
+}
+template <class T> __device__ inline unsigned halves(double low, double high, const T*) {
+    T both[2];
+    place(both[0], low);
+    place(both[1], high);
+    return *reinterpret_cast<const unsigned short*>(both) | *reinterpret_cast<const unsigned short*>(both + 1) << 16;
+}
+
+// V neighbours as memory has them, two 16-bit numbers in a register where a Pack has one: what is read and not used yet.
 template <class T, int V, bool HALVES = sizeof(T) == 2 && V % 2 == 0> struct Held {
     Pack<T, V> kept;
-    __device__ Pack<T, V> pack() const { return kept; }
+    template <class C> __device__ Pack<C, V> widened() const {
+        Pack<C, V> found;
+#pragma unroll
+        for (int v = 0; v < V; v++) found.v[v] = widen<C>(kept.v[v]);
+        return found;
+    }
+    template <class C> __device__ void round(const Pack<C, V>& from) {
+#pragma unroll
+        for (int v = 0; v < V; v++) place(kept.v[v], from.v[v]);
+    }
 };
 template <class T, int V> struct alignas(2 * V) Held<T, V, true> {
     unsigned words[V / 2];
-    __device__ Pack<T, V> pack() const {
-        Pack<T, V> found;
+    template <class C> __device__ Pack<C, V> widened() const {
+        Pack<C, V> found;
 #pragma unroll
-        for (int v = 0; v < V; v++) {
-            const unsigned short bits = words[v / 2] >> (v % 2 * 16);
-            found.v[v] = *reinterpret_cast<const T*>(&bits);
-        }
+        for (int v = 0; v < V; v++) found.v[v] = (C)half_of(words[v / 2], v % 2, (const T*)nullptr);
         return found;
+    }
+    template <class C> __device__ void round(const Pack<C, V>& from) {
+#pragma unroll
+        for (int v = 0; v < V; v += 2) words[v / 2] = halves(from.v[v], from.v[v + 1], (const T*)nullptr);
     }
 };
 template <class T, int V, class I> __device__ inline Held<T, V> hold(const T* x, I at) {
     return *reinterpret_cast<const Held<T, V>*>(x + at);
+}
+template <class T, int V, class C, class I> __device__ inline void put_rounded(T* y, I at, const Pack<C, V>& pack) {
+    Held<T, V> held;
+    held.round(pack);
+    *reinterpret_cast<Held<T, V>*>(y + at) = held;
 }
 
 // f(0), f(1) ... f(E - 1), written out however long f is: what it indexes by its number stays in registers.
