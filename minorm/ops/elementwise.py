@@ -14,6 +14,7 @@ import numpy as np
 from minorm import devices
 from minorm.devices import dtypes
 from minorm.graph.graph import Function
+from minorm.kernels.order import in_order
 from minorm.kernels.select import backend
 
 BLOCK = 1 << 18  # elements of a temporary: 1 MB of float32, well inside the second-level cache
@@ -27,7 +28,7 @@ def sum_to(array: Any, shape: tuple[int, ...]) -> Any:
 def gradient_of(shape: tuple[int, ...], rule: Callable[..., Any], *arrays: Any) -> Any:
     """`rule(*arrays)` summed to `shape`; a large one in blocks along its longest axis, in a fixed order."""
     if type(arrays[0]) is not np.ndarray:  # CuPy's where() gives float32 for bfloat16
-        return sum_to(rule(*arrays).astype(arrays[0].dtype, copy=False), shape)
+        return sum_to(in_order(rule, *arrays).astype(arrays[0].dtype, copy=False), shape)
     full = np.broadcast_shapes(*[a.shape for a in arrays])
     if full == shape or np.prod(full, dtype=np.int64) <= BLOCK:
         return sum_to(rule(*arrays), shape)
@@ -67,11 +68,11 @@ class Sub(Function):
 
     def forward(self, a: Any, b: Any) -> Any:
         self.shapes = a.shape, b.shape
-        return a - b
+        return backend(a).elementwise.sub(a, b)
 
     def backward(self, dy: Any) -> Any:
         a, b = self.shapes
-        return sum_to(dy, a) if self.needs[0] else None, -sum_to(dy, b) if self.needs[1] else None
+        return sum_to(dy, a) if self.needs[0] else None, in_order(np.negative, sum_to(dy, b)) if self.needs[1] else None
 
 
 class Mul(Function):
@@ -98,12 +99,12 @@ class Div(Function):
     def forward(self, a: Any, b: Any) -> Any:
         self.shape, self.b = a.shape, b
         self.a = a if self.needs[1] else None  # kept for the gradient of b alone
-        return a / b
+        return backend(a).elementwise.div(a, b)
 
     def backward(self, dy: Any) -> Any:
         a, b = self.a, self.b
         return (
-            gradient_of(self.shape, np.divide, dy, b) if self.needs[0] else None,
+            gradient_of(self.shape, backend(dy).elementwise.div, dy, b) if self.needs[0] else None,
             gradient_of(b.shape, lambda g, a, b: -g * (a / b) / b, dy, a, b) if self.needs[1] else None,
         )
 
@@ -148,7 +149,7 @@ class Maximum(Function):
 
     def forward(self, a: Any, b: Any) -> Any:
         self.a, self.b = a, b
-        return self.ufunc(a, b)
+        return in_order(self.ufunc, a, b)
 
     def chosen(self, g: Any, this: Any, other: Any) -> Any:
         share = np.where(this == other, 0.5, ~self.loses(this, other))
@@ -174,7 +175,7 @@ class Where(Function):
 
     def forward(self, condition: Any, a: Any, b: Any) -> Any:
         self.condition, self.shapes = condition, (a.shape, b.shape)
-        return np.where(condition, a, b).astype(a.dtype, copy=False)
+        return in_order(np.where, condition, a, b).astype(a.dtype, copy=False)
 
     def backward(self, dy: Any) -> Any:
         zero = dy.dtype.type(0)
@@ -301,10 +302,10 @@ class Cast(Function):
 
     def forward(self, x: Any, *, dtype: Any) -> Any:
         self.dtype = x.dtype
-        return x.astype(dtype)
+        return backend(x).copying.cast(x, dtype)
 
     def backward(self, dy: Any) -> Any:
-        return dy.astype(self.dtype)
+        return backend(dy).copying.cast(dy, self.dtype)
 
 
 class Move(Function):
@@ -322,7 +323,7 @@ class Copy(Function):
     """The same values in memory of their own: in the order in which they lie ("K"), or row-major ("C")."""
 
     def forward(self, x: Any, *, order: str) -> Any:
-        return x.copy(order)
+        return backend(x).copying.copy(x, order)
 
     def backward(self, dy: Any) -> Any:
         return dy

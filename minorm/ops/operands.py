@@ -83,7 +83,7 @@ def _convert(operation: str, value: Any, dtype: Any, like: Any) -> Any:
     if type(like.array) is np.ndarray and isinstance(value, (numbers.Number, np.generic, np.ndarray, list, tuple)):
         return like.from_array(np.asarray(value, dtype))
     if not select.is_array(value) and np.ndim(value) == 0:  # made on the device: nothing is copied there
-        return like.from_array(devices.scalar(value, dtype, like.array))
+        return like.from_array(_scalar(value, dtype, like.array))
     array = select.as_array(value)
     if (there := devices.device_of(array)) != like.device:
         raise RuntimeError(
@@ -92,6 +92,12 @@ def _convert(operation: str, value: Any, dtype: Any, like: Any) -> Any:
         )
     with devices.on_device_of(array):
         return like.from_array(array.astype(dtype, copy=False))
+
+
+def _scalar(value: Any, dtype: Any, like: Any) -> Any:
+    """An array without axes on the device of `like`, where it is made: nothing is copied there."""
+    with devices.on_device_of(like):
+        return select.backend(like).copying.full((), value, dtype)
 
 
 def axis_of(operation: str, dim: int, x: Any) -> int:

@@ -360,7 +360,7 @@ class Tensor(Methods["Tensor"]):
                     "call loss.sum().backward() or pass gradient of that shape"
                 )
             with devices.on_device_of(self.array):
-                weights = np.ones_like(self.array)
+                weights = backend(self.array).copying.full_like(self.array, 1)
         else:
             weights = gradient.array if isinstance(gradient, Tensor) else self._array(gradient)
             if not devices.same_device(weights, self.array):

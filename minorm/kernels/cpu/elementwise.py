@@ -31,7 +31,7 @@ from minorm.kernels.cpu.sums import sum_axes, sum_to
 from minorm.kernels.reference import elementwise as reference
 
 __all__ = [
-    "accumulate", "add", "check_target", "copy", "cross_entropy", "cross_entropy_grad", "elu", "elu_grad", "erf",
+    "accumulate", "add", "check_target", "copy", "cross_entropy", "cross_entropy_grad", "div", "elu", "elu_grad", "erf",
     "erf_grad", "exp", "expm1", "gelu", "gelu_grad", "hardswish", "hardswish_grad", "leaky_relu", "leaky_relu_grad",
     "log", "log1p", "log_softmax", "log_softmax_grad", "mul", "power", "relu", "relu6", "relu6_grad", "relu_grad",
     "scale", "sigmoid", "sigmoid_grad", "silu", "silu_grad", "softmax", "softmax_grad", "sub", "sum_axes", "sum_to",
@@ -97,6 +97,10 @@ def sub(a: Any, b: Any) -> Any:
 
 def mul(a: Any, b: Any) -> Any:
     return _map("mul", _mul, a, b)
+
+
+def div(a: Any, b: Any) -> Any:
+    return a / b
 
 
 _add = functools.partial(_pooled, np.add)

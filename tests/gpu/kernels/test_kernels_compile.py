@@ -10,12 +10,12 @@ import nvrtc
 import pytest
 
 from minorm.devices import dtypes
-from minorm.kernels.gpu.plans import softmax_plan, update_plan, window_struct
+from minorm.kernels.gpu.plans import copy_plan, softmax_plan, update_plan, window_struct
 from minorm.kernels.gpu.source import FOLDER, expression, options, source
 
 INT, LONG = dtypes.int32, dtypes.int64
 ACTIVATIONS = ["relu", "relu6", "leaky_relu", "hardswish", "sigmoid", "tanh", "silu", "elu", "gelu", "gelu_tanh", "erf"]
-FILES = ["elementwise.cu", "softmax.cu", "sums.cu", "pool.cu", "conv.cu", "update.cu", "random.cu"]
+FILES = ["elementwise.cu", "softmax.cu", "sums.cu", "pool.cu", "conv.cu", "update.cu", "random.cu", "copying.cu"]
 PARAMETERS = 4096  # bytes of arguments that every device takes
 
 
@@ -43,6 +43,17 @@ def kernels(file: str, dtype: Any, index: Any, width: int) -> list[tuple[Any, ..
     if file == "random.cu":
         found = [("dropout", dtype, compute, width, decides, index) for decides in (True, False)]
         return found + ([("uniform", dtype, width, index)] if dtype == compute else [])
+    if file == "copying.cu":
+        bits, widths = copy_plan.BITS[dtype.itemsize], (width, width)
+        found = [("turn", bits, bits, *widths, lines, False, index) for lines in (16, 64, 256)]
+        found += [("move", bits, bits, width, False, index), ("fill", *wide)]
+        found += [("move", dtype, dtype, width, True, index), ("turn", dtype, dtype, *widths, 64, True, index)]
+        for other in instances.FLOATS:
+            access = 1 if width == 1 else 16 // min(dtype.itemsize, other.itemsize)
+            second = 1 if width == 1 else 16 // other.itemsize
+            found += [("move", dtype, other, access, False, index)]
+            found += [("turn", dtype, other, width, second, 64, False, index)]
+        return found
     if file == "pool.cu":
         return [(name, *two, index) for name in ("max_forward", "max_backward", "avg_forward", "avg_backward")]
     if file == "conv.cu":
@@ -78,6 +89,9 @@ def test_no_kernel_spills(architecture: str, file: str) -> None:
         ("sums.cu", "sum_rows<double, double, 2, false, int>"),
         ("update.cu", "adam<__nv_bfloat16, float, 8, true>"),
         ("random.cu", "dropout<__nv_bfloat16, float, 8, true, int>"),
+        ("copying.cu", "move<float, __nv_bfloat16, 8, false, int>"),
+        ("copying.cu", "turn<unsigned short, unsigned short, 8, 8, 64, false, int>"),
+        ("copying.cu", "turn<float, __half, 4, 8, 16, false, int>"),
         ("norm_rows.cu", "row_forward<__nv_bfloat16, float, __nv_bfloat16, int, 8, 8, false, float, RELU>"),
         ("norm_rows.cu", "row_backward<__half, float, float, int, 8, 2, false, OF_ELEMENTS, false>"),
     ],

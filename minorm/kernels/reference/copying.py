@@ -1,0 +1,44 @@
+"""Copies: cast, in another order of memory, or broadcast into what is there; and filling. NumPy has a call for each."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+__all__ = ["assign", "cast", "copy", "fill", "full", "full_like", "in_rows"]
+
+
+def assign(to: Any, x: Any) -> None:
+    """to[...] = x, where x broadcasts and is cast"""
+    to[...] = x
+
+
+def cast(x: Any, dtype: Any) -> Any:
+    """x in another type, in its order of memory"""
+    return x.astype(dtype)
+
+
+def copy(x: Any, order: str = "K") -> Any:
+    """x in memory of its own: in its order ("K"), or row by row ("C")"""
+    return x.copy(order)
+
+
+def fill(to: Any, value: float) -> None:
+    """to[...] = value"""
+    to[...] = value
+
+
+def full(shape: tuple[int, ...], value: float, dtype: Any) -> Any:
+    """An array of this shape and type with one value"""
+    return np.full(shape, value, dtype)
+
+
+def full_like(x: Any, value: float) -> Any:
+    """An array like x, in its order of memory, with one value"""
+    return np.full_like(x, value)
+
+
+def in_rows(x: Any) -> Any:
+    """x itself if its elements lie row by row without gaps, else a copy that does"""
+    return x if x.flags.c_contiguous else x.copy("C")
