@@ -26,6 +26,17 @@ def in_order(formula: Callable[..., Array], *arrays: Array) -> Array:
     return result.transpose([order.index(axis) for axis in range(len(order))])
 
 
+def in_order_along(axis: int, formula: Callable[..., Array], *arrays: Array) -> Array:
+    """formula(*arrays, axis), of arrays of one shape, along an axis of theirs; in the order of memory as `in_order`."""
+    if type(arrays[0]) is np.ndarray:
+        return formula(*arrays, axis)
+    order = _order(arrays)
+    if order is None:
+        return formula(*arrays, axis)
+    result = formula(*[a.transpose(order) for a in arrays], order.index(axis % len(order)))
+    return result.transpose([order.index(i) for i in range(len(order))])
+
+
 def _order(arrays: Sequence[Array]) -> list[int] | None:
     """The axes of the result from the longest step to the shortest; None where C order will do."""
     if all(a.flags.c_contiguous for a in arrays):

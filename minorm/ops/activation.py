@@ -10,6 +10,7 @@ import numpy as np
 
 from minorm.devices import dtypes
 from minorm.graph.graph import Function
+from minorm.kernels.order import in_order, in_order_along
 from minorm.kernels.select import backend
 
 
@@ -119,11 +120,19 @@ class Hardsigmoid(Function):
 
     def forward(self, x):
         self.x = x
+        return in_order(self.bent, x)
+
+    @staticmethod
+    def bent(x):
         wide = x.astype(dtypes.compute_type(x.dtype), copy=False)
         return ((wide + 3).clip(0, 6) / 6).astype(x.dtype, copy=False)
 
     def backward(self, dy):
-        inside = abs(self.x) < 3
+        return in_order(self.passed, dy, self.x)
+
+    @staticmethod
+    def passed(dy, x):
+        inside = abs(x) < 3
         wide = dy.astype(dtypes.compute_type(dy.dtype), copy=False)
         return (wide * inside / 6).astype(dy.dtype, copy=False)
 
@@ -139,14 +148,20 @@ class Softplus(Function):
 
     def forward(self, x, *, beta, threshold):
         self.x, self.beta, self.threshold = x, beta, threshold
+        return in_order(self.smoothed, x)
+
+    def smoothed(self, x):
         wide = x.astype(dtypes.compute_type(x.dtype), copy=False)
-        scaled = wide * beta
-        smooth = (log1p_exp(-abs(scaled)) + scaled.clip(0, None)) / beta
-        return np.where(scaled > threshold, wide, smooth).astype(x.dtype, copy=False)
+        scaled = wide * self.beta
+        smooth = (log1p_exp(-abs(scaled)) + scaled.clip(0, None)) / self.beta
+        return np.where(scaled > self.threshold, wide, smooth).astype(x.dtype, copy=False)
 
     def backward(self, dy):
+        return in_order(self.sloped, dy, self.x)
+
+    def sloped(self, dy, x):
         compute = dtypes.compute_type(dy.dtype)
-        scaled = self.x.astype(compute, copy=False) * self.beta
+        scaled = x.astype(compute, copy=False) * self.beta
         slope = np.where(scaled > self.threshold, compute.type(1), backend(dy).elementwise.sigmoid(scaled))
         return (dy.astype(compute, copy=False) * slope).astype(dy.dtype, copy=False)
 
@@ -156,11 +171,11 @@ class Softmax(Function):
 
     def forward(self, x, *, axis):
         self.axis = axis
-        self.y = backend(x).elementwise.softmax(x, axis)
+        self.y = in_order_along(axis, backend(x).elementwise.softmax, x)
         return self.y
 
     def backward(self, dy):
-        return backend(dy).elementwise.softmax_grad(dy, self.y, self.axis)
+        return in_order_along(self.axis, backend(dy).elementwise.softmax_grad, dy, self.y)
 
 
 class LogSoftmax(Function):
@@ -168,8 +183,8 @@ class LogSoftmax(Function):
 
     def forward(self, x, *, axis):
         self.axis = axis
-        self.y = backend(x).elementwise.log_softmax(x, axis)
+        self.y = in_order_along(axis, backend(x).elementwise.log_softmax, x)
         return self.y
 
     def backward(self, dy):
-        return backend(dy).elementwise.log_softmax_grad(dy, self.y, self.axis)
+        return in_order_along(self.axis, backend(dy).elementwise.log_softmax_grad, dy, self.y)

@@ -112,7 +112,7 @@ class Div(Function):
 def power(a: Any, b: Any) -> Any:
     """a ** b. One exponent of 1/2 or -1/2 for all is the square root, as in PyTorch: NaN for -inf, not infinity."""
     if b.ndim == 0 and type(b) is np.ndarray and b in (0.5, -0.5):
-        return np.sqrt(a) if b > 0 else 1 / np.sqrt(a)
+        return in_order(np.sqrt, a) if b > 0 else in_order(lambda a: 1 / np.sqrt(a), a)
     return backend(a).elementwise.power(a, b)
 
 
@@ -192,14 +192,20 @@ class Clip(Function):
 
     def forward(self, x: Any, *, low: float | None, high: float | None) -> Any:
         self.x, self.low, self.high = x, low, high
+        return in_order(self.clipped, x)
+
+    def clipped(self, x: Any) -> Any:
+        low, high = self.low, self.high
         wide = x.astype(dtypes.compute_type(x.dtype), copy=False)  # np.clip widens bfloat16, CuPy's does not take it
         bound = wide.dtype.type
         clipped = np.clip(wide, None if low is None else bound(low), None if high is None else bound(high))
         return clipped.astype(x.dtype, copy=False)
 
     def backward(self, dy: Any) -> Any:
-        x, bound = self.x, self.x.dtype.type
-        inside = np.ones_like(x, bool)
+        return in_order(self.passed, dy, self.x)
+
+    def passed(self, dy: Any, x: Any) -> Any:
+        bound, inside = x.dtype.type, np.ones_like(x, bool)
         if self.low is not None:
             inside &= x >= bound(self.low)
         if self.high is not None:
@@ -211,10 +217,10 @@ class Neg(Function):
     """-x"""
 
     def forward(self, x: Any) -> Any:
-        return -x
+        return in_order(np.negative, x)
 
     def backward(self, dy: Any) -> Any:
-        return -dy
+        return in_order(np.negative, dy)
 
 
 def sign(x: Any) -> Any:
@@ -227,10 +233,10 @@ class Abs(Function):
 
     def forward(self, x: Any) -> Any:
         self.x = x
-        return abs(x)
+        return in_order(abs, x)
 
     def backward(self, dy: Any) -> Any:
-        return dy * sign(self.x)
+        return in_order(lambda dy, x: dy * sign(x), dy, self.x)
 
 
 class Exp(Function):
@@ -241,7 +247,7 @@ class Exp(Function):
         return self.y
 
     def backward(self, dy: Any) -> Any:
-        return dy * self.y
+        return backend(dy).elementwise.mul(dy, self.y)
 
 
 class Log(Function):
@@ -252,25 +258,29 @@ class Log(Function):
         return backend(x).elementwise.log(x)
 
     def backward(self, dy: Any) -> Any:
-        return dy / self.x
+        return backend(dy).elementwise.div(dy, self.x)
 
 
 class Sqrt(Function):
     """Square root."""
 
     def forward(self, x: Any) -> Any:
-        self.y = np.sqrt(x)
+        self.y = in_order(np.sqrt, x)
         return self.y
 
     def backward(self, dy: Any) -> Any:
-        return dy / (self.y + self.y)
+        return in_order(lambda dy, y: dy / (y + y), dy, self.y)
 
 
 class Root(Sqrt):
     """Square root of a sum of squares: its slope is 0 at 0, where all that is squared is 0 and has no direction."""
 
     def backward(self, dy: Any) -> Any:
-        y, number = self.y, self.y.dtype.type
+        return in_order(self.sloped, dy, self.y)
+
+    @staticmethod
+    def sloped(dy: Any, y: Any) -> Any:
+        number = y.dtype.type
         slope = np.where(y == 0, number(0), number(0.5) / np.where(y == 0, number(1), y))
         return (dy * slope).astype(dy.dtype, copy=False)
 
@@ -280,10 +290,10 @@ class Sin(Function):
 
     def forward(self, x: Any) -> Any:
         self.x = x
-        return np.sin(x)
+        return in_order(np.sin, x)
 
     def backward(self, dy: Any) -> Any:
-        return dy * np.cos(self.x)
+        return in_order(lambda dy, x: dy * np.cos(x), dy, self.x)
 
 
 class Cos(Function):
@@ -291,10 +301,10 @@ class Cos(Function):
 
     def forward(self, x: Any) -> Any:
         self.x = x
-        return np.cos(x)
+        return in_order(np.cos, x)
 
     def backward(self, dy: Any) -> Any:
-        return -dy * np.sin(self.x)
+        return in_order(lambda dy, x: -dy * np.sin(x), dy, self.x)
 
 
 class Cast(Function):
@@ -335,4 +345,4 @@ class Compare(Function):
     differentiable = False
 
     def forward(self, a: Any, b: Any, *, relation: str) -> Any:
-        return getattr(np, relation)(a, b)
+        return in_order(getattr(np, relation), a, b)

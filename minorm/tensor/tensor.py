@@ -152,6 +152,14 @@ class Tensor(Methods["Tensor"]):
         with devices.on_device_of(total):
             return _accumulated(total, gradient, owned)
 
+    @staticmethod
+    def _copied(array: Any) -> Any:
+        """A copy on the device of the array, where it keeps its order of memory; for the backward walk."""
+        if type(array) is np.ndarray:
+            return array.copy()
+        with devices.on_device_of(array):
+            return backend(array).copying.copy(array)
+
     # What it is
 
     @property

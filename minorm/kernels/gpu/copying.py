@@ -7,6 +7,7 @@ negative steps, more than six loops.
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from math import prod
 from typing import Any
 
@@ -17,8 +18,9 @@ from minorm.kernels.gpu import launch, memory
 from minorm.kernels.gpu.plans import copy_plan
 from minorm.kernels.gpu.plans.structs import Struct
 from minorm.kernels.gpu.program import Program
+from minorm.kernels.order import memory_order
 
-__all__ = ["assign", "cast", "copy", "fill", "full", "full_like", "in_rows"]
+__all__ = ["assign", "cast", "concatenate", "copy", "fill", "full", "full_like", "in_rows", "pad"]
 
 Ints = tuple[int, ...]
 
@@ -70,6 +72,42 @@ def lies_as(x: Any, like: Any) -> bool:
     return all(n == 1 or a * like.itemsize == b * x.itemsize for n, a, b in steps)
 
 
+def concatenate(arrays: Sequence[Any], axis: int) -> Any:
+    """Arrays of one type joined along an axis, in the order of memory of the first that is not in C order."""
+    first = arrays[0]
+    axis %= first.ndim
+    if any(x.dtype != first.dtype or x.ndim != first.ndim for x in arrays):
+        return cupy.concatenate(arrays, axis)
+    shape = list(first.shape)
+    shape[axis] = sum(x.shape[axis] for x in arrays)
+    out = _empty(tuple(shape), first.dtype, next((x for x in arrays if not x.flags.c_contiguous), first))
+    start = 0
+    for x in arrays:
+        end = start + x.shape[axis]
+        _move(out[(*(slice(None),) * axis, slice(start, end))], x)
+        start = end
+    return out
+
+
+def pad(x: Any, widths: Sequence[tuple[int, int]], value: float) -> Any:
+    """(before, after) elements of `value` around each axis, in x's order of memory."""
+    shape = tuple(n + low + high for n, (low, high) in zip(x.shape, widths, strict=True))
+    out = _empty(shape, x.dtype, x)
+    if out.size:
+        _fill_all(out, value)
+    _move(out[tuple(slice(low, low + n) for n, (low, _) in zip(x.shape, widths, strict=True))], x)
+    return out
+
+
+def _empty(shape: Ints, dtype: Any, like: Any) -> Any:
+    """Memory for an array whose axes lie as those of `like`."""
+    if like.flags.c_contiguous:
+        return memory.empty(shape, dtype)
+    order = memory_order(like)
+    turned = memory.empty(tuple(shape[axis] for axis in order), dtype)
+    return turned.transpose([order.index(axis) for axis in range(len(order))])
+
+
 def accumulate(total: Any, x: Any) -> bool:
     """total += x of its shape and type, whatever orders they have; False, and nothing done, where no kernel can."""
     return total.dtype in dtypes.FLOATS and x.dtype == total.dtype and _launched(total, x, True)
@@ -100,15 +138,15 @@ def full(shape: Ints, value: float, dtype: Any) -> Any:
 
 def full_like(x: Any, value: float) -> Any:
     """An array like x, in its order of memory, with one value."""
-    out = cupy.empty_like(x)
+    out = memory.empty_like(x)
     if out.size:
-        fill(out if out.flags.c_contiguous else _flat(out), value)
+        _fill_all(out, value)
     return out
 
 
-def _flat(x: Any) -> Any:
-    """The elements of a dense array as they lie in memory."""
-    return cupy.ndarray((x.size,), x.dtype, memptr=x.data)
+def _fill_all(x: Any, value: float) -> None:
+    """Fill a dense array, whatever the order of its axes."""
+    fill(x if x.flags.c_contiguous else x.transpose(memory_order(x)), value)
 
 
 def _move(to: Any, x: Any) -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-__all__ = ["assign", "cast", "copy", "fill", "full", "full_like", "in_rows"]
+__all__ = ["assign", "cast", "concatenate", "copy", "fill", "full", "full_like", "in_rows", "pad"]
 
 
 def assign(to: Any, x: Any) -> None:
@@ -17,6 +18,11 @@ def assign(to: Any, x: Any) -> None:
 def cast(x: Any, dtype: Any) -> Any:
     """x in another type, in its order of memory"""
     return x.astype(dtype)
+
+
+def concatenate(arrays: Sequence[Any], axis: int) -> Any:
+    """Arrays joined along an axis"""
+    return np.concatenate(arrays, axis)
 
 
 def copy(x: Any, order: str = "K") -> Any:
@@ -42,3 +48,8 @@ def full_like(x: Any, value: float) -> Any:
 def in_rows(x: Any) -> Any:
     """x itself if its elements lie row by row without gaps, else a copy that does"""
     return x if x.flags.c_contiguous else x.copy("C")
+
+
+def pad(x: Any, widths: Sequence[tuple[int, int]], value: float) -> Any:
+    """(before, after) elements of `value` around each axis"""
+    return np.pad(x, widths, constant_values=x.dtype.type(value))
