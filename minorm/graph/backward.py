@@ -25,7 +25,6 @@ from minorm.graph import hooks
 from minorm.graph.graph import Function
 from minorm.support.documented import documented
 
-
 # Threads may add to one gradient at the same time, and none may be lost between reading it and writing the sum. One
 # lock, taken once a walk, costs a tenth of a microsecond; a lock for each tensor cost more. The handler of a signal may
 # walk another graph meanwhile, hence RLock. A fork waits for it: a lock that another thread holds would stay locked in

@@ -37,6 +37,22 @@ def laid(result: Any, array: Any, order: str) -> np.ndarray:
     return memory
 
 
+turned: list[tuple[int, ...]] = []  # the shapes of arrays that were copied into another order of memory, or read in one
+
+
+def note(to: np.ndarray, *sources: np.ndarray) -> None:
+    """Write down an array of which elements are read in one order of memory and written in another."""
+    for source in sources:
+        if isinstance(source, np.ndarray) and source.shape == to.shape and _axes(source) != _axes(to):
+            turned.append(to.shape)
+
+
+def _axes(array: np.ndarray) -> list[int]:
+    """The axes along which an array has elements, from the outermost to the innermost."""
+    long = [axis for axis, n in enumerate(array.shape) if n > 1 and array.strides[axis]]
+    return sorted(long, key=lambda axis: (-abs(array.strides[axis]), axis))
+
+
 def _of_pad(array: Any, *_: Any, **__: Any) -> str:
     return "F" if array.flags.fnc else "C"
 
