@@ -41,9 +41,10 @@ DEFAULT = {"cuda": dtypes.float16, "cpu": dtypes.bfloat16}
 DEVICE = {"device_type": '"cuda" or "cpu"'}  # what docstrings say of it
 CASTABLE = dtypes.HALVES | {dtypes.float32}
 
+CONVOLUTIONS: frozenset[type] = frozenset({convolution.Convolution, convolution.ConvolutionTranspose})
 LOWER: frozenset[type] = frozenset(
     {
-        matmul.MatMul, linear.Linear, convolution.Convolution, convolution.ConvolutionTranspose,
+        matmul.MatMul, linear.Linear, *CONVOLUTIONS,
         *recurrent.Recurrent.__subclasses__(),
     }
 )  # fmt: skip
@@ -72,12 +73,13 @@ def _cast(function: type, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
     kinds = {x.array.dtype for x in inputs if x is not None}
     if dtypes.float64 in kinds:
         return inputs
-    return tuple([x if x is None else _in(x, wanted) for x in inputs])
+    cast = convolution.CastLaidOut if function in CONVOLUTIONS else elementwise.Cast
+    return tuple([x if x is None else _in(x, wanted, cast) for x in inputs])
 
 
-def _in(x: Any, wanted: Type) -> Any:
+def _in(x: Any, wanted: Type, cast: Any) -> Any:
     kind = x.array.dtype
-    return elementwise.Cast.apply(x, dtype=wanted) if kind in CASTABLE and kind != wanted else x
+    return cast.apply(x, dtype=wanted) if kind in CASTABLE and kind != wanted else x
 
 
 class autocast(minorm_ext.Switch, Block, Checked):  # type: ignore[misc]  # noqa: N801  PyTorch's name

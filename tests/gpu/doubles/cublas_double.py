@@ -96,9 +96,7 @@ def _values(args: Any, kinds: list[Any]) -> list[Any]:
 
 def _product(*args: Any) -> None:
     """The product, now; and while a stream is captured written down, with the arrays whose addresses it has."""
-    A, B, C = args[7], args[11], args[16]
-    live = list(Current.capture.live.values()) if Current.capture is not None else []
-    used_memory = [memory for memory in live if any(0 <= p - memory.ctypes.data < memory.nbytes for p in (A, B, C))]
+    used_memory = cupy_graphs.memory_at((args[7], args[11], args[16]), Current)
     cupy_graphs.recorded(functools.partial(_run, used_memory), Current)(*args)
 
 

@@ -49,11 +49,16 @@ class ndarray:
     def __init__(self, shape: Any, dtype: Any = float, memptr: Any = None, strides: Any = None, order: str = "C"):
         self.device = Device()
         self.base = None
-        assert strides is None
         if memptr is None:
+            assert strides is None
             self.memory = np.empty(shape, dtype, order)  # type: ignore[call-overload]
             poison(self.memory)
             cupy_cuda.pool.took(self.memory)
+        elif strides is not None:  # a dense array in another order of its axes
+            content = memptr.mem.content
+            self.memory = np.lib.stride_tricks.as_strided(content.reshape(-1).view(dtype), shape, strides)
+            assert self.memory.nbytes == content.nbytes
+            assert np.may_share_memory(self.memory, content)
         else:  # memory that somebody else has taken from the pool
             self.memory = memptr.mem.content.view(dtype).reshape(shape)
             assert np.may_share_memory(self.memory, memptr.mem.content), "CuPy would not look at steps here"
