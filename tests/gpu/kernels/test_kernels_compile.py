@@ -10,7 +10,7 @@ import nvrtc
 import pytest
 
 from minorm.devices import dtypes
-from minorm.kernels.gpu.plans import copy_plan, softmax_plan, update_plan, window_struct
+from minorm.kernels.gpu.plans import copy_plan, pool_plan, softmax_plan, update_plan, window_struct
 from minorm.kernels.gpu.source import FOLDER, expression, options, source
 
 INT, LONG = dtypes.int32, dtypes.int64
@@ -55,13 +55,25 @@ def kernels(file: str, dtype: Any, index: Any, width: int) -> list[tuple[Any, ..
             found += [("turn", dtype, other, width, second, 64, False, index)]
         return found
     if file == "pool.cu":
-        return [(name, *two, index) for name in ("max_forward", "max_backward", "avg_forward", "avg_backward")]
+        return pooling(dtype, compute, width, index)
     if file == "conv.cu":
         forms: list[tuple[Any, ...]] = [("col2im", *two, index), ("im2col", *two, index)]
         return forms + [("swap", of, dtype, compute, 16 // max(t.itemsize for t in two), index) for of in two]
     found = [(f"sgd{kept}", *two, width, True, True) for kept in ("", "_kept")]
     found += [(f"adam{kept}", *two, width, True) for kept in ("", "_kept")]
     return [*found, ("scale", *two, width)]
+
+
+def pooling(dtype: Any, compute: Any, width: int, index: Any) -> list[tuple[Any, ...]]:
+    """Every kernel, with windows of every size that it knows."""
+    found: list[tuple[Any, ...]] = [("spread", dtype, compute, width, index)]
+    for way in ("forward", "backward"):
+        for name in ("op::largest", "op::mean"):
+            form = name, dtype, compute, width
+            found += [(way, *form, *known, index) for known in (pool_plan.ANY, *sorted(pool_plan.KNOWN))]
+            if width > 1:
+                found += [(f"{way}_columns", *form, *known, index) for known in sorted(pool_plan.KNOWN)]
+    return found
 
 
 @pytest.mark.skipif(not nvrtc.available, reason="no NVRTC, or no headers for it")
@@ -92,6 +104,9 @@ def test_no_kernel_spills(architecture: str, file: str) -> None:
         ("copying.cu", "move<float, __nv_bfloat16, 8, false, int>"),
         ("copying.cu", "turn<unsigned short, unsigned short, 8, 8, 64, false, int>"),
         ("copying.cu", "turn<float, __half, 4, 8, 16, false, int>"),
+        ("pool.cu", "forward<op::largest, __half, float, 8, 3, 2, 1, int>"),
+        ("pool.cu", "forward_columns<op::mean, float, float, 4, 3, 2, 1, int>"),
+        ("pool.cu", "backward_columns<op::largest, __nv_bfloat16, float, 8, 3, 1, 1, int>"),
         ("norm_rows.cu", "row_forward<__nv_bfloat16, float, __nv_bfloat16, int, 8, 8, false, float, RELU>"),
         ("norm_rows.cu", "row_backward<__half, float, float, int, 8, 2, false, OF_ELEMENTS, false>"),
     ],
@@ -121,4 +136,4 @@ def test_no_file_is_left_out() -> None:
 
 def test_structs_fit_into_the_arguments() -> None:
     assert update_plan.STRUCT.itemsize + 8 * 8 <= PARAMETERS
-    assert window_struct.STRUCT.itemsize <= PARAMETERS
+    assert window_struct.STRUCT.itemsize < pool_plan.STRUCT.itemsize <= PARAMETERS
