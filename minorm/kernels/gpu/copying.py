@@ -34,11 +34,11 @@ def assign(to: Any, x: Any) -> None:
     _move(to, x)
 
 
-def cast(x: Any, dtype: Any) -> Any:
-    """x in another type, in its order of memory."""
+def cast(x: Any, dtype: Any, order: str = "K") -> Any:
+    """x in another type: in its order of memory ("K"), or row by row ("C")."""
     if _kinds(x.dtype, dtype, False) is None:
-        return x.astype(dtype)
-    out = cupy.empty_like(x, dtype)
+        return x.astype(dtype, order)
+    out = cupy.empty_like(x, dtype, order)
     _move(out, x)
     return out
 
@@ -103,9 +103,10 @@ def _empty(shape: Ints, dtype: Any, like: Any) -> Any:
     """Memory for an array whose axes lie as those of `like`."""
     if like.flags.c_contiguous:
         return memory.empty(shape, dtype)
-    order = memory_order(like)
-    turned = memory.empty(tuple(shape[axis] for axis in order), dtype)
-    return turned.transpose([order.index(axis) for axis in range(len(order))])
+    steps, step = [0] * len(shape), dtype.itemsize
+    for axis in reversed(memory_order(like)):
+        steps[axis], step = step, step * shape[axis]
+    return cupy.ndarray(shape, dtype, memptr=memory.empty(shape, dtype).data, strides=tuple(steps))  # and no view
 
 
 def accumulate(total: Any, x: Any) -> bool:

@@ -15,9 +15,9 @@ def assign(to: Any, x: Any) -> None:
     to[...] = x
 
 
-def cast(x: Any, dtype: Any) -> Any:
-    """x in another type, in its order of memory"""
-    return x.astype(dtype)
+def cast(x: Any, dtype: Any, order: str = "K") -> Any:
+    """x in another type: in its order of memory ("K"), or row by row ("C")"""
+    return x.astype(dtype, order)  # type: ignore[call-overload]
 
 
 def concatenate(arrays: Sequence[Any], axis: int) -> Any:

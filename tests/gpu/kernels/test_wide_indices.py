@@ -99,5 +99,6 @@ def test_long_long_in_normalizations(packs: int, cuda: Any, monkeypatch: Any) ->
     every_kernel.forget(norm)
     for actual, expected in zip(found["cuda"], found["cpu"], strict=True):
         np.testing.assert_allclose(actual, expected, rtol=2e-5, atol=2e-4)
-    assert shim.State.ran
-    assert all("long long" in name for name in shim.State.ran)
+    ran = [name for name in shim.State.ran if not name.startswith(("map_", "fill", "move"))]  # what makes gradients
+    assert ran
+    assert all("long long" in name for name in ran)
