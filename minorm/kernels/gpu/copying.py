@@ -38,7 +38,7 @@ def cast(x: Any, dtype: Any, order: str = "K") -> Any:
     """x in another type: in its order of memory ("K"), or row by row ("C")."""
     if _kinds(x.dtype, dtype, False) is None:
         return x.astype(dtype, order)
-    out = cupy.empty_like(x, dtype, order)
+    out = cupy.empty_like(x, dtype, order=order)
     _move(out, x)
     return out
 
