@@ -38,16 +38,23 @@ def cast(x: Any, dtype: Any, order: str = "K") -> Any:
     """x in another type: in its order of memory ("K"), or row by row ("C")."""
     if _kinds(x.dtype, dtype, False) is None:
         return x.astype(dtype, order)
-    out = cupy.empty_like(x, dtype, order=order)
+    out = _like(x, dtype, order)
     _move(out, x)
     return out
 
 
 def copy(x: Any, order: str = "K") -> Any:
     """x in memory of its own: in its order ("K"), or row by row ("C")."""
-    out = memory.empty_like(x) if order == "K" else memory.empty(x.shape, x.dtype)
+    out = _like(x, x.dtype, order)
     _move(out, x)
     return out
+
+
+def _like(x: Any, dtype: Any, order: str) -> Any:
+    """Memory for an array of x's shape, in its order ("K") or row by row; one that is repeated has no order."""
+    if order == "C" or x.flags.c_contiguous or 0 in x.strides:
+        return memory.empty(x.shape, dtype)
+    return cupy.empty_like(x, dtype)
 
 
 def in_rows(x: Any) -> Any:

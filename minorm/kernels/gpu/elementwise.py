@@ -14,7 +14,7 @@ import cupy
 
 from minorm.devices import dtypes
 from minorm.kernels.activations import Activations
-from minorm.kernels.gpu import copying, launch
+from minorm.kernels.gpu import copying, launch, memory
 from minorm.kernels.gpu.operands import arranged, dense, is_dense
 from minorm.kernels.gpu.plans import copy_plan
 from minorm.kernels.gpu.program import Program
@@ -54,12 +54,17 @@ def _map(name: str, fallback: Callable[..., Any], a: Any, b: Any = None, option:
             return _no_integers(name, a, b)
         rule = fallback if option is None else lambda *arrays: fallback(*arrays, option)
         return in_order(rule, *[argument for argument in (a, b) if argument is not None])
+    name, option = f"op::{name.removesuffix('_grad')}", option or 0.0
     if b is None:
         a = dense(a)
+    elif not is_dense(a) and is_dense(b) and (form := _along(b, a)) is not None:  # a gradient that is repeated
+        out = memory.empty_like(b)
+        _run_along(f"op::swapped<{name}>", b, a, out, form, option)
+        return out
     else:
         b, a = _in_one_order(b, a)
-    out = cupy.empty_like(a)
-    _run(f"op::{name.removesuffix('_grad')}", a, b, out, option or 0.0)
+    out = memory.empty_like(a)
+    _run(name, a, b, out, option)
     return out
 
 
@@ -94,23 +99,24 @@ def _run(name: str, a: Any, b: Any, out: Any, option: float) -> None:
 # Arithmetic. Where one operand is a number or a row of numbers along neighbouring axes of the other, as a bias of
 # channels is, that is a launch too; other operands that broadcast, or have different types, are CuPy's.
 
-_SWAPPED = {"add": "add", "mul": "mul", "sub": "sub_from", "div": "div_into"}  # f(a, b) with b first
-
 
 def _arithmetic(name: str, fallback: Callable[..., Any], a: Any, b: Any) -> Any:
     """A new array in the layout of the first argument."""
-    if a.dtype in dtypes.FLOATS and a.dtype == b.dtype and a.size and b.size:
-        if a.shape == b.shape:
-            a, b = _in_one_order(a, b)
-            out = cupy.empty_like(a)
-            _run(f"op::{name}", a, b, out, 0.0)
-            return out
-        for operation, long, short in ((name, a, b), (_SWAPPED[name], b, a)):
-            if is_dense(long) and (form := _along(long, short)) is not None:
-                out = cupy.empty_like(long)
-                _run_along(f"op::{operation}", long, short, out, form)
+    if a.dtype not in dtypes.FLOATS or a.dtype != b.dtype or not a.size or not b.size:
+        return in_order(fallback, a, b)
+    are_dense = is_dense(a), is_dense(b)
+    if a.shape != b.shape or not all(are_dense):
+        for operation, long, short in ((f"op::{name}", a, b), (f"op::swapped<op::{name}>", b, a)):
+            if are_dense[long is b] and (form := _along(long, short)) is not None:
+                out = memory.empty_like(long)
+                _run_along(operation, long, short, out, form, 0.0)
                 return out
-    return in_order(fallback, a, b)
+        if a.shape != b.shape:
+            return in_order(fallback, a, b)
+    a, b = _in_one_order(a, b)
+    out = memory.empty_like(a)
+    _run(f"op::{name}", a, b, out, 0.0)
+    return out
 
 
 def _along(a: Any, b: Any) -> tuple[int, int] | None:
@@ -133,13 +139,13 @@ def _form(shape: Ints, steps: Ints, short: Ints, strides: Ints, itemsize: int) -
     return found[moving[0]].to, found[moving[0]].count
 
 
-def _run_along(name: str, a: Any, b: Any, out: Any, form: tuple[int, int]) -> None:
+def _run_along(name: str, a: Any, b: Any, out: Any, form: tuple[int, int], option: float) -> None:
     dtype, n = a.dtype, a.size
     compute, index = dtypes.compute_type(dtype), launch.index_type(n)
     width = launch.ACCESS // dtype.itemsize if launch.is_aligned(a, b, out) else 1
     kernel = _program.kernel("map_along", name, dtype, compute, width, index)
     grid = (launch.blocks(-(-n // width), THREADS),)
-    kernel(grid, (THREADS,), (a, b, out, index.type(n), *map(index.type, form), compute.type(0)))
+    kernel(grid, (THREADS,), (a, b, out, index.type(n), *map(index.type, form), compute.type(option)))
 
 
 def add(a: Any, b: Any) -> Any:
@@ -182,7 +188,7 @@ def _accumulated(total: Any, x: Any) -> bool:
             return True
         form = None if x.shape == total.shape else _along(total, x)
         if form is not None:
-            _run_along("op::add", total, x, total, form)
+            _run_along("op::add", total, x, total, form, 0.0)
             return True
     return not cupy.may_share_memory(total, x) and copying.accumulate(total, x)
 

@@ -29,8 +29,8 @@ def is_dense(x: Any) -> bool:
 
 
 def dense(x: Any) -> Any:
-    """The array itself if it is dense, else a copy in C order."""
-    return x if is_dense(x) else copying.copy(x, "C")
+    """The array itself if it is dense, else a copy, in its order of memory."""
+    return x if is_dense(x) else copying.copy(x)
 
 
 def outer(shape: tuple[int, ...], axis: int) -> tuple[int, int, int]:

@@ -42,9 +42,8 @@ turned: list[tuple[int, ...]] = []  # the shapes of arrays that were copied into
 
 def note(to: np.ndarray, *sources: np.ndarray) -> None:
     """Write down an array of which elements are read in one order of memory and written in another."""
-    for source in sources:
-        if isinstance(source, np.ndarray) and source.shape == to.shape and _axes(source) != _axes(to):
-            turned.append(to.shape)
+    arrays = [source for source in sources if isinstance(source, np.ndarray) and source.shape == to.shape]
+    turned.extend(to.shape for array in arrays if _axes(array) != _axes(to))
 
 
 def _axes(array: np.ndarray) -> list[int]:

@@ -84,7 +84,8 @@ def test_copies_keep_every_bit(dtype: Any, gpu: Any, cuda: Any) -> None:
 
 @pytest.mark.parametrize("dtype", [dtypes.bool, dtypes.float16, dtypes.float32, dtypes.float64], ids=str)
 @pytest.mark.parametrize(
-    "shape", [(2, 64, 8, 9), (3, 16, 12, 40), (2, 300, 3, 3), (1, 70, 4, 16), (2, 3, 16, 8), (2, 9, 7, 11), (1, 1, 1, 1)]
+    "shape",
+    [(2, 64, 8, 9), (3, 16, 12, 40), (2, 300, 3, 3), (1, 70, 4, 16), (2, 3, 16, 8), (2, 9, 7, 11), (1, 1, 1, 1)],
 )
 def test_channels_go_last_and_back_again(shape: Any, dtype: Any, gpu: Any, cuda: Any) -> None:
     x = (np.random.default_rng(1).standard_normal(shape) * 2).astype(dtype)

@@ -25,7 +25,9 @@ def kernels(file: str, dtype: Any, index: Any, width: int) -> list[tuple[Any, ..
     two, wide = (dtype, compute), (dtype, compute, width, index)
     if file == "elementwise.cu":
         one = [("map_one", f"op::{name}", *wide) for name in [*ACTIVATIONS, "scale"]]
-        return one + [("map_two", f"op::{name}", *wide) for name in [*ACTIVATIONS, "add", "sub", "mul"]]
+        two_of = [f"op::{name}" for name in [*ACTIVATIONS, "add", "sub", "mul", "div"]]
+        one += [("map_along", of, *wide) for name in two_of for of in (name, f"op::swapped<{name}>")]
+        return one + [("map_two", name, *wide) for name in two_of]
     if file == "softmax.cu":
         found: list[tuple[Any, ...]] = [
             ("cross_entropy", dtype, compute, width, False, index),
@@ -97,6 +99,7 @@ def test_no_kernel_spills(architecture: str, file: str) -> None:
     ("file", "name"),
     [
         ("elementwise.cu", "map_two<op::relu, __half, float, 8, int>"),
+        ("elementwise.cu", "map_along<op::add, __nv_bfloat16, float, 8, int>"),
         ("softmax.cu", "rows<op::softmax_grad, float, float, 4, 4, true, int>"),
         ("sums.cu", "sum_rows<double, double, 2, false, int>"),
         ("update.cu", "adam<__nv_bfloat16, float, 8, true>"),

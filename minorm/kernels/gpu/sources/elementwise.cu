@@ -111,12 +111,8 @@ struct div {
     template <class C> static __device__ C dx(C a, C b, C) { return a / b; }
 };
 
-struct sub_from {
-    template <class C> static __device__ C dx(C a, C b, C) { return b - a; }
-};
-
-struct div_into {
-    template <class C> static __device__ C dx(C a, C b, C) { return b / a; }
+template <class F> struct swapped {
+    template <class C> static __device__ C dx(C a, C b, C option) { return F::dx(b, a, option); }
 };
 }  // namespace op
 
