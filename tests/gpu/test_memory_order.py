@@ -100,21 +100,22 @@ METHODS = {
     for name in dir(mn.Tensor)
     if callable(getattr(mn.Tensor, name)) and (not name.startswith("_") or name in OPERATORS)
 }
+PARTS = 9
 CASTS = {"bfloat16", "bool", "byte", "double", "float", "half", "int", "long", "short"}  # whose argument is an order
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("functions", [FUNCTIONALS, METHODS], ids=["functionals", "methods"])
-def test_what_keeps_the_shape_keeps_the_order(functions: dict[str, Any], cuda: Any) -> None:
+@pytest.mark.parametrize("part", range(PARTS))
+def test_what_keeps_the_shape_keeps_the_order(part: int, cuda: Any) -> None:
     found = {}
-    for name, function in functions.items():
+    for name, function in [*FUNCTIONALS.items(), *METHODS.items()][part::PARTS]:
         changes = name.endswith("_") and (not name.startswith("__") or name.startswith("__i"))
         if name in CASTS:
             function = lambda x, of=function: of(x)  # noqa: E731
         found[name] = gone_astray(function, changes)
     assert {name: places for name, places in found.items() if places and name not in OTHERWISE} == {}
     tried = [name for name, places in found.items() if places is not None]
-    assert len(tried) > (50 if functions is FUNCTIONALS else 150)
+    assert len(tried) > len(found) / 3  # others take no images, or have results of another shape
 
 
 def test_the_list_is_no_longer_than_it_needs_to_be(cuda: Any) -> None:
