@@ -11,6 +11,7 @@ import numpy as np
 from minorm.devices import dtypes
 from minorm.graph.graph import Function
 from minorm.kernels.select import backend
+from minorm.ops.operands import full_type
 
 
 class Relu(Function):
@@ -155,21 +156,21 @@ class Softmax(Function):
     """exp(x - max) / sum exp(x - max) along `axis`."""
 
     def forward(self, x, *, axis):
-        self.axis = axis
-        self.y = backend(x).elementwise.softmax(x, axis)
+        self.axis, self.dtype = axis, x.dtype
+        self.y = backend(x).elementwise.softmax(x, axis, dtype=full_type(x))
         return self.y
 
     def backward(self, dy):
-        return backend(dy).elementwise.softmax_grad(dy, self.y, self.axis)
+        return backend(dy).elementwise.softmax_grad(dy, self.y, self.axis, dtype=self.dtype)
 
 
 class LogSoftmax(Function):
     """(x - max) - log sum exp(x - max) along `axis`."""
 
     def forward(self, x, *, axis):
-        self.axis = axis
-        self.y = backend(x).elementwise.log_softmax(x, axis)
+        self.axis, self.dtype = axis, x.dtype
+        self.y = backend(x).elementwise.log_softmax(x, axis, dtype=full_type(x))
         return self.y
 
     def backward(self, dy):
-        return backend(dy).elementwise.log_softmax_grad(dy, self.y, self.axis)
+        return backend(dy).elementwise.log_softmax_grad(dy, self.y, self.axis, dtype=self.dtype)
