@@ -6,12 +6,15 @@ needs is kept: the output where the formula allows it (the next operation keeps 
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 
 from minorm.devices import dtypes
 from minorm.graph.graph import Function
 from minorm.kernels.order import in_order, in_order_along
 from minorm.kernels.select import backend
+from minorm.ops.operands import full_type
 
 
 class Relu(Function):
@@ -170,21 +173,25 @@ class Softmax(Function):
     """exp(x - max) / sum exp(x - max) along `axis`."""
 
     def forward(self, x, *, axis):
-        self.axis = axis
-        self.y = in_order_along(axis, backend(x).elementwise.softmax, x)
+        self.axis, self.dtype = axis, x.dtype
+        softmax = functools.partial(backend(x).elementwise.softmax, dtype=full_type(x))
+        self.y = in_order_along(axis, softmax, x)
         return self.y
 
     def backward(self, dy):
-        return in_order_along(self.axis, backend(dy).elementwise.softmax_grad, dy, self.y)
+        gradient = functools.partial(backend(dy).elementwise.softmax_grad, dtype=self.dtype)
+        return in_order_along(self.axis, gradient, dy, self.y)
 
 
 class LogSoftmax(Function):
     """(x - max) - log sum exp(x - max) along `axis`."""
 
     def forward(self, x, *, axis):
-        self.axis = axis
-        self.y = in_order_along(axis, backend(x).elementwise.log_softmax, x)
+        self.axis, self.dtype = axis, x.dtype
+        softmax = functools.partial(backend(x).elementwise.log_softmax, dtype=full_type(x))
+        self.y = in_order_along(axis, softmax, x)
         return self.y
 
     def backward(self, dy):
-        return in_order_along(self.axis, backend(dy).elementwise.log_softmax_grad, dy, self.y)
+        gradient = functools.partial(backend(dy).elementwise.log_softmax_grad, dtype=self.dtype)
+        return in_order_along(self.axis, gradient, dy, self.y)

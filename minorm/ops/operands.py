@@ -74,6 +74,17 @@ def _common_type(operation: str, values: tuple[Any, ...], real: bool) -> Any:
     return np.result_type(*[v.dtype for v in arrays], *[v for v in scalars if isinstance(v, (bool, int))])
 
 
+def full_type(x: Any) -> Any:
+    """The type of the result of an operation that computes in float32 whatever it reads: that of the array x.
+
+    Inside autocast it is float32 for 16 bits. Other operations that give float32 there get their inputs cast.
+    """
+    state = trace.state
+    if state.cast is None or x.dtype not in dtypes.HALVES:
+        return x.dtype
+    return dtypes.float32 if ("cpu" if type(x) is np.ndarray else "cuda") in state.cast_types else x.dtype
+
+
 def _convert(operation: str, value: Any, dtype: Any, like: Any) -> Any:
     if hasattr(value, "from_array"):
         return value if value.array.dtype == dtype else Cast.apply(value, dtype=dtype)
