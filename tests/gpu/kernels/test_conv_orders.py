@@ -13,7 +13,6 @@ import pytest
 import minorm as mn
 from minorm import functional as F
 from minorm import models, nn, optim
-from minorm.devices import dtypes
 from minorm.kernels import reference
 
 HOW = ((1, 1), ((1, 1), (1, 1)), (1, 1), 1)
