@@ -62,7 +62,7 @@ class Question(NamedTuple):
     compute: int
     scale: int  # the type of the factors
     epilogue: int
-    alignments: tuple[int, int, int, int]  # in bytes, of first, second, result and bias
+    alignments: tuple[int, ...]  # in bytes, of first, second, result and bias
 
 
 class Heuristic(ctypes.Structure):

@@ -76,8 +76,8 @@ def linear_grads(dy: Array, x: Array, bias: bool) -> tuple[Array, Array]:
 def _with_vector(a: Array, b: Array, out: Array, vector: Array, epilogue: int) -> bool:
     """The product of cublas_lt.py for two matrices, with an epilogue; False where it has none."""
     device = a.data.device_id
-    if a.dtype == dtypes.bfloat16 and not _has_bfloat16(device):
-        return False
+    if min(*a.shape, *b.shape) == 1 or (a.dtype == dtypes.bfloat16 and not _has_bfloat16(device)):
+        return False  # vectors are left to cuBLAS, as PyTorch does
     _cublas()
     (a, turn_a, step_a), (b, turn_b, step_b) = _operand(a), _operand(b)
     compute, of_kind, wide = _types(a.dtype, switches.matmul_tf32)

@@ -1,7 +1,7 @@
 """A double of the library cublasLt, as ctypes has it: products of matrices with a bias, or with sums of their rows.
 
-Numbers of attributes, their sizes and what a status means are those of cublasLt.h. Of what the real library refuses it
-refuses matrices that do not fit each other, attributes of another size, and epilogues for float64.
+Numbers of attributes, their sizes and what a status means are those of cublasLt.h. It refuses matrices that do not fit
+each other, attributes of another size, and sums of rows in float64: for a bias PyTorch has all four types from it.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class LtLibrary:
         kinds = [layout["kind"] for layout in layouts]
         if kinds[0] != kinds[1] or (kinds[0], kinds[2]) not in TAKEN[what["compute"]] or epilogue in refused:
             return UNSUPPORTED
-        if what["compute"] == CUBLAS_COMPUTE_64F and epilogue != DEFAULT:
+        if what["compute"] == CUBLAS_COMPUTE_64F and epilogue == BGRADB:
             return UNSUPPORTED
         assert epilogue in (DEFAULT, BIAS, BGRADB)
         promised = cls.made[preference.value]
