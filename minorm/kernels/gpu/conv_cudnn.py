@@ -77,7 +77,7 @@ class Call(NamedTuple):
 
     graph: Any
     last: tuple[bool, bool, bool]
-    turned: tuple[bool, bool]
+    turned: tuple[bool, ...]
     strides: Ints | None
     bias: bool
     uids: tuple[int, ...]

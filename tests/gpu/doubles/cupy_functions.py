@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import cublas_double
+import cublas_lt_double
 import cupy_cuda
 import cupy_graphs
 import cupy_orders
@@ -356,10 +357,11 @@ def installed() -> Iterator[Any]:
         parent.gpu = _gpu["minorm.kernels.gpu"]  # type: ignore[attr-defined]
     devices._found.clear()
     transfers.clear()
+    ours = {"libcublas": cublas_double.Library, "libcublasLt": cublas_lt_double.LtLibrary}
     load, ctypes.CDLL = (
         ctypes.CDLL,
         lambda name, *more, **options: (  # type: ignore[misc, assignment]
-            cublas_double.Library if str(name).startswith("libcublas") else load(name, *more, **options)
+            ours.get(str(name).partition(".")[0]) or load(name, *more, **options)
         ),
     )
     cupy_cuda.Current.index = 0
