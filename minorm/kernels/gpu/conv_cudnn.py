@@ -26,7 +26,7 @@ import numpy as np
 
 from minorm.devices import dtypes
 from minorm.kernels import switches
-from minorm.kernels.gpu import channels_last, elementwise, launch, memory
+from minorm.kernels.gpu import channels_last, copying, elementwise, launch, memory
 from minorm.kernels.gpu.channels_last import empty, in_order, lies, only_last, strides_of
 from minorm.kernels.gpu.operands import plain
 from minorm.kernels.reference.conv import output_shape
@@ -112,7 +112,7 @@ def is_used(dtype: Any, padding: Pairs = ()) -> bool:
 def laid_out(x: Any, dtype: Any) -> Any:
     """Images or weights cast to the type of a convolution, in the order in which it reads them: itself if it is so."""
     if x.ndim < 3 or not x.size or not is_used(dtype) or not _prefers_last(dtype, switches.conv_tf32):
-        return x.astype(dtype, copy=False)
+        return copying.as_type(x, dtype)
     return channels_last.in_order(x, True) if x.dtype == dtype else channels_last.cast(x, dtype)
 
 
@@ -142,13 +142,13 @@ def _result(name: str, first: Any, second: Any, shape: Ints, windows: Any, b: An
     addresses = {uid: x.data.ptr for uid, x in zip(call.uids, given, strict=True)}
     call.graph.execute(addresses, 0 if room is None else room.data.ptr, handle=_handle(device))
     if b is not None and not call.bias:
-        elementwise.accumulate(out, b.astype(out.dtype, copy=False).reshape(-1, *[1] * (out.ndim - 2)))
+        elementwise.accumulate(out, copying.as_type(b, out.dtype).reshape(-1, *[1] * (out.ndim - 2)))
     return out
 
 
 def _aligned(b: Any, dtype: Any) -> Any:
-    b = plain(b.astype(dtype, copy=False))
-    return b if launch.is_aligned(b) else b.copy()
+    b = plain(copying.as_type(b, dtype))
+    return b if launch.is_aligned(b) else copying.copy(b)
 
 
 # Graphs

@@ -24,7 +24,7 @@ def kernels(file: str, dtype: Any, index: Any, width: int) -> list[tuple[Any, ..
     compute = dtypes.compute_type(dtype)
     two, wide = (dtype, compute), (dtype, compute, width, index)
     if file == "elementwise.cu":
-        one = [("map_one", f"op::{name}", *wide) for name in [*ACTIVATIONS, "scale"]]
+        one = [("map_one", f"op::{name}", *wide) for name in [*ACTIVATIONS, "scale", "over"]]
         two_of = [f"op::{name}" for name in [*ACTIVATIONS, "add", "sub", "mul", "div"]]
         one += [("map_along", of, *wide) for name in two_of for of in (name, f"op::swapped<{name}>")]
         return one + [("map_two", name, *wide) for name in two_of]
