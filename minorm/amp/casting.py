@@ -5,6 +5,8 @@
     widest     where the inputs of another operation are of several float types, the widest of these
     as it is   everything else, normalizations among it: they compute in float32 whatever they read
 
+Softmax and the cross entropy read 16 bits as they are: they widen what they read, and give float32.
+
 Only float32 and 16-bit inputs are cast, float64 never. Casts are operations of the graph, so that a float32 parameter
 gets a float32 gradient. PyTorch has one policy for "cuda" and another for "cpu"; this is one for both, and near to the
 former. There normalizations of rows and groups give float32.
@@ -51,12 +53,14 @@ LOWER: frozenset[type] = frozenset(
 FULL: frozenset[type] = frozenset(
     {
         elementwise.Exp, elementwise.Log, elementwise.Pow, elementary.Log1p, elementary.Expm1,
-        activation.Softplus, activation.Softmax, activation.LogSoftmax,
+        activation.Softplus,
         reduction.Sum, reduction.Prod, reduction.LogSumExp, reduction.CumSum, reduction.CumProd, response.LpNormalize,
-        loss.CrossEntropy, loss.SoftCrossEntropy, loss.NLL, *loss.Difference.__subclasses__(), loss.BinaryCrossEntropy,
+        loss.SoftCrossEntropy, loss.NLL, *loss.Difference.__subclasses__(), loss.BinaryCrossEntropy,
         loss.LogOfProbabilities, ctc.CTC,
     }
 )  # fmt: skip
+
+WIDENING: frozenset[type] = frozenset({activation.Softmax, activation.LogSoftmax, loss.CrossEntropy})  # as they read
 
 
 def _cast(function: type, inputs: tuple[Any, ...]) -> tuple[Any, ...]:

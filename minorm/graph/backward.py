@@ -25,13 +25,6 @@ from minorm.graph import hooks
 from minorm.graph.graph import Function
 from minorm.support.documented import documented
 
-
-def _copied(array: Any) -> Any:
-    """A copy on the device of the array; CuPy itself copies to the current one."""
-    with devices.on_device_of(array):
-        return array.copy()
-
-
 # Threads may add to one gradient at the same time, and none may be lost between reading it and writing the sum. One
 # lock, taken once a walk, costs a tenth of a microsecond; a lock for each tensor cost more. The handler of a signal may
 # walk another graph meanwhile, hence RLock. A fork waits for it: a lock that another thread holds would stay locked in
@@ -64,7 +57,7 @@ def backward(root: Any, gradient: Any, retain_graph: bool = False) -> None:
     with _adding:
         for leaf, array in found:
             if id(array) in given or isinstance(array.base, type(array)):
-                array = _copied(array)  # no two leaves may share memory: grad is the user's to change
+                array = leaf._copied(array)  # no two leaves may share memory: grad is the user's to change
             given.add(id(array))
             if leaf.grad is None:
                 leaf.grad = leaf.from_array(array)
@@ -167,7 +160,7 @@ def _walk(seeds: Sequence[tuple[Any, Any]], retain_graph: bool) -> list[tuple[An
 
 def _hooked(source: Any, index: int, array: Any, like: Any) -> Any:
     answer = hooks.run(source, index, array, like)
-    return array if answer is None else _copied(answer)
+    return array if answer is None else like._copied(answer)
 
 
 def _retain(retained: dict[int, Any], gradients: list[Any]) -> None:
@@ -176,7 +169,9 @@ def _retain(retained: dict[int, Any], gradients: list[Any]) -> None:
         tensor, array = reference(), gradients[index]
         if tensor is not None and array is not None:
             with _adding:
-                array = _copied(array) if tensor.grad is None else tensor.accumulate(tensor.grad.array, array, False)
+                array = (
+                    tensor._copied(array) if tensor.grad is None else tensor.accumulate(tensor.grad.array, array, False)
+                )
                 tensor.grad = tensor.from_array(array)
 
 
@@ -238,7 +233,7 @@ def grad(
             f"autograd.grad: the outputs do not depend on input {missing[0]}; expected that they do; "
             "allow_unused=True gives None for it"
         )
-    return tuple([x.from_array(_copied(found[id(x)].array)) if id(x) in found else None for x in starts])
+    return tuple([x.from_array(x._copied(found[id(x)].array)) if id(x) in found else None for x in starts])
 
 
 def _weights(i: int, output: Any, weight: Any) -> Any:

@@ -75,7 +75,7 @@ class CastLaidOut(Cast):
         return backend(x).conv.laid_out(x, dtype)
 
     def backward(self, dy: Any) -> Any:
-        return dy.astype(self.dtype, order="C" if self.rows else "K")
+        return backend(dy).copying.cast(dy, self.dtype, "C" if self.rows else "K")
 
 
 def _back_to(x_size: Ints, y_size: Ints, kernel: Ints, stride: Ints, padding: Pairs, dilation: Ints) -> Pairs:

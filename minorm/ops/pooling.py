@@ -9,7 +9,11 @@ import numpy as np
 
 from minorm.devices import device_of, dtypes, to_device
 from minorm.graph.graph import Function
-from minorm.kernels.reference.pool import output_shape, reached  # noqa: F401  the lengths of results, for who checks them
+from minorm.kernels.reference.pool import (  # noqa: F401  the lengths of results, for who checks them
+    channels_last,
+    output_shape,
+    reached,
+)
 from minorm.kernels.select import backend, contiguous
 
 Ints = tuple[int, ...]
@@ -32,12 +36,12 @@ class MaxPool(Function):
         ceil_mode: bool,
         return_indices: bool,
     ) -> Any:
-        self.shape, self.how = x.shape, (kernel, stride, padding, dilation)
+        self.shape, self.how, self.last = x.shape, (kernel, stride, padding, dilation), channels_last(x)
         y, self.indices = backend(x).pool.max_forward(x, kernel, stride, padding, dilation, ceil_mode)
         return (y, self.indices.astype(np.int64)) if return_indices else y
 
     def backward(self, dy: Any, _: Any = None) -> Any:
-        return backend(dy).pool.max_backward(dy, self.indices, self.shape, self.how)
+        return backend(dy).pool.max_backward(dy, self.indices, self.shape, self.how, self.last)
 
 
 class AvgPool(Function):
@@ -55,12 +59,12 @@ class AvgPool(Function):
         count_include_pad: bool,
         divisor: int | None,
     ) -> Any:
-        self.shape = x.shape
+        self.shape, self.last = x.shape, channels_last(x)
         self.windows, self.divide = (kernel, stride, padding, dilation), (count_include_pad, divisor)
         return backend(x).pool.avg_forward(x, *self.windows, ceil_mode, *self.divide)
 
     def backward(self, dy: Any) -> Any:
-        return backend(dy).pool.avg_backward(dy, self.shape, *self.windows, *self.divide)
+        return backend(dy).pool.avg_backward(dy, self.shape, *self.windows, *self.divide, self.last)
 
 
 class AdaptiveAvgPool(Function):

@@ -24,6 +24,7 @@ from minorm.kernels.cpu.softmax import (
     cross_entropy_grad,
     log_softmax,
     log_softmax_grad,
+    reduce_losses,
     softmax,
     softmax_grad,
 )
@@ -31,11 +32,11 @@ from minorm.kernels.cpu.sums import sum_axes, sum_to
 from minorm.kernels.reference import elementwise as reference
 
 __all__ = [
-    "accumulate", "add", "check_target", "copy", "cross_entropy", "cross_entropy_grad", "elu", "elu_grad", "erf",
+    "accumulate", "add", "check_target", "copy", "cross_entropy", "cross_entropy_grad", "div", "elu", "elu_grad", "erf",
     "erf_grad", "exp", "expm1", "gelu", "gelu_grad", "hardswish", "hardswish_grad", "leaky_relu", "leaky_relu_grad",
-    "log", "log1p", "log_softmax", "log_softmax_grad", "mul", "power", "relu", "relu6", "relu6_grad", "relu_grad",
-    "scale", "sigmoid", "sigmoid_grad", "silu", "silu_grad", "softmax", "softmax_grad", "sub", "sum_axes", "sum_to",
-    "tanh", "tanh_grad",
+    "log", "log1p", "log_softmax", "log_softmax_grad", "mul", "power", "reduce_losses", "relu", "relu6", "relu6_grad",
+    "relu_grad", "scale", "sigmoid", "sigmoid_grad", "silu", "silu_grad", "softmax", "softmax_grad", "sub", "sum_axes",
+    "sum_to", "tanh", "tanh_grad",
 ]  # fmt: skip
 
 _maps: Any = minorm_ext.kernels("elementwise")
@@ -97,6 +98,10 @@ def sub(a: Any, b: Any) -> Any:
 
 def mul(a: Any, b: Any) -> Any:
     return _map("mul", _mul, a, b)
+
+
+def div(a: Any, b: Any) -> Any:
+    return a / b
 
 
 _add = functools.partial(_pooled, np.add)

@@ -7,8 +7,7 @@ from typing import Any
 
 import cupy
 
-from minorm.kernels.gpu import launch, memory
-from minorm.kernels.gpu.operands import plain
+from minorm.kernels.gpu import copying, launch, memory
 
 Ints = tuple[int, ...]
 
@@ -55,12 +54,12 @@ def in_order(x: Any, last: bool) -> Any:
 def cast(x: Any, dtype: Any) -> Any:
     """A copy in another type, with the channels last."""
     if lies(x.shape, x.strides, x.itemsize, True):
-        return x.astype(dtype)
+        return copying.cast(x, dtype)
     out = empty(x.shape, dtype, strides_of(x.shape, dtype.itemsize, True))
-    out[...] = x
+    copying.assign(out, x)
     return out
 
 
 def _copy(x: Any) -> Any:
     """In C order."""
-    return x.copy() if x.flags.c_contiguous else plain(x)
+    return copying.copy(x, "C")

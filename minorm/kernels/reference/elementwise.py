@@ -18,6 +18,7 @@ from minorm.kernels.reference.softmax import (
     cross_entropy_grad,
     log_softmax,
     log_softmax_grad,
+    reduce_losses,
     softmax,
     softmax_grad,
 )
@@ -25,10 +26,11 @@ from minorm.kernels.reference.sums import sum_axes, sum_to
 from minorm.kernels.reference.widening import widened
 
 __all__ = [
-    "accumulate", "add", "check_target", "cross_entropy", "cross_entropy_grad", "elu", "elu_grad", "erf", "erf_grad",
-    "exp", "expm1", "gelu", "gelu_grad", "hardswish", "hardswish_grad", "leaky_relu", "leaky_relu_grad", "log", "log1p",
-    "log_softmax", "log_softmax_grad", "mul", "power", "relu", "relu6", "relu6_grad", "relu_grad", "scale", "sigmoid",
-    "sigmoid_grad", "silu", "silu_grad", "softmax", "softmax_grad", "sub", "sum_axes", "sum_to", "tanh", "tanh_grad",
+    "accumulate", "add", "check_target", "cross_entropy", "cross_entropy_grad", "div", "elu", "elu_grad", "erf",
+    "erf_grad", "exp", "expm1", "gelu", "gelu_grad", "hardswish", "hardswish_grad", "leaky_relu", "leaky_relu_grad",
+    "log", "log1p", "log_softmax", "log_softmax_grad", "mul", "power", "reduce_losses", "relu", "relu6", "relu6_grad",
+    "relu_grad", "scale", "sigmoid", "sigmoid_grad", "silu", "silu_grad", "softmax", "softmax_grad", "sub", "sum_axes",
+    "sum_to", "tanh", "tanh_grad",
 ]  # fmt: skip
 
 
@@ -48,6 +50,11 @@ def sub(a: Any, b: Any) -> Any:
 def mul(a: Any, b: Any) -> Any:
     """a * b"""
     return a * b
+
+
+def div(a: Any, b: Any) -> Any:
+    """a / b"""
+    return a / b
 
 
 def copy(x: Any) -> Any:

@@ -1,7 +1,8 @@
 // Functions of single elements, and their gradients: read once, computed in C, rounded once, written once.
 //
 //     map_one      y  = f(x, option)
-//     map_two      dx = dy * f'(v, option), v what forward kept: y or x; and a + b, a - b, a * b
+//     map_two      dx = dy * f'(v, option), v what forward kept: y or x; and a + b, a - b, a * b, a / b
+//     map_along    the same with a short b, of `count` elements: b[i / inner % count] meets a[i]
 //
 // A thread has one access of V elements; the thread that would reach over the end goes element by element. The formulas are
 // those of reference/elementwise.py. At a kink the gradient is PyTorch's, and NaN stays NaN.
@@ -105,6 +106,14 @@ struct sub {
 struct mul {
     template <class C> static __device__ C dx(C a, C b, C) { return a * b; }
 };
+
+struct div {
+    template <class C> static __device__ C dx(C a, C b, C) { return a / b; }
+};
+
+template <class F> struct swapped {
+    template <class C> static __device__ C dx(C a, C b, C option) { return F::dx(b, a, option); }
+};
 }  // namespace op
 
 template <class F, class T, class C, int V, class I> __global__ void map_one(const T* x, T* y, I n, C option) {
@@ -132,5 +141,30 @@ __global__ void map_two(const T* a, const T* b, T* y, I n, C option) {
         put(y, at, out);
     } else {
         for (I i = at; i < n; i++) place(y[i], F::dx(widen<C>(a[i]), widen<C>(b[i]), option));
+    }
+}
+
+// A bias along channels: inner is 1 where they come last. A number: count is 1. y may be a itself.
+template <class F, class T, class C, int V, class I>
+__global__ void map_along(const T* a, const T* b, T* y, I n, I inner, I count, C option) {
+    const I at = ((I)blockIdx.x * blockDim.x + threadIdx.x) * V;
+    if (at + V <= n) {
+        const Pack<T, V> left = fetch<T, V>(a, at);
+        Pack<T, V> right, out;
+        if (inner % V == 0) {
+            const T one = b[at / inner % count];
+#pragma unroll
+            for (int v = 0; v < V; v++) right.v[v] = one;
+        } else if (inner == 1 && count % V == 0) {
+            right = fetch<T, V>(b, at % count);
+        } else {
+#pragma unroll
+            for (int v = 0; v < V; v++) right.v[v] = b[(at + v) / inner % count];
+        }
+#pragma unroll
+        for (int v = 0; v < V; v++) place(out.v[v], F::dx(widen<C>(left.v[v]), widen<C>(right.v[v]), option));
+        put(y, at, out);
+    } else {
+        for (I i = at; i < n; i++) place(y[i], F::dx(widen<C>(a[i]), widen<C>(b[i / inner % count]), option));
     }
 }
