@@ -26,7 +26,7 @@ import numpy as np
 
 from minorm.devices import dtypes
 from minorm.kernels import switches
-from minorm.kernels.gpu import channels_last, elementwise, launch, memory
+from minorm.kernels.gpu import channels_last, copying, elementwise, launch, memory
 from minorm.kernels.gpu.channels_last import empty, in_order, lies, only_last, strides_of
 from minorm.kernels.gpu.operands import plain
 from minorm.kernels.reference.conv import output_shape
@@ -114,7 +114,7 @@ def is_used(dtype: Any, padding: Pairs = ()) -> bool:
 def laid_out(x: Any, dtype: Any) -> Any:
     """Images or weights cast to the type of a convolution, in the order in which it reads them: itself if it is so."""
     if x.ndim < 3 or not x.size or not is_used(dtype) or not _prefers_last(dtype, switches.conv_tf32):
-        return x.astype(dtype, copy=False)
+        return x if x.dtype == dtype else copying.cast(x, dtype)
     return channels_last.in_order(x, True) if x.dtype == dtype else channels_last.cast(x, dtype)
 
 
