@@ -29,7 +29,6 @@ from minorm.kernels import switches
 from minorm.kernels.gpu import channels_last, copying, elementwise, launch, memory
 from minorm.kernels.gpu.channels_last import empty, in_order, lies, only_last, strides_of
 from minorm.kernels.gpu.operands import plain
-from minorm.kernels.reference.conv import output_shape
 
 try:
     import cudnn
@@ -86,10 +85,9 @@ class Call(NamedTuple):
     workspace: int
 
 
-def forward(x: Any, w: Any, b: Any, stride: Ints, padding: Pairs, dilation: Ints) -> Any:
+def forward(x: Any, w: Any, b: Any, y_shape: Ints, stride: Ints, padding: Pairs, dilation: Ints) -> Any:
     """y = W * x + b; channels of w tell the groups, for cuDNN too."""
-    out = output_shape(x.shape[2:], w.shape[2:], stride, padding, dilation)
-    return _result("conv_fprop", x, w, (x.shape[0], w.shape[0], *out), (stride, padding, dilation), b)
+    return _result("conv_fprop", x, w, y_shape, (stride, padding, dilation), b)
 
 
 def grad_input(dy: Any, w: Any, x_shape: Ints, stride: Ints, padding: Pairs, dilation: Ints, b: Any) -> Any:
@@ -132,14 +130,12 @@ def _result(name: str, first: Any, second: Any, shape: Ints, windows: Any, b: An
     call = _call(Asked(name, first.dtype, device, shapes, strides, windows, biased, weights_last, switches.conv_tf32))
     if call is None:
         return None
-    given = [
-        in_order(x, last) if turned or not launch.is_aligned(x) else x
-        for x, last, turned in zip((first, second), call.last, call.turned, strict=False)
-    ]
+    if call.turned[0] or not launch.is_aligned(first):
+        first = in_order(first, call.last[0])
+    if call.turned[1] or not launch.is_aligned(second):
+        second = in_order(second, call.last[1])
     out = empty(shape, first.dtype, call.strides)
-    given.append(out)
-    if call.bias:
-        given.append(_aligned(b, first.dtype))
+    given = [first, second, out, _aligned(b, first.dtype)] if call.bias else [first, second, out]
     room = memory.empty((call.workspace,), np.uint8) if call.workspace else None
     addresses = {uid: x.data.ptr for uid, x in zip(call.uids, given, strict=True)}
     call.graph.execute(addresses, 0 if room is None else room.data.ptr, handle=_handle(device))
