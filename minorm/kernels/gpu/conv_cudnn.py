@@ -10,7 +10,7 @@ Weights and their gradient stay in the order of the parameter: where it is not t
 them, in a kernel that is as small as they are.
 
 A bias is added in the graph of a forward pass, for which cuDNN has kernels ready in both orders. What is added to the
-gradient of images follows behind: in a graph cuDNN would compile a kernel for it, half a second for each set of shapes.
+gradient of images follows behind: in a graph cuDNN would compile a kernel for it, a second for each set of shapes.
 """
 
 from __future__ import annotations
