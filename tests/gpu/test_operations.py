@@ -83,7 +83,7 @@ OPERATIONS: dict[str, Case] = {
     "ties": (lambda a: mn.maximum(a, a) + mn.minimum(a, a), ((4, 5),)),
     "where": (lambda a, b: mn.where(a > b, a, b * 2), ((4, 5), (5,))),
     "comparisons": (lambda a, b: a * (a >= b).to(a.dtype) + (a == b).to(a.dtype), ((4, 5), (5,))),
-    "cast for a convolution": (lambda a: _cast_for_a_convolution(a), ((2, 3, 4, 5),)),
+    "cast for a convolution": (_cast_for_a_convolution, ((2, 3, 4, 5),)),
     "matmul": (lambda a, b: a @ b, ((3, 4, 5), (5, 6))),
     "matmul of stacks": (lambda a, b: a @ b, ((3, 4, 5), (3, 5, 2))),
     "matmul of vectors": (lambda a, b: a @ b, ((5,), (5,))),
