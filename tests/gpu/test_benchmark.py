@@ -132,6 +132,7 @@ def test_training_steps_run_in_every_type_and_way(kind: str, monkeypatch: Any) -
     ]
 
 
+@pytest.mark.slow  # PyTorch takes some seconds to begin
 def test_steps_of_pytorch_are_those_of_minorm(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same loss and gradients in both libraries, from the same weights; on the CPU, where both can run."""
     torch = pytest.importorskip("torch")
