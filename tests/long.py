@@ -32,6 +32,7 @@ EACH = {
     "gpu/kernels/test_softmax.py::test_softmax": 3,
     "gpu/kernels/test_sums.py::test_sums_and_means": 3,
     "gpu/test_benchmark.py::test_every_case_of_float32_gives_figures": 0,
+    "gpu/test_benchmark.py::test_training_steps_run_in_every_type_and_way": 3,
     "gpu/test_diagnosis.py::test_the_findings_are_those_of_the_cpu": 3,
     "gpu/test_graphs.py::test_a_replayed_step_has_the_bits_of_an_eager_one": 3,
     "gpu/test_masked.py::test_as_on_the_cpu": 3,

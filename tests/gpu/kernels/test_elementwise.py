@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -65,11 +66,46 @@ def test_activations_and_their_gradients(name: str, dtype: Any, gpu: Any, cuda: 
     y, dx = called(gpu, name, cuda.array(x)), called(gpu, name, cuda.array(dy), cuda.array(x))
     units = 1 if dtype in dtypes.HALVES else 12
     small = 3e-7 if dtype != dtypes.float64 else 1e-15  # of a sum that cancels, and where Phi(x) is next to nothing
+    if name == "gelu" and dtype in dtypes.HALVES:
+        small = 2e-6 * 4  # for a dy to 4
     with np.errstate(all="ignore"):
         instances.close(y, called(reference, name, x), units, small)
         instances.close(dx, called(reference, name, dy, x), units, small)
     assert y.dtype == dx.dtype == dtype
     assert cuda.transfers.to_host == 0
+
+
+def every_number(dtype: Any) -> np.ndarray:
+    return np.arange(1 << 16, dtype=np.uint16).view(dtype)
+
+
+def exact_normal(x: np.ndarray) -> tuple[np.ndarray, ...]:
+    """gelu, its derivative, erf and its derivative, in float64."""
+    erf, erfc = (np.frompyfunc(f, 1, 1) for f in (math.erf, math.erfc))
+    phi = (erfc(-x / math.sqrt(2)) / 2).astype(np.float64)
+    bell = np.exp(-x * x / 2) / math.sqrt(2 * math.pi)
+    return x * phi, phi + x * bell, erf(x).astype(np.float64), 2 / math.sqrt(math.pi) * np.exp(-x * x)
+
+
+@pytest.mark.parametrize("dtype", sorted(dtypes.HALVES, key=str), ids=str)
+def test_gelu_and_erf_of_every_number_of_16_bits(dtype: Any, gpu: Any, cuda: Any) -> None:
+    """Within 0.52 units of the last place; a derivative near its zero within 2e-6."""
+    every = every_number(dtype)
+    with np.errstate(all="ignore"):
+        x = every.astype(np.float64)
+        finite = np.isfinite(x)
+        exact = exact_normal(np.where(finite, x, 0))
+    there, one = cuda.array(every), cuda.array(np.ones_like(every))
+    found = gpu.gelu(there), gpu.gelu_grad(one, there), gpu.erf(there), gpu.erf_grad(one, there)
+    digits, lowest = (11, -14) if dtype == dtypes.float16 else (8, -126)
+    for number, (y, wanted) in enumerate(zip(found, exact, strict=True)):
+        places = np.maximum(np.floor(np.log2(np.maximum(abs(wanted), 1e-300))), lowest) - (digits - 1)
+        allowed = 0.52 * 2.0**places + (2e-6 if number == 1 else 0)
+        error = abs(y.memory.astype(np.float64) - wanted)
+        assert (error <= allowed)[finite].all(), (number, every[finite & (error > allowed)][:5])
+        assert np.isnan(y.memory[np.isnan(x)].astype(np.float64)).all()
+    assert found[0].memory[x == np.inf] == np.inf
+    assert found[2].memory[np.isinf(x)].astype(float).tolist() == [1, -1]
 
 
 @pytest.mark.parametrize("size", [0, 1, 3, 4, 5, 1023, 1025])

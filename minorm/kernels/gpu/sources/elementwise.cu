@@ -8,6 +8,7 @@
 // those of reference/elementwise.py. At a kink the gradient is PyTorch's, and NaN stays NaN.
 #include "types.cuh"
 #include "maths.cuh"
+#include "narrow.cuh"
 
 namespace op {
 struct relu {
@@ -120,16 +121,24 @@ template <class F> struct swapped {
 };
 }  // namespace op
 
+// A function as a kernel of this type takes it.
+template <class F, class T> struct Form : F {};
+template <class F, class T> struct Form<op::swapped<F>, T> : op::swapped<Form<F, T>> {};
+template <> struct Form<op::gelu, __half> : narrow::gelu {};
+template <> struct Form<op::gelu, __nv_bfloat16> : narrow::gelu {};
+template <> struct Form<op::erf, __half> : narrow::erf {};
+template <> struct Form<op::erf, __nv_bfloat16> : narrow::erf {};
+
 template <class F, class T, class C, int V, class I> __global__ void map_one(const T* x, T* y, I n, C option) {
     const I at = ((I)blockIdx.x * blockDim.x + threadIdx.x) * V;
     if (at + V <= n) {
         const Pack<T, V> in = fetch<T, V>(x, at);
         Pack<T, V> out;
 #pragma unroll
-        for (int v = 0; v < V; v++) place(out.v[v], F::y(widen<C>(in.v[v]), option));
+        for (int v = 0; v < V; v++) place(out.v[v], Form<F, T>::y(widen<C>(in.v[v]), option));
         put(y, at, out);
     } else {
-        for (I i = at; i < n; i++) place(y[i], F::y(widen<C>(x[i]), option));
+        for (I i = at; i < n; i++) place(y[i], Form<F, T>::y(widen<C>(x[i]), option));
     }
 }
 
@@ -141,10 +150,10 @@ __global__ void map_two(const T* a, const T* b, T* y, I n, C option) {
         const Pack<T, V> left = fetch<T, V>(a, at), right = fetch<T, V>(b, at);
         Pack<T, V> out;
 #pragma unroll
-        for (int v = 0; v < V; v++) place(out.v[v], F::dx(widen<C>(left.v[v]), widen<C>(right.v[v]), option));
+        for (int v = 0; v < V; v++) place(out.v[v], Form<F, T>::dx(widen<C>(left.v[v]), widen<C>(right.v[v]), option));
         put(y, at, out);
     } else {
-        for (I i = at; i < n; i++) place(y[i], F::dx(widen<C>(a[i]), widen<C>(b[i]), option));
+        for (I i = at; i < n; i++) place(y[i], Form<F, T>::dx(widen<C>(a[i]), widen<C>(b[i]), option));
     }
 }
 
@@ -166,9 +175,9 @@ __global__ void map_along(const T* a, const T* b, T* y, I n, I inner, I count, C
             for (int v = 0; v < V; v++) right.v[v] = b[(at + v) / inner % count];
         }
 #pragma unroll
-        for (int v = 0; v < V; v++) place(out.v[v], F::dx(widen<C>(left.v[v]), widen<C>(right.v[v]), option));
+        for (int v = 0; v < V; v++) place(out.v[v], Form<F, T>::dx(widen<C>(left.v[v]), widen<C>(right.v[v]), option));
         put(y, at, out);
     } else {
-        for (I i = at; i < n; i++) place(y[i], F::dx(widen<C>(a[i]), widen<C>(b[i / inner % count]), option));
+        for (I i = at; i < n; i++) place(y[i], Form<F, T>::dx(widen<C>(a[i]), widen<C>(b[i / inner % count]), option));
     }
 }
