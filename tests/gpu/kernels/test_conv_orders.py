@@ -12,7 +12,7 @@ import pytest
 
 import minorm as mn
 from minorm import functional as F
-from minorm import models, nn, optim
+from minorm import models, nn
 from minorm.kernels import reference
 
 HOW = ((1, 1), ((1, 1), (1, 1)), (1, 1), 1)
@@ -213,14 +213,11 @@ def test_a_step_of_resnet20_turns_its_images_once(kind: str, conv: Any, cuda: An
     mn.backends.cudnn.allow_tf32 = kind == "tf32"
     mn.manual_seed(0)
     model = models.build("resnet20", 3, 8, 10).to("cuda")
-    optimizer = optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
-    x = mn.randn(2, 3, 8, 8).to("cuda")
+    x = mn.randn(2, 3, 5, 5).to("cuda")
     with mn.autocast("cuda", mn.bfloat16, enabled=kind == "bfloat16"):
         loss = nn.CrossEntropyLoss()(model(x), mn.tensor([1, 2]).to("cuda"))
-    optimizer.zero_grad()
     loss.backward()
-    optimizer.step()
     weights = {p.shape for p in model.parameters() if p.ndim == 4}
     images = [shape for shape in turns if shape not in weights]
     assert {p.grad.array.flags.c_contiguous for p in model.parameters()} == {True}
-    assert images in ([(2, 3, 8, 8)], [(2, 8, 8, 3)])
+    assert images in ([(2, 3, 5, 5)], [(2, 5, 5, 3)])
