@@ -221,3 +221,17 @@ def test_a_step_of_resnet20_turns_its_images_once(kind: str, conv: Any, cuda: An
     images = [shape for shape in turns if shape not in weights]
     assert {p.grad.array.flags.c_contiguous for p in model.parameters()} == {True}
     assert images in ([(2, 3, 5, 5)], [(2, 5, 5, 3)])
+
+
+@pytest.mark.parametrize("kind", ["float32", "float16"])
+def test_a_gradient_may_be_an_expanded_view(kind: str, conv: Any, cuda: Any) -> None:
+    """As that of a sum is, which holds one number."""
+    mn.manual_seed(0)
+    x, w, b = mn.randn(2, 3, 5, 6), mn.randn(4, 3, 3, 3), mn.randn(4)
+    results = []
+    for device in ("cpu", "cuda"):
+        there = [a.to(getattr(mn, kind)).to(device).clone().requires_grad_() for a in (x, w, b)]
+        F.conv2d(*there).sum().backward()
+        results.append([a.grad for a in there])
+    for here, there in zip(*results, strict=True):
+        instances.close(there.array, here.numpy(), 4, 1e-5)
