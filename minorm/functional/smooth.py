@@ -166,7 +166,7 @@ def gumbel_softmax(logits: Tensor, tau: float = 1.0, hard: bool = False, eps: fl
     floats("gumbel_softmax", logits=logits)
     del eps
     wide = dtypes.compute_type(logits.dtype)
-    noise = generators.generator().gumbel(size=logits.shape)
+    noise = generators.source().gumbel(size=logits.shape)
     soft = softmax((logits + Tensor(np.asarray(noise, wide)).to(logits.device).to(logits.dtype)) / tau, dim)
     if not hard:
         return soft

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from minorm import devices
+from minorm.devices import capture
 from minorm.graph import hooks
 from minorm.graph.graph import Function
 from minorm.support.documented import documented
@@ -61,6 +62,9 @@ def backward(root: Any, gradient: Any, retain_graph: bool = False) -> None:
     """
     given: set[int] = {id(gradient)}
     found = _walk([(root, gradient)], retain_graph)
+    watch = capture.watch()
+    if watch is not None:
+        watch.gradients += [(leaf, leaf.grad) for leaf, _ in found]
     with _adding:
         for leaf, array in found:
             if id(array) in given or isinstance(array.base, type(array)):
