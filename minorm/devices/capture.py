@@ -55,6 +55,12 @@ def noted(function: Callable[[], Any]) -> bool:
     return True
 
 
+def hold(array: Any) -> None:
+    """Keep an array that a captured launch reads as long as its graph."""
+    if _here.recording is not None:
+        _here.recording.held.append(array)
+
+
 def refuse_copies(what: str) -> None:
     """RuntimeError while a graph is captured: its replay would copy from memory that means something else by then."""
     if is_captured():
@@ -132,6 +138,7 @@ class Recording:
     library     the module cupy
     again       what the host does before each replay
     checks      each gives a sentence where something is not as it was at the capture, else an empty text
+    held        arrays that captured launches read, and that would be gone otherwise
     replaying   True while it does so, False while the graph is captured
     """
 
@@ -139,6 +146,7 @@ class Recording:
         self.library = library
         self.again: list[Callable[[], None]] = []
         self.checks: list[Callable[[], str]] = []
+        self.held: list[Any] = []
         self.replaying = False
         self._slots: list[Slot] = []
         self._chunks: list[tuple[Any, Any]] = []  # (bytes on the host, in pinned memory; bytes on the device)

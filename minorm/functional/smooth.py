@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from minorm.devices import dtypes, generators
+from minorm.devices import constant_of, dtypes, generators
 from minorm.functional.activation import elu, sigmoid, softmax, softplus, tanh
 from minorm.functional.argument_texts import ALONG, ELEMENTWISE
 from minorm.functional.arguments import floats
@@ -172,5 +172,5 @@ def gumbel_softmax(logits: Tensor, tau: float = 1.0, hard: bool = False, eps: fl
         return soft
     chosen = soft.detach().argmax(dim, True)
     places = np.arange(soft.shape[dim]).reshape([-1 if i == dim % soft.ndim else 1 for i in range(soft.ndim)])
-    one_hot = (Tensor(places).to(soft.device) == chosen).to(soft.dtype)
+    one_hot = (Tensor(constant_of(places, soft.array)) == chosen).to(soft.dtype)
     return one_hot - soft.detach() + soft
