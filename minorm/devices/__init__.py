@@ -184,7 +184,9 @@ def constant_of(array: Any, like: Any) -> Any:
     kept, copied, made_on = _kept(device_of(like), array.dtype, array.shape, array.tobytes())
     with kept.device:
         current = library().cuda.get_current_stream()
-        if current.ptr != made_on.ptr and capture.recording() is None:  # a capture begins when everything before it is done
+        if (
+            current.ptr != made_on.ptr and capture.recording() is None
+        ):  # a capture begins when everything before it is done
             current.wait_event(copied)
     capture.hold(kept)
     return kept
