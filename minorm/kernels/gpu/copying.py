@@ -80,8 +80,12 @@ def lies_as(x: Any, like: Any) -> bool:
     """Have two arrays of one shape their elements in one order of memory, with the same gaps?"""
     if x.flags.c_contiguous and like.flags.c_contiguous:
         return True
-    steps = zip(x.shape, x.strides, like.strides, strict=True)
-    return all(n == 1 or a * like.itemsize == b * x.itemsize for n, a, b in steps)
+    return _same_steps(x.shape, x.strides, like.strides, x.itemsize, like.itemsize)
+
+
+@functools.lru_cache(maxsize=4096)
+def _same_steps(shape: Ints, one: Ints, other: Ints, size: int, other_size: int) -> bool:
+    return all(n == 1 or a * other_size == b * size for n, a, b in zip(shape, one, other, strict=True))
 
 
 def concatenate(arrays: Sequence[Any], axis: int) -> Any:
