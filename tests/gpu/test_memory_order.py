@@ -45,6 +45,7 @@ OTHERWISE = {  # where the result lies otherwise, and why
     "scaled_dot_product_attention": "a product of matrices",
     "sort": "CuPy sorts along the last axis",
     "tile": "its gradient is added up row by row",
+    "unique": "rows are sorted",
 }
 
 

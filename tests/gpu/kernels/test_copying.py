@@ -143,6 +143,10 @@ def test_filling(gpu: Any, cuda: Any) -> None:
     ones = gpu.full_like(last, 1)
     assert (ones.memory == 1).all()
     assert ones.strides == last.strides
+    cuda.transfers.clear()
+    gpu.fill(last, 0.25)
+    assert (last.memory == 0.25).all()
+    assert not cuda.transfers.launches
     np.testing.assert_array_equal(gpu.full((2, 0), 1.0, dtypes.float32).memory, np.ones((2, 0)))
     np.testing.assert_array_equal(gpu.full((2,), 3, dtypes.int64).memory, [3, 3])
 
@@ -170,6 +174,11 @@ def test_what_the_kernels_do_not_cover(gpu: Any, cuda: Any) -> None:
     np.testing.assert_array_equal(gpu.copy(there[::-1]).memory, x[::-1])
     gpu.assign(there, there.transpose(0, 1, 2)[::-1])  # its own elements, in another order
     np.testing.assert_array_equal(there.memory, x[::-1])
+    with pytest.raises(ValueError, match="must match exactly"):
+        gpu.concatenate([there, there[:, :, :1]], 1)
+    spread = cuda.broadcast_to(there[:1], (2, 3, 4))
+    assert gpu.pad(spread, [(0, 0), (1, 0), (0, 0)], 0).flags.c_contiguous
+    assert gpu.copy(spread).flags.c_contiguous
     with pytest.raises(ValueError, match="broadcast"):
         gpu.assign(there, cuda.array(np.zeros(5, np.float32)))
     np.testing.assert_array_equal(there.memory, x[::-1])
