@@ -1,12 +1,14 @@
 """A GPU in ten minutes: are the results right, how fast is its memory, and how near to that is each kernel?
 
     python -m benchmarks.gpu [--results gpu.jsonl] [--deadline 540] [--limit 60] [--families NAME ...] [--cache DIR]
+    python -m benchmarks.gpu --quick    what matters most, in 100 seconds where 16 cores compile
 
 1. Every case runs once on all cores, which compiles its kernels; CuPy keeps them, in --cache if it is given.
 2. The rate of a copy of 1 GiB, read and written.
 3. Parity, into poisoned memory, the bits twice: normalizations in both memory orders against float64 formulas; all
    other operations, the optimizers and a network against the CPU in float64.
-4. A training step of ResNet-20.
+4. Training steps of ResNet-20, a U-Net and a network of other normalizations, in float32, TF32 and bfloat16: eager
+   and as a CUDA graph, beside PyTorch's; what torch.compile makes of them comes late, as compiling takes it long.
 5. Each operation on large tensors, forward and backward apart: the median of CUDA events, buffers in rotation so that
    nothing is left in the second-level cache. `share` is bytes that must move / time / the copy's rate; `eager` is
    PyTorch's time over ours, where a PyTorch that has this GPU is installed.
@@ -42,9 +44,12 @@ ROOT = Path(__file__).parents[2]
 WORKER = (sys.executable, "-m", "benchmarks.gpu.worker")
 RESTS = ("float16", "float64")
 FAMILIES = (
-    "copy", "parity float32", "parity bfloat16", "training", "speed float32", "speed bfloat16", "overhead",
+    "copy", "parity float32", "parity bfloat16", "training", "speed float32", "speed bfloat16", "speed TF32",
+    "overhead", "compile",
     *[f"{kind} {dtype}" for dtype in RESTS for kind in ("parity", "speed")],
 )  # fmt: skip
+QUICK = ("copy", "training", "speed bfloat16", "speed float32", "speed TF32", "overhead")
+DEADLINE, QUICK_DEADLINE = 540, 100  # seconds
 WARMING = 0.4  # of the time, at most
 ABOUT = """
 import minorm as mn
@@ -59,23 +64,28 @@ print(f"minorm {mn.__version__} on {mn.cuda.get_device_name()}; convolutions {wa
 def main(arguments: list[str] | None = None, worker: tuple[str, ...] = WORKER) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--results", type=Path, default=Path("gpu.jsonl"), help="a line of JSON a case is added to it")
-    parser.add_argument("--deadline", type=float, default=540, help="seconds for everything")
+    parser.add_argument("--quick", action="store_true", help="fewer families and cases, half as many runs")
+    parser.add_argument("--deadline", type=float, help=f"seconds for everything: {DEADLINE}, quick {QUICK_DEADLINE}")
     parser.add_argument("--limit", type=float, default=60, help="seconds for one case")
-    parser.add_argument("--families", nargs="+", choices=FAMILIES, default=FAMILIES, metavar="NAME")
+    parser.add_argument("--families", nargs="+", choices=FAMILIES, metavar="NAME")
     parser.add_argument("--cache", type=Path, help="where compiled kernels are kept")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes that compile")
     args = parser.parse_args(arguments)
-    end = time.monotonic() + args.deadline
+    families = args.families or (QUICK if args.quick else FAMILIES)
+    seconds = (QUICK_DEADLINE if args.quick else DEADLINE) if args.deadline is None else args.deadline
+    options = ("--quick",) if args.quick else ()
+    end = time.monotonic() + seconds
     environment = dict(os.environ)
     if args.cache:
         environment["CUPY_CACHE_DIR"] = str(args.cache.absolute())
     if refusal := unusable(environment):
         print(f"benchmarks.gpu: {refusal}", file=sys.stderr)
         return 2
-    warm(worker, args.families, args.jobs, environment, time.monotonic() + WARMING * args.deadline)
+    warm((*worker, *families, *options), args.jobs, environment, time.monotonic() + WARMING * seconds)
     late = False
-    for family in args.families:
-        late = late or not supervise(worker, family, args.results, args.limit, end, environment)
+    for family in families:
+        command = (*worker, family, "--done", str(args.results.absolute()), *options)
+        late = late or not supervise(command, family, args.results, args.limit, end, environment)
     lines = read(args.results)
     print(report(lines))
     wrong = any(line.get("passed") is False or "error" in line for line in lines)
@@ -107,11 +117,11 @@ def _last(text: str) -> str:
     return text.strip().splitlines()[-1] if text.strip() else "it says nothing"
 
 
-def warm(worker: tuple[str, ...], families: Any, jobs: int, environment: dict[str, str], end: float) -> None:
+def warm(command: tuple[str, ...], jobs: int, environment: dict[str, str], end: float) -> None:
     """Run every case once, without figures, in several processes at a time; what is compiled by `end` is."""
     start = time.monotonic()
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "cwd": ROOT, "env": environment}
-    running = [subprocess.Popen([*worker, *families, "--warm", str(i), str(jobs)], **quiet) for i in range(jobs)]
+    running = [subprocess.Popen([*command, "--warm", str(i), str(jobs)], **quiet) for i in range(jobs)]
     for process in running:
         try:
             process.wait(max(0, end - time.monotonic()))
@@ -122,22 +132,21 @@ def warm(worker: tuple[str, ...], families: Any, jobs: int, environment: dict[st
 
 
 def supervise(
-    worker: tuple[str, ...], family: str, results: Path, limit: float, end: float, environment: dict[str, str]
+    command: tuple[str, ...], family: str, results: Path, limit: float, end: float, environment: dict[str, str]
 ) -> bool:
     """Run what is left of a family, in a new process after each lost case; False where the time was over before."""
     while True:
         if time.monotonic() >= end:
             return False
-        again, before = watch(worker, family, results, limit, end, environment), time.monotonic()
+        again, before = watch(command, family, results, limit, end, environment), time.monotonic()
         if again is not None:
             return again and before < end
 
 
 def watch(
-    worker: tuple[str, ...], family: str, results: Path, limit: float, end: float, environment: dict[str, str]
+    command: tuple[str, ...], family: str, results: Path, limit: float, end: float, environment: dict[str, str]
 ) -> bool | None:
     """One worker from start to end: True when the family is done, False at the deadline, None after a lost case."""
-    command = [*worker, family, "--done", str(results.absolute())]
     process = subprocess.Popen(
         command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )

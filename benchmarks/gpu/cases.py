@@ -59,6 +59,11 @@ LARGE = [
     ("instance", (128, 64, 56, 56)), ("instance", (16, 32, 256, 256)),
     ("group", (128, 64, 56, 56)), ("group", (16, 128, 128, 128)),
 ]  # fmt: skip
+QUICK = [
+    ("layer", (2**18, 256)), ("layer", (2**16, 1024)), ("layer", (2**12, 16384)), ("rms", (2**14, 4096)),
+    ("batch", (128, 64, 56, 56)), ("batch", (512, 512, 7, 7)), ("instance", (128, 64, 56, 56)),
+    ("group", (128, 64, 56, 56)),
+]  # fmt: skip
 IMAGES = ("batch", "evaluation", "instance", "group")
 
 

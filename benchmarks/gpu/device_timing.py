@@ -15,7 +15,7 @@ AHEAD = 3  # copies of half a gigabyte: some tenths of a millisecond, in which P
 ROTATED = 512 << 20  # bytes of buffers in turn: beyond any second-level cache
 
 
-def milliseconds(function: Callable[[int], Any], runs: int = RUNS) -> float:
+def milliseconds(function: Callable[[int], Any]) -> float:
     """The median over calls, by the device's own clock; the call is told its number.
 
     A large copy goes before each call: while the device is busy with it Python launches what is measured, so that no
@@ -30,7 +30,7 @@ def milliseconds(function: Callable[[int], Any], runs: int = RUNS) -> float:
     for i in range(3):
         function(i)
     times = []
-    for i in range(runs):
+    for i in range(RUNS):
         start, end = cupy.cuda.Event(), cupy.cuda.Event()
         for _ in range(AHEAD):
             cupy.copyto(target, source)

@@ -14,9 +14,11 @@ import numpy as np
 import minorm as mn
 import minorm.functional as F
 from benchmarks.gpu.agreement import BOUNDS, poison
+from benchmarks.gpu.training import channels_last, stepping
 from minorm import models, nn, optim
 
 Shapes = tuple[tuple[int, ...], ...]
+Passes = tuple[float, float] | Callable[[int], tuple[float, float]]  # or of the bytes of an element
 NETWORK = 8, 3, 16  # images of a batch, their channels, their height and width
 STEPS = 3
 ROUNDINGS = 4  # of a result in its type: products, a bias, a sum over windows, three steps of an optimizer
@@ -27,10 +29,19 @@ class Family(NamedTuple):
 
     name: str
     call: Callable[..., Any]
-    small: Shapes
+    small: Shapes  # what is compared with the CPU; nothing where the result is drawn, or rounded to another type
     large: Shapes = ()  # what is measured; nothing where nobody asks how fast it is
-    passes: tuple[float, float] | None = None  # how often the first input must move; None where arithmetic takes longer
+    passes: Passes | None = None  # how often the first input must move; None where arithmetic takes longer
     classes: int = 0  # where the last input holds whole numbers below this
+    last: bool = False  # images have their channels last
+
+    def floors(self, dtype: str) -> list[float]:
+        """The bytes that must move forward and backward; none where arithmetic takes longer."""
+        if self.passes is None:
+            return []
+        itemsize = np.dtype(dtype).itemsize
+        passes = self.passes(itemsize) if callable(self.passes) else self.passes
+        return [times * int(np.prod(self.large[0])) * itemsize for times in passes]
 
 
 def normalized_relu(f: Any, x: Any, scale: Any, bias: Any, residual: Any = None) -> Any:
@@ -41,7 +52,35 @@ def normalized_relu(f: Any, x: Any, scale: Any, bias: Any, residual: Any = None)
     return f.relu(y if residual is None else y + residual)
 
 
+def convolution(f: Any, x: Any, w: Any, b: Any) -> Any:
+    return f.conv2d(x, w, b, padding=1)
+
+
+def cast(f: Any, x: Any) -> Any:  # noqa: ARG001  a method, in both libraries
+    return x.float() if str(x.dtype).endswith(("bfloat16", "float16")) else x.bfloat16()
+
+
+def pooling(last: bool) -> list[Family]:
+    """Windows that leave nothing out. Of the largest its place is kept, an int32."""
+    small, large = ((2, 3, 9, 7),), (IMAGES,)
+    order = ", channels last" if last else ""
+    return [
+        Family(f"max_pool2d{order}", lambda f, x: f.max_pool2d(x, 3, 2, 1), small, large, largest, last=last),
+        Family(f"max_pool2d 2x2{order}", lambda f, x: f.max_pool2d(x, 2), small, large, largest, last=last),
+        Family(f"avg_pool2d{order}", lambda f, x: f.avg_pool2d(x, 3, 2, 1), small, large, (1.25, 1.25), last=last),
+        Family(
+            f"adaptive_avg_pool2d{order}", lambda f, x: f.adaptive_avg_pool2d(x, 1), small, large, (1, 1), last=last
+        ),
+    ]
+
+
+def largest(size: int) -> tuple[float, float]:
+    return 1.25 + 1 / size, 1.25 + 1 / size
+
+
 VECTOR, ROWS, IMAGES = (2**26,), (2**16, 1024), (64, 64, 112, 112)
+CONVOLUTION = ((2, 8, 9, 7), (12, 8, 3, 3), (12,)), ((64, 64, 56, 56), (64, 64, 3, 3), (64,))
+PRODUCTS = ("conv2d", "conv2d, channels last", "linear")  # for which TF32 is a type of its own
 FAMILIES = [
     Family("relu", lambda f, x: f.relu(x), ((3, 5, 7),), (VECTOR,), (2, 3)),
     Family("gelu", lambda f, x: f.gelu(x), ((3, 5, 7),), (VECTOR,), (2, 3)),
@@ -59,11 +98,14 @@ FAMILIES = [
            ((6, 5, 9, 7), (5,), (5,), (6, 5, 9, 7)), (IMAGES, (64,), (64,), IMAGES), (4, 7)),
     Family("sum of images", lambda f, x: x.sum((0, 2, 3)), ((6, 5, 9, 7),), (IMAGES,), (1, 1)),
     Family("mean of rows", lambda f, x: x.mean(1), ((33, 1001),), (ROWS,), (1, 1)),
-    Family("max_pool2d", lambda f, x: f.max_pool2d(x, 3, 2, 1), ((2, 3, 9, 7),), (IMAGES,), (1.5, 1.5)),
-    Family("avg_pool2d", lambda f, x: f.avg_pool2d(x, 3, 2, 1), ((2, 3, 9, 7),), (IMAGES,), (1.25, 1.25)),
-    Family("adaptive_avg_pool2d", lambda f, x: f.adaptive_avg_pool2d(x, 1), ((2, 3, 9, 7),), (IMAGES,), (1, 1)),
-    Family("conv2d", lambda f, x, w, b: f.conv2d(x, w, b, padding=1),
-           ((2, 8, 9, 7), (12, 8, 3, 3), (12,)), ((64, 64, 56, 56), (64, 64, 3, 3), (64,))),
+    *pooling(False), *pooling(True),
+    Family("dropout", lambda f, x: f.dropout(x, 0.5), (), (VECTOR,), lambda size: (2 + 1 / size, 2 + 1 / size)),
+    Family("cast", cast, (), (VECTOR,), lambda size: (1.5, 1.5) if size > 2 else (3, 3)),
+    Family("to channels last", lambda f, x: x.permute(0, 2, 3, 1).contiguous(), ((2, 3, 9, 7),), (IMAGES,), (2, 2)),
+    Family("a bias of channels", lambda f, x, b: x + b.reshape(1, -1, 1, 1),
+           ((2, 3, 9, 7), (3,)), (IMAGES, (64,)), (2, 1)),
+    Family("conv2d", convolution, *CONVOLUTION),
+    Family("conv2d, channels last", convolution, *CONVOLUTION, last=True),
     Family("conv2d, strides, groups", lambda f, x, w: f.conv2d(x, w, None, 2, 1, groups=4),
            ((2, 8, 9, 7), (12, 2, 3, 3))),
     Family("conv1d", lambda f, x, w, b: f.conv1d(x, w, b, dilation=2), ((2, 4, 31), (6, 4, 3), (6,))),
@@ -92,6 +134,8 @@ def spread(family: Family, dtype: str) -> list[mn.Tensor]:
         count, whole = int(np.prod(shape)), family.classes and number == len(family.large) - 1
         block = inputs(family, ((min(count, 1 << 20),),) * 2, dtype)[-1 if whole else 0]
         tensor = mn.tensor(block, device="cuda").repeat(-(-count // len(block)))[:count].reshape(*shape)
+        if family.last and tensor.ndim == 4:
+            tensor = channels_last(tensor)
         tensors.append(tensor if whole else tensor.requires_grad_())
     return tensors
 
@@ -99,6 +143,8 @@ def spread(family: Family, dtype: str) -> list[mn.Tensor]:
 def results(family: Family, arrays: list[np.ndarray], device: str, dtype: Any) -> list[np.ndarray]:
     """y and the gradients of all inputs that have one."""
     tensors = [mn.Tensor(a).to(device) if a.dtype.kind == "i" else mn.Tensor(a).to(dtype).to(device) for a in arrays]
+    if family.last:
+        tensors = [channels_last(t) if t.ndim == 4 else t for t in tensors]
     for tensor in tensors:
         tensor.requires_grad = tensor.dtype.kind != "i"
     y = family.call(F, *tensors)
@@ -138,19 +184,6 @@ def network(device: str) -> list[np.ndarray]:
     step = stepping(net, optim.SGD(net.parameters(), 0.01, momentum=0.9), F, images.to(device), labels.to(device))
     losses = [step() for _ in range(STEPS)]
     return [np.array([loss.item() for loss in losses]), *(t.cpu().numpy() for t in net.state_dict().values())]
-
-
-def stepping(net: Any, optimizer: Any, functions: Any, images: Any, labels: Any) -> Callable[[], Any]:
-    """One training step, of minorm or PyTorch."""
-
-    def step() -> Any:
-        optimizer.zero_grad()
-        loss = functions.cross_entropy(net(images), labels)
-        loss.backward()
-        optimizer.step()
-        return loss.detach()
-
-    return step
 
 
 def judge(run: Callable[[str], list[np.ndarray]], exact: list[np.ndarray], bound: float) -> dict[str, Any]:

@@ -9,7 +9,7 @@ Line = dict[str, Any]
 
 def report(lines: list[Line]) -> str:
     """What is wrong first, then the figures."""
-    parts = [lost(lines), parity(lines), *speed(lines), small(lines)]
+    parts = [lost(lines), parity(lines), training(lines), *speed(lines), small(lines)]
     return "\n\n".join(part for part in parts if part)
 
 
@@ -60,12 +60,30 @@ def _row(line: Line, rate: float | None) -> str:
     return text
 
 
+WAYS = ("minorm eager", "minorm graph", "torch eager", "torch graph", "torch compile")
+
+
+def training(lines: list[Line]) -> str:
+    """A table of training steps in milliseconds: a network, batch and type a row, a way a column."""
+    rows: dict[str, Line] = {}
+    for line in lines:
+        if line["family"] in ("training", "compile") and "error" not in line:
+            rows.setdefault(line["case"], {}).update({way: line[way] for way in WAYS if way in line})
+    if not any(rows.values()):
+        return ""
+    head = f"{'a training step, ms':36}" + "".join(f"{way:>15}" for way in WAYS)
+    body = [
+        f"{case:36}" + "".join(f"{row[way]:15.2f}" if way in row else f"{'':15}" for way in WAYS)
+        for case, row in rows.items()
+    ]
+    return "\n".join([head, *[line.rstrip() for line in body]])
+
+
 def small(lines: list[Line]) -> str:
-    """A training step, and what Python takes for small operations."""
+    """What Python takes for small operations."""
     found = []
     for line in lines:
-        unit = {"training": "ms", "overhead": "us a call"}.get(line["family"])
-        if unit and "error" not in line:
+        if line["family"] == "overhead" and "error" not in line:
             theirs = f", PyTorch {line['torch']:.2f}" if "torch" in line else ""
-            found.append(f"{line['case']}: minorm {line['minorm']:.2f} {unit}{theirs}")
+            found.append(f"{line['case']}: minorm {line['minorm']:.2f} us a call{theirs}")
     return "\n".join(found)

@@ -14,14 +14,12 @@ import numpy as np
 
 import minorm as mn
 import minorm.functional as F
-from benchmarks.gpu import agreement, operations
-from benchmarks.gpu.cases import LARGE, SMALL, TYPES, Case, arrays, cases, forward, peer, spread, tensors
+from benchmarks.gpu import agreement, device_timing, operations, training
+from benchmarks.gpu.cases import LARGE, QUICK, SMALL, TYPES, Case, arrays, cases, forward, peer, spread, tensors
 from benchmarks.gpu.device_timing import both_ways, copies, copy_rate, microseconds
-from benchmarks.gpu.operations import FAMILIES, OPTIMIZERS, Family
-from minorm import models, optim
+from benchmarks.gpu.operations import FAMILIES, OPTIMIZERS, PRODUCTS, Family
 
 Run = Callable[[], dict[str, Any]]
-NETWORK = 64, 3, 32  # images of a batch, their channels, their height and width
 TINY = (("layer", (32, 64)), ("rms", (32, 64)), ("batch", (8, 16, 4, 4)), ("group", (8, 16, 4, 4)))
 
 
@@ -35,18 +33,31 @@ def torch_with_gpu() -> Any:
     return torch if torch.cuda.is_available() else None
 
 
-def families() -> dict[str, list[tuple[str, Run]]]:
-    """The cases of each family, by its name."""
+def families(quick: bool = False) -> dict[str, list[tuple[str, Run]]]:
+    """The cases of each family, by its name; in a quick run fewer of some."""
     found: dict[str, list[tuple[str, Run]]] = {"copy": [("1 GiB", lambda: {"bytes a second": copy_rate()})]}
     for dtype in TYPES[:2]:
         found[f"parity {dtype}"] = list(parity(dtype))
-    found["training"] = [("a step of ResNet-20", training)]
+    networks = [network for network in training.NETWORKS if network.quick or not quick]
+    found["training"] = [
+        (network.title(kind), functools.partial(train, network, kind))
+        for network in networks
+        for kind in training.TYPES
+    ]
     for dtype in TYPES[:2]:
-        found[f"speed {dtype}"] = list(speed(dtype))
+        found[f"speed {dtype}"] = list(speed(dtype, QUICK if quick else LARGE))
+    found["speed TF32"] = [
+        case for family in FAMILIES if family.name in PRODUCTS for case in family_case(family, "float32", "TF32")
+    ]
     found["overhead"] = [(str(Case(*tiny, "float32")), functools.partial(overhead, *tiny)) for tiny in TINY]
+    found["compile"] = [
+        (network.title(kind), functools.partial(compile_and_train, network, kind))
+        for network in networks
+        for kind in training.TYPES[:0:-1]
+    ]
     for dtype in TYPES[2:]:
         found[f"parity {dtype}"] = list(parity(dtype))
-        found[f"speed {dtype}"] = list(speed(dtype))
+        found[f"speed {dtype}"] = list(speed(dtype, LARGE))
     return found
 
 
@@ -55,7 +66,8 @@ def parity(dtype: str) -> Iterator[tuple[str, Run]]:
     for case in cases(SMALL, (dtype,)):
         yield str(case), functools.partial(normalization_parity, case)
     for family in FAMILIES:
-        yield f"{family.name} {dtype}", functools.partial(operations.family_parity, family, dtype)
+        if family.small:
+            yield f"{family.name} {dtype}", functools.partial(operations.family_parity, family, dtype)
     for name in OPTIMIZERS:
         yield f"{name} {dtype}", functools.partial(operations.optimizer_parity, name, dtype)
     if dtype == "float32":
@@ -67,14 +79,19 @@ def normalization_parity(case: Case) -> dict[str, Any]:
     return {"worst": verdict.worst, "share": verdict.share, "repeats": verdict.repeats, "passed": verdict.passed}
 
 
-def speed(dtype: str) -> Iterator[tuple[str, Run]]:
+def speed(dtype: str, table: Any) -> Iterator[tuple[str, Run]]:
     """Milliseconds of each operation on large tensors, and the bytes that must move at least, forward and backward."""
-    for case in cases(LARGE, (dtype,)):
+    for case in cases(table, (dtype,)):
         yield str(case), functools.partial(normalization_speed, case)
     for family in FAMILIES:
-        if family.large:
-            name = f"{family.name} {'x'.join(map(str, family.large[0]))} {dtype}"
-            yield name, functools.partial(family_speed, family, dtype)
+        yield from family_case(family, dtype, dtype)
+
+
+def family_case(family: Family, dtype: str, kind: str) -> Iterator[tuple[str, Run]]:
+    """The measurement of a family of which something is large; nothing of others."""
+    if family.large:
+        name = f"{family.name} {'x'.join(map(str, family.large[0]))} {kind}"
+        yield name, functools.partial(family_speed, family, dtype, kind)
 
 
 def normalization_speed(case: Case) -> dict[str, Any]:
@@ -90,37 +107,37 @@ def normalization_speed(case: Case) -> dict[str, Any]:
     return found
 
 
-def family_speed(family: Family, dtype: str) -> dict[str, Any]:
+def family_speed(family: Family, dtype: str, kind: str) -> dict[str, Any]:
     torch = torch_with_gpu()
     size = int(np.prod(family.large[0])) * np.dtype(dtype).itemsize
     ours = [operations.spread(family, dtype) for _ in range(copies(size))]
-    found: dict[str, Any] = {} if family.passes is None else {"floors": [passes * size for passes in family.passes]}
-    found |= both_ways("minorm", [lambda t=t: family.call(F, *t) for t in ours], ours)
+    floors = family.floors(dtype)
+    found: dict[str, Any] = {"floors": floors} if floors else {}
+    with training.precision(mn, kind):
+        found |= both_ways("minorm", [lambda t=t: family.call(F, *t) for t in ours], ours)
     if torch is not None:
         theirs = [[torch.from_dlpack(t.detach()).requires_grad_(t.requires_grad) for t in inputs] for inputs in ours]
         functions = torch.nn.functional
-        found |= both_ways("torch", [lambda t=t: family.call(functions, *t) for t in theirs], theirs)
+        with training.precision(torch, kind):
+            found |= both_ways("torch", [lambda t=t: family.call(functions, *t) for t in theirs], theirs)
     return found
 
 
-def training() -> dict[str, Any]:
-    """Milliseconds of a step of ResNet-20, by the clock on the wall."""
+def train(network: training.Network, kind: str) -> dict[str, Any]:
+    """Milliseconds of a step, of minorm and of PyTorch."""
     torch = torch_with_gpu()
-    batch, channels, size = NETWORK
-    rng = np.random.default_rng(0)
-    images = mn.tensor(rng.standard_normal((batch, channels, size, size)), mn.float32, "cuda")
-    labels = mn.tensor(rng.integers(0, 10, batch), device="cuda")
-    net = models.build("resnet20", channels, size, 10).to("cuda")
-    step = operations.stepping(net, optim.SGD(net.parameters(), 0.01, momentum=0.9), F, images, labels)
-    found = {"minorm": microseconds(step, 100, wait=True) / 1000}
-    if torch is not None:
-        other = models.build("resnet20", channels, size, 10, torch.nn).cuda()
-        optimizer = torch.optim.SGD(other.parameters(), 0.01, momentum=0.9)
-        step = operations.stepping(
-            other, optimizer, torch.nn.functional, torch.from_dlpack(images), torch.from_dlpack(labels)
-        )
-        found["torch"] = microseconds(step, 100, wait=True) / 1000
+    found: dict[str, Any] = training.with_minorm(network, kind)
+    if torch is not None and not device_timing.WARMING:
+        found |= training.with_torch(torch, network, kind)
     return found
+
+
+def compile_and_train(network: training.Network, kind: str) -> dict[str, Any]:
+    """The same of what torch.compile makes, which takes it half a minute."""
+    torch = torch_with_gpu()
+    if torch is None or device_timing.WARMING:
+        return {}
+    return dict(training.compiled(torch, network, kind))
 
 
 def overhead(op: str, shape: tuple[int, ...]) -> dict[str, Any]:

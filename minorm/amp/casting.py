@@ -5,6 +5,8 @@
     widest     where the inputs of another operation are of several float types, the widest of these
     as it is   everything else, normalizations among it: they compute in float32 whatever they read
 
+Softmax and the cross entropy read 16 bits as they are: they widen what they read, and give float32.
+
 Only float32 and 16-bit inputs are cast, float64 never. Casts are operations of the graph, so that a float32 parameter
 gets a float32 gradient. PyTorch has one policy for "cuda" and another for "cpu"; this is one for both, and near to the
 former. There normalizations of rows and groups give float32.
@@ -41,21 +43,24 @@ DEFAULT = {"cuda": dtypes.float16, "cpu": dtypes.bfloat16}
 DEVICE = {"device_type": '"cuda" or "cpu"'}  # what docstrings say of it
 CASTABLE = dtypes.HALVES | {dtypes.float32}
 
+CONVOLUTIONS: frozenset[type] = frozenset({convolution.Convolution, convolution.ConvolutionTranspose})
 LOWER: frozenset[type] = frozenset(
     {
-        matmul.MatMul, linear.Linear, convolution.Convolution, convolution.ConvolutionTranspose,
+        matmul.MatMul, linear.Linear, *CONVOLUTIONS,
         *recurrent.Recurrent.__subclasses__(),
     }
 )  # fmt: skip
 FULL: frozenset[type] = frozenset(
     {
         elementwise.Exp, elementwise.Log, elementwise.Pow, elementary.Log1p, elementary.Expm1,
-        activation.Softplus, activation.Softmax, activation.LogSoftmax,
+        activation.Softplus,
         reduction.Sum, reduction.Prod, reduction.LogSumExp, reduction.CumSum, reduction.CumProd, response.LpNormalize,
-        loss.CrossEntropy, loss.SoftCrossEntropy, loss.NLL, *loss.Difference.__subclasses__(), loss.BinaryCrossEntropy,
+        loss.SoftCrossEntropy, loss.NLL, *loss.Difference.__subclasses__(), loss.BinaryCrossEntropy,
         loss.LogOfProbabilities, ctc.CTC,
     }
 )  # fmt: skip
+
+WIDENING: frozenset[type] = frozenset({activation.Softmax, activation.LogSoftmax, loss.CrossEntropy})  # as they read
 
 
 def _cast(function: type, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -72,12 +77,13 @@ def _cast(function: type, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
     kinds = {x.array.dtype for x in inputs if x is not None}
     if dtypes.float64 in kinds:
         return inputs
-    return tuple([x if x is None else _in(x, wanted) for x in inputs])
+    cast = convolution.CastLaidOut if function in CONVOLUTIONS else elementwise.Cast
+    return tuple([x if x is None else _in(x, wanted, cast) for x in inputs])
 
 
-def _in(x: Any, wanted: Type) -> Any:
+def _in(x: Any, wanted: Type, cast: Any) -> Any:
     kind = x.array.dtype
-    return elementwise.Cast.apply(x, dtype=wanted) if kind in CASTABLE and kind != wanted else x
+    return cast.apply(x, dtype=wanted) if kind in CASTABLE and kind != wanted else x
 
 
 class autocast(minorm_ext.Switch, Block, Checked):  # type: ignore[misc]  # noqa: N801  PyTorch's name

@@ -21,16 +21,10 @@ from typing import Any
 import numpy as np
 
 from minorm import devices
+from minorm.devices import capture
 from minorm.graph import hooks
 from minorm.graph.graph import Function
 from minorm.support.documented import documented
-
-
-def _copied(array: Any) -> Any:
-    """A copy on the device of the array; CuPy itself copies to the current one."""
-    with devices.on_device_of(array):
-        return array.copy()
-
 
 # Threads may add to one gradient at the same time, and none may be lost between reading it and writing the sum. One
 # lock, taken once a walk, costs a tenth of a microsecond; a lock for each tensor cost more. The handler of a signal may
@@ -60,11 +54,14 @@ def backward(root: Any, gradient: Any, retain_graph: bool = False) -> None:
         tensor([2., 4.])
     """
     given: set[int] = {id(gradient)}
-    found = _walk([(root, gradient)], retain_graph)
+    found = walk([(root, gradient)], retain_graph)
+    watch = capture.watch()
+    if watch is not None:
+        watch.gradients += [(leaf, leaf.grad) for leaf, _ in found]
     with _adding:
         for leaf, array in found:
             if id(array) in given or isinstance(array.base, type(array)):
-                array = _copied(array)  # no two leaves may share memory: grad is the user's to change
+                array = leaf._copied(array)  # no two leaves may share memory: grad is the user's to change
             given.add(id(array))
             if leaf.grad is None:
                 leaf.grad = leaf.from_array(array)
@@ -83,7 +80,7 @@ def _add(leaf: Any, array: Any) -> None:
         leaf.grad = leaf.from_array(leaf.accumulate(grad.array, array, False))
 
 
-def _walk(seeds: Sequence[tuple[Any, Any]], retain_graph: bool) -> list[tuple[Any, Any]]:
+def walk(seeds: Sequence[tuple[Any, Any]], retain_graph: bool) -> list[tuple[Any, Any]]:
     """Visit creators by falling serial number, from (tensor, gradient) on; returns the leaves and their gradients."""
     root = seeds[0][0]
     leaves: list[Any] = []
@@ -167,7 +164,7 @@ def _walk(seeds: Sequence[tuple[Any, Any]], retain_graph: bool) -> list[tuple[An
 
 def _hooked(source: Any, index: int, array: Any, like: Any) -> Any:
     answer = hooks.run(source, index, array, like)
-    return array if answer is None else _copied(answer)
+    return array if answer is None else like._copied(answer)
 
 
 def _retain(retained: dict[int, Any], gradients: list[Any]) -> None:
@@ -176,7 +173,9 @@ def _retain(retained: dict[int, Any], gradients: list[Any]) -> None:
         tensor, array = reference(), gradients[index]
         if tensor is not None and array is not None:
             with _adding:
-                array = _copied(array) if tensor.grad is None else tensor.accumulate(tensor.grad.array, array, False)
+                array = (
+                    tensor._copied(array) if tensor.grad is None else tensor.accumulate(tensor.grad.array, array, False)
+                )
                 tensor.grad = tensor.from_array(array)
 
 
@@ -230,7 +229,7 @@ def grad(
             if x.creator is not None:
                 take = functools.partial(found.__setitem__, id(x))
                 stack.enter_context(hooks.register(x, take))
-        for leaf, array in _walk(seeds, bool(retain_graph)):
+        for leaf, array in walk(seeds, bool(retain_graph)):
             found[id(leaf)] = leaf.from_array(array)
     missing = [i for i, x in enumerate(starts) if id(x) not in found]
     if missing and not allow_unused:
@@ -238,7 +237,7 @@ def grad(
             f"autograd.grad: the outputs do not depend on input {missing[0]}; expected that they do; "
             "allow_unused=True gives None for it"
         )
-    return tuple([x.from_array(_copied(found[id(x)].array)) if id(x) in found else None for x in starts])
+    return tuple([x.from_array(x._copied(found[id(x)].array)) if id(x) in found else None for x in starts])
 
 
 def _weights(i: int, output: Any, weight: Any) -> Any:

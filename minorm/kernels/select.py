@@ -43,7 +43,7 @@ def as_array(value: Any) -> Any:
 
 def contiguous(array: Any) -> Any:
     """The array itself if it lies in row-major order, else a copy that does; np.ascontiguousarray refuses CuPy's."""
-    return array if array.flags.c_contiguous else array.copy("C")
+    return array if array.flags.c_contiguous else backend(array).copying.copy(array, "C")
 
 
 def overlap(a: Any, b: Any) -> bool:

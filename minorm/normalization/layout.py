@@ -139,7 +139,7 @@ def arrange(x: Array, axes: tuple[int, ...], num_groups: int, param: tuple[int, 
     strides = tuple([step // x.itemsize for step in x.strides])
     if aligned and prod(x.shape) and is_dense(x.shape, strides):
         return layout_of(x.shape, strides, axes, num_groups, param), x
-    return layout_of(x.shape, None, axes, num_groups, param), x.copy("C")
+    return layout_of(x.shape, None, axes, num_groups, param), backend(x).copying.copy(x, "C")
 
 
 def mask_like(mask: Array, x: Array) -> Array:
@@ -157,5 +157,5 @@ def same_order(dy: Array, x: Array) -> Array:
     if aligned and (dy.strides == x.strides or (dy.flags.c_contiguous and x.flags.c_contiguous)):
         return dy
     copy = backend(x).memory.empty_like(x)
-    copy[...] = dy
+    backend(x).copying.assign(copy, dy)
     return copy

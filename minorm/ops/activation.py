@@ -6,11 +6,15 @@ needs is kept: the output where the formula allows it (the next operation keeps 
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 
 from minorm.devices import dtypes
 from minorm.graph.graph import Function
+from minorm.kernels.order import in_order, in_order_along
 from minorm.kernels.select import backend
+from minorm.ops.operands import full_type
 
 
 class Relu(Function):
@@ -119,11 +123,19 @@ class Hardsigmoid(Function):
 
     def forward(self, x):
         self.x = x
+        return in_order(self.bent, x)
+
+    @staticmethod
+    def bent(x):
         wide = x.astype(dtypes.compute_type(x.dtype), copy=False)
         return ((wide + 3).clip(0, 6) / 6).astype(x.dtype, copy=False)
 
     def backward(self, dy):
-        inside = abs(self.x) < 3
+        return in_order(self.passed, dy, self.x)
+
+    @staticmethod
+    def passed(dy, x):
+        inside = abs(x) < 3
         wide = dy.astype(dtypes.compute_type(dy.dtype), copy=False)
         return (wide * inside / 6).astype(dy.dtype, copy=False)
 
@@ -139,14 +151,20 @@ class Softplus(Function):
 
     def forward(self, x, *, beta, threshold):
         self.x, self.beta, self.threshold = x, beta, threshold
+        return in_order(self.smoothed, x)
+
+    def smoothed(self, x):
         wide = x.astype(dtypes.compute_type(x.dtype), copy=False)
-        scaled = wide * beta
-        smooth = (log1p_exp(-abs(scaled)) + scaled.clip(0, None)) / beta
-        return np.where(scaled > threshold, wide, smooth).astype(x.dtype, copy=False)
+        scaled = wide * self.beta
+        smooth = (log1p_exp(-abs(scaled)) + scaled.clip(0, None)) / self.beta
+        return np.where(scaled > self.threshold, wide, smooth).astype(x.dtype, copy=False)
 
     def backward(self, dy):
+        return in_order(self.sloped, dy, self.x)
+
+    def sloped(self, dy, x):
         compute = dtypes.compute_type(dy.dtype)
-        scaled = self.x.astype(compute, copy=False) * self.beta
+        scaled = x.astype(compute, copy=False) * self.beta
         slope = np.where(scaled > self.threshold, compute.type(1), backend(dy).elementwise.sigmoid(scaled))
         return (dy.astype(compute, copy=False) * slope).astype(dy.dtype, copy=False)
 
@@ -155,21 +173,25 @@ class Softmax(Function):
     """exp(x - max) / sum exp(x - max) along `axis`."""
 
     def forward(self, x, *, axis):
-        self.axis = axis
-        self.y = backend(x).elementwise.softmax(x, axis)
+        self.axis, self.dtype = axis, x.dtype
+        softmax = functools.partial(backend(x).elementwise.softmax, dtype=full_type(x))
+        self.y = in_order_along(axis, softmax, x)
         return self.y
 
     def backward(self, dy):
-        return backend(dy).elementwise.softmax_grad(dy, self.y, self.axis)
+        gradient = functools.partial(backend(dy).elementwise.softmax_grad, dtype=self.dtype)
+        return in_order_along(self.axis, gradient, dy, self.y)
 
 
 class LogSoftmax(Function):
     """(x - max) - log sum exp(x - max) along `axis`."""
 
     def forward(self, x, *, axis):
-        self.axis = axis
-        self.y = backend(x).elementwise.log_softmax(x, axis)
+        self.axis, self.dtype = axis, x.dtype
+        softmax = functools.partial(backend(x).elementwise.log_softmax, dtype=full_type(x))
+        self.y = in_order_along(axis, softmax, x)
         return self.y
 
     def backward(self, dy):
-        return backend(dy).elementwise.log_softmax_grad(dy, self.y, self.axis)
+        gradient = functools.partial(backend(dy).elementwise.log_softmax_grad, dtype=self.dtype)
+        return in_order_along(self.axis, gradient, dy, self.y)

@@ -17,6 +17,7 @@ from typing import Any
 from minorm.graph.graph import Function
 from minorm.kernels.reference.conv import output_shape
 from minorm.kernels.select import backend
+from minorm.ops.elementwise import Cast
 
 Ints = tuple[int, ...]
 Pairs = tuple[tuple[int, int], ...]
@@ -28,8 +29,10 @@ class Convolution(Function):
     accumulates = True
 
     def forward(self, x: Any, w: Any, b: Any, *, stride: Ints, padding: Pairs, dilation: Ints, groups: int) -> Any:
+        conv = backend(x).conv
+        x = conv.laid_out(x, x.dtype)
         self.x, self.w, self.how = x, w, (stride, padding, dilation, groups)
-        return backend(x).conv.forward(x, w, b, *self.how)
+        return conv.forward(x, w, b, *self.how)
 
     def backward(self, dy: Any) -> Any:
         return backend(dy).conv.backward(dy, self.x, self.w, *self.how, self.needs, self.total)
@@ -46,11 +49,14 @@ class ConvolutionTranspose(Function):
         self, x: Any, w: Any, b: Any, *, size: Ints, stride: Ints, padding: Pairs, dilation: Ints, groups: int
     ) -> Any:
         padding = _back_to(x.shape[2:], size, w.shape[2:], stride, padding, dilation)
+        conv = backend(x).conv
+        x = conv.laid_out(x, x.dtype)
         self.x, self.w, self.how = x, w, (stride, padding, dilation, groups)
-        return backend(x).conv.grad_input(x, w, (x.shape[0], w.shape[1] * groups, *size), *self.how, b)
+        return conv.grad_input(x, w, (x.shape[0], w.shape[1] * groups, *size), *self.how, b)
 
     def backward(self, dy: Any) -> Any:
         x, w, conv = self.x, self.w, backend(dy).conv
+        dy = conv.laid_out(dy, dy.dtype)
         dx = dw = db = None
         if self.needs[1]:  # first, as in kernels/reference/conv.py
             dw, _ = conv.grad_weight(x, dy, w.shape, *self.how, False)
@@ -59,6 +65,17 @@ class ConvolutionTranspose(Function):
         if self.needs[0]:
             dx = conv.forward(dy, w, None, *self.how)
         return dx, dw, db
+
+
+class CastLaidOut(Cast):
+    """Images or weights in the type of a convolution, and in the order of memory in which it reads them."""
+
+    def forward(self, x: Any, *, dtype: Any) -> Any:
+        self.dtype, self.rows = x.dtype, x.flags.c_contiguous
+        return backend(x).conv.laid_out(x, dtype)
+
+    def backward(self, dy: Any) -> Any:
+        return backend(dy).copying.cast(dy, self.dtype, "C" if self.rows else "K")
 
 
 def _back_to(x_size: Ints, y_size: Ints, kernel: Ints, stride: Ints, padding: Pairs, dilation: Ints) -> Pairs:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from minorm.graph.graph import Function
+from minorm.kernels.order import in_order
 from minorm.kernels.select import backend
 
 
@@ -15,10 +16,10 @@ class Atan(Function):
 
     def forward(self, x: Any) -> Any:
         self.x = x
-        return np.arctan(x)
+        return in_order(np.arctan, x)
 
     def backward(self, dy: Any) -> Any:
-        return dy / (self.x * self.x + dy.dtype.type(1))
+        return in_order(lambda dy, x: dy / (x * x + dy.dtype.type(1)), dy, self.x)
 
 
 class Log1p(Function):
@@ -29,7 +30,7 @@ class Log1p(Function):
         return backend(x).elementwise.log1p(x)
 
     def backward(self, dy: Any) -> Any:
-        return dy / (self.x + dy.dtype.type(1))
+        return in_order(lambda dy, x: dy / (x + dy.dtype.type(1)), dy, self.x)
 
 
 class Expm1(Function):
@@ -40,4 +41,4 @@ class Expm1(Function):
         return self.y
 
     def backward(self, dy: Any) -> Any:
-        return dy * (self.y + dy.dtype.type(1))
+        return in_order(lambda dy, y: dy * (y + dy.dtype.type(1)), dy, self.y)

@@ -14,6 +14,7 @@ import numpy as np
 from minorm import devices
 from minorm.devices import dtypes
 from minorm.graph.graph import Function
+from minorm.kernels.order import in_order
 from minorm.kernels.select import backend
 
 BLOCK = 1 << 18  # elements of a temporary: 1 MB of float32, well inside the second-level cache
@@ -27,7 +28,7 @@ def sum_to(array: Any, shape: tuple[int, ...]) -> Any:
 def gradient_of(shape: tuple[int, ...], rule: Callable[..., Any], *arrays: Any) -> Any:
     """`rule(*arrays)` summed to `shape`; a large one in blocks along its longest axis, in a fixed order."""
     if type(arrays[0]) is not np.ndarray:  # CuPy's where() gives float32 for bfloat16
-        return sum_to(rule(*arrays).astype(arrays[0].dtype, copy=False), shape)
+        return sum_to(in_order(rule, *arrays).astype(arrays[0].dtype, copy=False), shape)
     full = np.broadcast_shapes(*[a.shape for a in arrays])
     if full == shape or np.prod(full, dtype=np.int64) <= BLOCK:
         return sum_to(rule(*arrays), shape)
@@ -67,11 +68,11 @@ class Sub(Function):
 
     def forward(self, a: Any, b: Any) -> Any:
         self.shapes = a.shape, b.shape
-        return a - b
+        return backend(a).elementwise.sub(a, b)
 
     def backward(self, dy: Any) -> Any:
         a, b = self.shapes
-        return sum_to(dy, a) if self.needs[0] else None, -sum_to(dy, b) if self.needs[1] else None
+        return sum_to(dy, a) if self.needs[0] else None, in_order(np.negative, sum_to(dy, b)) if self.needs[1] else None
 
 
 class Mul(Function):
@@ -98,12 +99,12 @@ class Div(Function):
     def forward(self, a: Any, b: Any) -> Any:
         self.shape, self.b = a.shape, b
         self.a = a if self.needs[1] else None  # kept for the gradient of b alone
-        return a / b
+        return backend(a).elementwise.div(a, b)
 
     def backward(self, dy: Any) -> Any:
         a, b = self.a, self.b
         return (
-            gradient_of(self.shape, np.divide, dy, b) if self.needs[0] else None,
+            gradient_of(self.shape, backend(dy).elementwise.div, dy, b) if self.needs[0] else None,
             gradient_of(b.shape, lambda g, a, b: -g * (a / b) / b, dy, a, b) if self.needs[1] else None,
         )
 
@@ -111,7 +112,7 @@ class Div(Function):
 def power(a: Any, b: Any) -> Any:
     """a ** b. One exponent of 1/2 or -1/2 for all is the square root, as in PyTorch: NaN for -inf, not infinity."""
     if b.ndim == 0 and type(b) is np.ndarray and b in (0.5, -0.5):
-        return np.sqrt(a) if b > 0 else 1 / np.sqrt(a)
+        return in_order(np.sqrt, a) if b > 0 else in_order(lambda a: 1 / np.sqrt(a), a)
     return backend(a).elementwise.power(a, b)
 
 
@@ -148,7 +149,7 @@ class Maximum(Function):
 
     def forward(self, a: Any, b: Any) -> Any:
         self.a, self.b = a, b
-        return self.ufunc(a, b)
+        return in_order(self.ufunc, a, b)
 
     def chosen(self, g: Any, this: Any, other: Any) -> Any:
         share = np.where(this == other, 0.5, ~self.loses(this, other))
@@ -174,7 +175,7 @@ class Where(Function):
 
     def forward(self, condition: Any, a: Any, b: Any) -> Any:
         self.condition, self.shapes = condition, (a.shape, b.shape)
-        return np.where(condition, a, b).astype(a.dtype, copy=False)
+        return in_order(np.where, condition, a, b).astype(a.dtype, copy=False)
 
     def backward(self, dy: Any) -> Any:
         zero = dy.dtype.type(0)
@@ -191,14 +192,20 @@ class Clip(Function):
 
     def forward(self, x: Any, *, low: float | None, high: float | None) -> Any:
         self.x, self.low, self.high = x, low, high
+        return in_order(self.clipped, x)
+
+    def clipped(self, x: Any) -> Any:
+        low, high = self.low, self.high
         wide = x.astype(dtypes.compute_type(x.dtype), copy=False)  # np.clip widens bfloat16, CuPy's does not take it
         bound = wide.dtype.type
         clipped = np.clip(wide, None if low is None else bound(low), None if high is None else bound(high))
         return clipped.astype(x.dtype, copy=False)
 
     def backward(self, dy: Any) -> Any:
-        x, bound = self.x, self.x.dtype.type
-        inside = np.ones_like(x, bool)
+        return in_order(self.passed, dy, self.x)
+
+    def passed(self, dy: Any, x: Any) -> Any:
+        bound, inside = x.dtype.type, np.ones_like(x, bool)
         if self.low is not None:
             inside &= x >= bound(self.low)
         if self.high is not None:
@@ -210,10 +217,10 @@ class Neg(Function):
     """-x"""
 
     def forward(self, x: Any) -> Any:
-        return -x
+        return in_order(np.negative, x)
 
     def backward(self, dy: Any) -> Any:
-        return -dy
+        return in_order(np.negative, dy)
 
 
 def sign(x: Any) -> Any:
@@ -226,10 +233,10 @@ class Abs(Function):
 
     def forward(self, x: Any) -> Any:
         self.x = x
-        return abs(x)
+        return in_order(abs, x)
 
     def backward(self, dy: Any) -> Any:
-        return dy * sign(self.x)
+        return in_order(lambda dy, x: dy * sign(x), dy, self.x)
 
 
 class Exp(Function):
@@ -240,7 +247,7 @@ class Exp(Function):
         return self.y
 
     def backward(self, dy: Any) -> Any:
-        return dy * self.y
+        return backend(dy).elementwise.mul(dy, self.y)
 
 
 class Log(Function):
@@ -251,25 +258,29 @@ class Log(Function):
         return backend(x).elementwise.log(x)
 
     def backward(self, dy: Any) -> Any:
-        return dy / self.x
+        return backend(dy).elementwise.div(dy, self.x)
 
 
 class Sqrt(Function):
     """Square root."""
 
     def forward(self, x: Any) -> Any:
-        self.y = np.sqrt(x)
+        self.y = in_order(np.sqrt, x)
         return self.y
 
     def backward(self, dy: Any) -> Any:
-        return dy / (self.y + self.y)
+        return in_order(lambda dy, y: dy / (y + y), dy, self.y)
 
 
 class Root(Sqrt):
     """Square root of a sum of squares: its slope is 0 at 0, where all that is squared is 0 and has no direction."""
 
     def backward(self, dy: Any) -> Any:
-        y, number = self.y, self.y.dtype.type
+        return in_order(self.sloped, dy, self.y)
+
+    @staticmethod
+    def sloped(dy: Any, y: Any) -> Any:
+        number = y.dtype.type
         slope = np.where(y == 0, number(0), number(0.5) / np.where(y == 0, number(1), y))
         return (dy * slope).astype(dy.dtype, copy=False)
 
@@ -279,10 +290,10 @@ class Sin(Function):
 
     def forward(self, x: Any) -> Any:
         self.x = x
-        return np.sin(x)
+        return in_order(np.sin, x)
 
     def backward(self, dy: Any) -> Any:
-        return dy * np.cos(self.x)
+        return in_order(lambda dy, x: dy * np.cos(x), dy, self.x)
 
 
 class Cos(Function):
@@ -290,10 +301,10 @@ class Cos(Function):
 
     def forward(self, x: Any) -> Any:
         self.x = x
-        return np.cos(x)
+        return in_order(np.cos, x)
 
     def backward(self, dy: Any) -> Any:
-        return -dy * np.sin(self.x)
+        return in_order(lambda dy, x: -dy * np.sin(x), dy, self.x)
 
 
 class Cast(Function):
@@ -301,10 +312,10 @@ class Cast(Function):
 
     def forward(self, x: Any, *, dtype: Any) -> Any:
         self.dtype = x.dtype
-        return x.astype(dtype)
+        return backend(x).copying.cast(x, dtype)
 
     def backward(self, dy: Any) -> Any:
-        return dy.astype(self.dtype)
+        return backend(dy).copying.cast(dy, self.dtype)
 
 
 class Move(Function):
@@ -322,7 +333,7 @@ class Copy(Function):
     """The same values in memory of their own: in the order in which they lie ("K"), or row-major ("C")."""
 
     def forward(self, x: Any, *, order: str) -> Any:
-        return x.copy(order)
+        return backend(x).copying.copy(x, order)
 
     def backward(self, dy: Any) -> Any:
         return dy
@@ -334,4 +345,4 @@ class Compare(Function):
     differentiable = False
 
     def forward(self, a: Any, b: Any, *, relation: str) -> Any:
-        return getattr(np, relation)(a, b)
+        return in_order(getattr(np, relation), a, b)

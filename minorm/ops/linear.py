@@ -20,12 +20,12 @@ class Linear(Function):
     def backward(self, dy):
         x, w = self.x, self.w
         dx = dw = db = None
-        matmul = backend(dy).matmul.matmul
+        matmul = backend(dy).matmul
         rows = as_rows(dy)
         if self.needs[0]:
-            dx = matmul(rows, w).reshape(x.shape)
+            dx = matmul.matmul(rows, w).reshape(x.shape)
         if self.needs[1]:
-            dw = matmul(rows.T, as_rows(x))
-        if self.needs[2]:
+            dw, db = matmul.linear_grads(rows, as_rows(x), self.needs[2])
+        elif self.needs[2]:
             db = sum_to(rows, w.shape[:1])
         return dx, dw, db

@@ -15,6 +15,7 @@ from minorm.graph.graph import Function
 from minorm.kernels.select import backend, contiguous, cpu
 from minorm.ops.activation import log1p_exp
 from minorm.ops.elementwise import sign
+from minorm.ops.operands import full_type
 
 
 def wide(x):
@@ -64,21 +65,22 @@ class CrossEntropy(Function):
     """
 
     def forward(self, x, target, *, reduction, ignore_index, label_smoothing):
-        self.x, self.reduction = x, reduction
+        self.x, self.count, maths = x, None, backend(x).elementwise
         self.options = {"ignore_index": ignore_index, "label_smoothing": label_smoothing}
-        self.classes = target.reshape(-1).astype(np.int64)  # a copy: the caller may fill its array again
-        losses, self.lse = backend(x).elementwise.cross_entropy(class_rows(wide(x)), self.classes, **self.options)
-        self.count = np.count_nonzero(self.classes != ignore_index)
-        return reduced(losses.reshape(target.shape), reduction, self.count, x.dtype)
+        # a copy: the caller may fill its array again
+        self.classes = backend(target).copying.cast(target.reshape(-1), dtypes.int64)
+        losses, self.lse = maths.cross_entropy(class_rows(x), self.classes, **self.options)
+        dtype, mean = full_type(x), reduction == "mean"
+        if reduction == "none":
+            return losses.reshape(target.shape).astype(dtype, copy=False)
+        total, count = maths.reduce_losses(losses, self.classes, ignore_index, mean, dtype)
+        self.count = count if mean else None
+        return total
 
     def backward(self, dy):
-        x, classes = self.x, self.classes
-        dy = share(dy, self.reduction, self.count).reshape(-1)  # one number, or one an example
-        dlosses = np.empty_like(dy, shape=classes.shape)
-        dlosses[...] = dy
-        rows = class_rows(wide(x))
-        dx = backend(x).elementwise.cross_entropy_grad(dlosses, rows, classes, self.lse, **self.options)
-        return class_axis(dx, x.shape).astype(x.dtype, copy=False), None
+        x, maths = self.x, backend(self.x).elementwise
+        dx = maths.cross_entropy_grad(dy, class_rows(x), self.classes, self.lse, **self.options, count=self.count)
+        return class_axis(dx, x.shape), None
 
 
 def class_rows(x):

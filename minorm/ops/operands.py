@@ -74,6 +74,17 @@ def _common_type(operation: str, values: tuple[Any, ...], real: bool) -> Any:
     return np.result_type(*[v.dtype for v in arrays], *[v for v in scalars if isinstance(v, (bool, int))])
 
 
+def full_type(x: Any) -> Any:
+    """The type of the result of an operation that computes in float32 whatever it reads: that of the array x.
+
+    Inside autocast it is float32 for 16 bits. Other operations that give float32 there get their inputs cast.
+    """
+    state = trace.state
+    if state.cast is None or x.dtype not in dtypes.HALVES:
+        return x.dtype
+    return dtypes.float32 if ("cpu" if type(x) is np.ndarray else "cuda") in state.cast_types else x.dtype
+
+
 def _convert(operation: str, value: Any, dtype: Any, like: Any) -> Any:
     if hasattr(value, "from_array"):
         return value if value.array.dtype == dtype else Cast.apply(value, dtype=dtype)
@@ -83,7 +94,7 @@ def _convert(operation: str, value: Any, dtype: Any, like: Any) -> Any:
     if type(like.array) is np.ndarray and isinstance(value, (numbers.Number, np.generic, np.ndarray, list, tuple)):
         return like.from_array(np.asarray(value, dtype))
     if not select.is_array(value) and np.ndim(value) == 0:  # made on the device: nothing is copied there
-        return like.from_array(devices.scalar(value, dtype, like.array))
+        return like.from_array(_scalar(value, dtype, like.array))
     array = select.as_array(value)
     if (there := devices.device_of(array)) != like.device:
         raise RuntimeError(
@@ -92,6 +103,12 @@ def _convert(operation: str, value: Any, dtype: Any, like: Any) -> Any:
         )
     with devices.on_device_of(array):
         return like.from_array(array.astype(dtype, copy=False))
+
+
+def _scalar(value: Any, dtype: Any, like: Any) -> Any:
+    """An array without axes on the device of `like`, where it is made: nothing is copied there."""
+    with devices.on_device_of(like):
+        return select.backend(like).copying.full((), value, dtype)
 
 
 def axis_of(operation: str, dim: int, x: Any) -> int:

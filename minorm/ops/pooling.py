@@ -7,11 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from minorm.devices import device_of, dtypes, to_device
+from minorm.devices import constant_of, dtypes
 from minorm.graph.graph import Function
-from minorm.kernels.reference.pool import output_shape, reached  # noqa: F401  the lengths of results, for who checks them
+from minorm.kernels.reference.pool import (  # noqa: F401  the lengths of results, for who checks them
+    channels_last,
+    output_shape,
+    reached,
+)
 from minorm.kernels.select import backend, contiguous
 
+ALL = slice(None)
 Ints = tuple[int, ...]
 Pairs = tuple[tuple[int, int], ...]
 
@@ -32,12 +37,12 @@ class MaxPool(Function):
         ceil_mode: bool,
         return_indices: bool,
     ) -> Any:
-        self.shape, self.how = x.shape, (kernel, stride, padding, dilation)
+        self.shape, self.how, self.last = x.shape, (kernel, stride, padding, dilation), channels_last(x)
         y, self.indices = backend(x).pool.max_forward(x, kernel, stride, padding, dilation, ceil_mode)
         return (y, self.indices.astype(np.int64)) if return_indices else y
 
     def backward(self, dy: Any, _: Any = None) -> Any:
-        return backend(dy).pool.max_backward(dy, self.indices, self.shape, self.how)
+        return backend(dy).pool.max_backward(dy, self.indices, self.shape, self.how, self.last)
 
 
 class AvgPool(Function):
@@ -55,12 +60,12 @@ class AvgPool(Function):
         count_include_pad: bool,
         divisor: int | None,
     ) -> Any:
-        self.shape = x.shape
+        self.shape, self.last = x.shape, channels_last(x)
         self.windows, self.divide = (kernel, stride, padding, dilation), (count_include_pad, divisor)
         return backend(x).pool.avg_forward(x, *self.windows, ceil_mode, *self.divide)
 
     def backward(self, dy: Any) -> Any:
-        return backend(dy).pool.avg_backward(dy, self.shape, *self.windows, *self.divide)
+        return backend(dy).pool.avg_backward(dy, self.shape, *self.windows, *self.divide, self.last)
 
 
 class AdaptiveAvgPool(Function):
@@ -98,12 +103,12 @@ def _backward(dy: Any, n: int, o: int, axis: int) -> Any:
 def _sums_of_parts(x: Any, o: int, axis: int) -> Any:
     """The sums of the o parts of an axis, from the first element of every part to the last."""
     y: Any = None
-    for parts, places in _steps(x.shape[axis], o, device_of(x)):
-        step = x.take(places, axis)
+    for parts, places in _steps(x.shape[axis], o):
+        step = x.take(constant_of(places, x), axis)
         if y is None:
             y = step
         else:
-            y[(*(slice(None),) * axis, parts)] += step
+            y[(*(slice(None),) * axis, parts if parts is ALL else constant_of(parts, x))] += step
     return y
 
 
@@ -111,7 +116,7 @@ def _lengths(n: int, o: int, like: Any, axis: int) -> Any:
     """How long the parts are, along `axis`, in the type and on the device of `like`."""
     first, end = _bounds(n, o)
     shape = [-1 if i == axis else 1 for i in range(like.ndim)]
-    return to_device((end - first).astype(like.dtype), device_of(like)).reshape(shape)
+    return constant_of((end - first).astype(like.dtype), like).reshape(shape)
 
 
 def _bounds(n: int, o: int) -> tuple[Any, Any]:
@@ -121,12 +126,11 @@ def _bounds(n: int, o: int) -> tuple[Any, Any]:
 
 
 @functools.lru_cache(maxsize=64)
-def _steps(n: int, o: int, device: str) -> list[tuple[Any, Any]]:
+def _steps(n: int, o: int) -> list[tuple[Any, Any]]:
     """For k = 0, 1, ...: which parts have an element k, a slice where all have it, and where these elements are."""
     first, end = _bounds(n, o)
     steps = []
     for k in range((end - first).max()):
         parts = np.flatnonzero(first + k < end)
-        where = slice(None) if len(parts) == o else to_device(parts, device)
-        steps.append((where, to_device(first[parts] + k, device)))
+        steps.append((ALL if len(parts) == o else parts, first[parts] + k))
     return steps

@@ -12,6 +12,7 @@ import numpy as np
 
 from minorm.devices import dtypes
 from minorm.graph.graph import Function
+from minorm.kernels.order import in_order_along
 from minorm.kernels.select import backend, contiguous
 
 
@@ -49,8 +50,7 @@ class Mean(Function):
 
     def backward(self, dy: Any) -> Any:
         count = math.prod(self.shape[axis] for axis in self.axes)
-        share = (dy / dtypes.compute_type(dy.dtype).type(max(1, count))).astype(dy.dtype, copy=False)
-        return spread(share, self.shape, self.axes)
+        return spread(backend(dy).elementwise.over(dy, max(1, count)), self.shape, self.axes)
 
 
 class Max(Function):
@@ -184,7 +184,11 @@ class CumSum(Function):
 
 
 def running_sum(x: Any, axis: int, exclusive: bool, reverse: bool) -> Any:
-    """Cumulative sums, in float32 for 16-bit floats."""
+    """Cumulative sums, in float32 for 16-bit floats, in x's order of memory."""
+    return in_order_along(axis, lambda x, axis: _running_sum(x, axis, exclusive, reverse), x)
+
+
+def _running_sum(x: Any, axis: int, exclusive: bool, reverse: bool) -> Any:
     wide = np.flip(x, axis) if reverse else x
     total = np.cumsum(wide, axis, dtype=dtypes.compute_type(x.dtype))
     if exclusive:
@@ -203,12 +207,17 @@ class CumProd(Function):
 
     def forward(self, x: Any, *, axis: int) -> Any:
         self.x, self.axis = x, axis
-        return np.cumprod(x, axis, dtype=dtypes.compute_type(x.dtype)).astype(x.dtype, copy=False)
+        wide = dtypes.compute_type(x.dtype)
+        return in_order_along(axis, lambda x, axis: np.cumprod(x, axis, dtype=wide).astype(x.dtype, copy=False), x)
 
     def backward(self, dy: Any) -> Any:
+        return in_order_along(self.axis, self.of_factors, dy, self.x)
+
+    @staticmethod
+    def of_factors(dy: Any, x: Any, axis: int) -> Any:
         wide = dtypes.compute_type(dy.dtype)
-        x, sums = (np.moveaxis(a.astype(wide), self.axis, 0) for a in (self.x, dy))
+        x, sums = (np.moveaxis(a.astype(wide), axis, 0) for a in (x, dy))
         for i in range(len(x) - 2, -1, -1):
             sums[i] += x[i + 1] * sums[i + 1]
         before = np.cumprod(np.concatenate([np.ones_like(x[:1]), x[:-1]]), 0)
-        return contiguous(np.moveaxis(before * sums, 0, self.axis).astype(dy.dtype, copy=False))
+        return contiguous(np.moveaxis(before * sums, 0, axis).astype(dy.dtype, copy=False))

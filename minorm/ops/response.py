@@ -12,6 +12,7 @@ import numpy as np
 
 from minorm.devices import device_of, dtypes
 from minorm.graph.graph import Function
+from minorm.kernels.order import in_order, in_order_along
 from minorm.kernels.select import backend
 from minorm.ops.reduction import maximum_of
 
@@ -25,12 +26,16 @@ def power(a: Any, exponent: float) -> Any:
 
 def window_sum(a: Any, before: int, after: int) -> Any:
     """The sum of channels c - before ... c + after, for every channel c; axis 1 is the channel axis."""
-    total = np.zeros_like(a)
-    channels = a.shape[1]
-    for offset in range(-min(before, channels), min(after, channels) + 1):
-        low, high = max(0, -offset), min(channels, channels - offset)
-        total[:, low:high] += a[:, low + offset : high + offset]
-    return total
+
+    def total_along(a: Any, axis: int) -> Any:
+        total, channels = np.zeros_like(a), a.shape[axis]
+        for offset in range(-min(before, channels), min(after, channels) + 1):
+            low, high = max(0, -offset), min(channels, channels - offset)
+            of_axis = (slice(None),) * axis
+            total[(*of_axis, slice(low, high))] += a[(*of_axis, slice(low + offset, high + offset))]
+        return total
+
+    return in_order_along(1, total_along, a)
 
 
 class LocalResponse(Function):
@@ -46,15 +51,20 @@ class LocalResponse(Function):
         if x.size and (device_of(x) != "cpu" or not abs(self.x).max() < LARGE):
             self.x = x.astype(np.float64)
         number = self.x.dtype.type
-        self.D = number(k) + number(alpha / size) * window_sum(self.x * self.x, size // 2, (size - 1) // 2)
-        return (self.x * power(self.D, -beta)).astype(x.dtype, copy=False)
+        squares = window_sum(in_order(np.square, self.x), size // 2, (size - 1) // 2)
+        self.D = in_order(lambda total: number(k) + number(alpha / size) * total, squares)
+        return in_order(lambda x, D: (x * power(D, -beta)).astype(self.dtype, copy=False), self.x, self.D)
 
     def backward(self, dy: Any) -> Any:
         x, D, number = self.x, self.D, self.x.dtype.type
         dy = dy.astype(x.dtype, copy=False)
-        share = dy * power(D, -self.beta)
-        through_D = window_sum(share * x / D, (self.size - 1) // 2, self.size // 2)  # who has c in its window: mirrored
-        return (share - number(2 * self.alpha * self.beta / self.size) * x * through_D).astype(self.dtype, copy=False)
+        share = in_order(lambda dy, D: dy * power(D, -self.beta), dy, D)
+        parts = in_order(lambda share, x, D: share * x / D, share, x, D)
+        through_D = window_sum(parts, (self.size - 1) // 2, self.size // 2)  # who has c in its window: mirrored
+        factor = number(2 * self.alpha * self.beta / self.size)
+        return in_order(
+            lambda share, x, through: (share - factor * x * through).astype(self.dtype, copy=False), share, x, through_D
+        )
 
 
 class LpNormalize(Function):
@@ -66,22 +76,26 @@ class LpNormalize(Function):
     def forward(self, x: Any, *, p: float, axis: int, eps: float) -> Any:
         self.dtype, self.p, self.axis = x.dtype, p, axis % x.ndim
         wide = x.astype(dtypes.compute_type(x.dtype), copy=False)
-        size = abs(wide)
+        size = in_order(abs, wide)
         largest = maximum_of(size, (self.axis,), 0)
         scale = np.where((largest > 0) & np.isfinite(largest), largest, 1).astype(wide.dtype)
-        total = backend(x).sums.sum_axes(power(size / scale, p), (self.axis,), True)
+        powers = in_order(lambda size, scale: power(size / scale, p), size, scale)
+        total = backend(x).sums.sum_axes(powers, (self.axis,), True)
         norm = scale * power(total, 1 / p)
         self.floored = norm < eps
         self.n = np.maximum(norm, wide.dtype.type(eps))
         if eps == 0:
             self.n = np.where(self.n == 0, wide.dtype.type(np.inf), self.n)
-        self.wide_y = wide / self.n
+        self.wide_y = in_order(np.divide, wide, self.n)
         return self.wide_y.astype(x.dtype, copy=False)
 
     def backward(self, dy: Any) -> Any:
         y = self.wide_y
         dy = dy.astype(y.dtype, copy=False)
-        slope = np.sign(y) * power(abs(y), self.p - 1)  # dn/dx
-        total = backend(y).sums.sum_axes(dy * y, (self.axis,), True)
+        slope = in_order(lambda y: np.sign(y) * power(abs(y), self.p - 1), y)  # dn/dx
+        total = backend(y).sums.sum_axes(in_order(np.multiply, dy, y), (self.axis,), True)
         inner = np.where(self.floored, y.dtype.type(0), total)
-        return ((dy - slope * inner) / self.n).astype(self.dtype, copy=False)
+        return in_order(
+            lambda dy, slope, inner, n: ((dy - slope * inner) / n).astype(self.dtype, copy=False),
+            *(dy, slope, inner, self.n),
+        )

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from minorm.devices import to_device_of
+from minorm.devices import constant_of
 from minorm.graph.graph import Function
-from minorm.kernels.select import overlap
+from minorm.kernels.select import backend, overlap
 from minorm.ops.elementwise import sum_to
 
 
@@ -60,7 +60,7 @@ class Flip(Function):
 
     def forward(self, x: Any, *, axes: tuple[int, ...]) -> Any:
         self.axes = axes
-        return np.flip(x, axes).copy()
+        return backend(x).copying.copy(np.flip(x, axes))
 
     def backward(self, dy: Any) -> Any:
         return np.flip(dy, self.axes)
@@ -71,7 +71,7 @@ class Cat(Function):
 
     def forward(self, *arrays: Any, axis: int) -> Any:
         self.axis, self.lengths = axis, [a.shape[axis] for a in arrays]
-        return np.concatenate(arrays, axis)
+        return backend(arrays[0]).copying.concatenate(arrays, axis)
 
     def backward(self, dy: Any) -> Any:
         return tuple(np.split(dy, list(itertools.accumulate(self.lengths))[:-1], self.axis))
@@ -102,15 +102,14 @@ class Pad(Function):
         cut = x[tuple(slice(max(0, -lo), n - max(0, -hi)) for n, (lo, hi) in zip(x.shape, widths, strict=True))]
         grown = [(max(0, lo), max(0, hi)) for lo, hi in widths]
         if not any(map(any, grown)):
-            return cut.copy()
-        return np.pad(cut, grown, constant_values=x.dtype.type(value))
+            return backend(x).copying.copy(cut)
+        return backend(x).copying.pad(cut, grown, value)
 
     def backward(self, dy: Any) -> Any:
         sides = list(zip(dy.shape, self.widths, strict=True))
         inner = dy[tuple(slice(max(0, lo), n - max(0, hi)) for n, (lo, hi) in sides)]
-        if not self.widths:
-            return inner
-        return np.pad(inner, [(max(0, -lo), max(0, -hi)) for lo, hi in self.widths])
+        cut = [(max(0, -lo), max(0, -hi)) for lo, hi in self.widths]
+        return backend(dy).copying.pad(inner, cut, 0) if any(map(any, cut)) else inner
 
 
 class Repeat(Function):
@@ -134,7 +133,7 @@ class Diagonal(Function):
     def forward(self, x, *, letters):
         lengths = dict(zip(letters, x.shape, strict=True))
         axes = np.indices(tuple(lengths.values()), sparse=True)
-        counting = dict(zip(lengths, (to_device_of(axis, x) for axis in axes), strict=True))
+        counting = dict(zip(lengths, (constant_of(axis, x) for axis in axes), strict=True))
         self.shape, self.places = x.shape, tuple(counting[letter] for letter in letters)
         return x[self.places]
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from minorm.devices import dtypes
 from minorm.graph.graph import Function
+from minorm.kernels.order import in_order
 from minorm.kernels.select import backend
 from minorm.ops.elementwise import gradient_of, sum_to
 from minorm.ops.stepwise import expect_divisor
@@ -32,7 +33,7 @@ class Remainder(Function):
     def forward(self, a: Any, b: Any, *, truncated: bool) -> Any:
         expect_divisor("fmod" if truncated else "remainder", b)
         self.a, self.b, self.truncated = a, b, truncated
-        return (np.fmod if truncated else np.remainder)(a, b)
+        return in_order(np.fmod if truncated else np.remainder, a, b)
 
     def backward(self, dy: Any) -> Any:
         a, b = self.a, self.b

@@ -8,6 +8,7 @@ import numpy as np
 
 from minorm.devices import dtypes
 from minorm.graph.graph import Function
+from minorm.kernels.order import in_order
 from minorm.kernels.select import backend
 from minorm.ops.indexing import own
 
@@ -18,7 +19,7 @@ class Stepwise(Function):
     differentiable = False
 
     def forward(self, x: Any, *, step: str) -> Any:
-        return getattr(np, step)(x)
+        return in_order(getattr(np, step), x)
 
 
 def expect_divisor(operation: str, b: Any) -> None:
@@ -37,7 +38,7 @@ class FloorDivide(Function):
 
     def forward(self, a: Any, b: Any) -> Any:
         expect_divisor("floor_divide", b)
-        return np.floor_divide(a, b)
+        return in_order(np.floor_divide, a, b)
 
 
 class Bitwise(Function):
@@ -49,7 +50,7 @@ class Bitwise(Function):
         for array in (a, b):
             if array.dtype in dtypes.FLOATS:
                 raise TypeError(f"{relation}: an operand is {array.dtype}; expected bools or integers")
-        return getattr(np, relation)(a, b)
+        return in_order(getattr(np, relation), a, b)
 
 
 class Quotient(Function):
@@ -58,6 +59,10 @@ class Quotient(Function):
     differentiable = False
 
     def forward(self, a: Any, b: Any) -> Any:
+        return in_order(self.towards_zero, a, b)
+
+    @staticmethod
+    def towards_zero(a: Any, b: Any) -> Any:
         with np.errstate(divide="ignore", over="ignore"):
             floor, inexact = np.floor_divide(a, b), np.remainder(a, b) != 0
         return floor + (inexact & ((a < 0) != (b < 0)))

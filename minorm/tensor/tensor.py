@@ -152,6 +152,14 @@ class Tensor(Methods["Tensor"]):
         with devices.on_device_of(total):
             return _accumulated(total, gradient, owned)
 
+    @staticmethod
+    def _copied(array: Any) -> Any:
+        """A copy on the device of the array, where it keeps its order of memory; for the backward walk."""
+        if type(array) is np.ndarray:
+            return array.copy()
+        with devices.on_device_of(array):
+            return backend(array).copying.copy(array)
+
     # What it is
 
     @property
@@ -360,7 +368,7 @@ class Tensor(Methods["Tensor"]):
                     "call loss.sum().backward() or pass gradient of that shape"
                 )
             with devices.on_device_of(self.array):
-                weights = np.ones_like(self.array)
+                weights = backend(self.array).copying.full_like(self.array, 1)
         else:
             weights = gradient.array if isinstance(gradient, Tensor) else self._array(gradient)
             if not devices.same_device(weights, self.array):

@@ -4,6 +4,7 @@ watches workers that fail in every way.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 from collections.abc import Callable
@@ -15,7 +16,7 @@ import pytest
 import shim
 
 import minorm as mn
-from benchmarks.gpu import __main__, agreement, cases, device_timing, operations, report, work, worker
+from benchmarks.gpu import __main__, agreement, cases, device_timing, operations, report, training, work, worker
 from benchmarks.gpu.cases import Case
 from benchmarks.gpu.operations import FAMILIES
 
@@ -38,21 +39,46 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(work, "torch_with_gpu", lambda: None)
     monkeypatch.setattr(work, "SMALL", FEW)
     monkeypatch.setattr(work, "LARGE", FEW)
-    few = [family._replace(large=family.large and family.small) for family in FAMILIES]
+    few = [family._replace(large=family.large and (family.small or ((33,),))) for family in FAMILIES]
     monkeypatch.setattr(work, "FAMILIES", few)
-    monkeypatch.setattr(work, "NETWORK", (2, 3, 4))
+    monkeypatch.setattr(work, "QUICK", FEW)
+    monkeypatch.setattr(training, "microseconds", lambda call, calls=1, wait=False: 1000.0 + (call() is None))
+    monkeypatch.setattr(training, "NETWORKS", [network._replace(batch=2) for network in training.NETWORKS[1:]])
+    monkeypatch.setattr(training, "SIZE", 8)
     monkeypatch.setattr(operations, "NETWORK", (8, 3, 4))
     monkeypatch.setattr(operations, "STEPS", 1)
 
 
 def test_the_supervisor_knows_the_families() -> None:
     assert list(work.families()) == list(__main__.FAMILIES)
+    assert set(__main__.QUICK) <= set(__main__.FAMILIES)
+
+
+def test_a_quick_run_measures_fewer_cases() -> None:
+    every, few = work.families(), work.families(quick=True)
+    for name in __main__.QUICK:
+        assert {case for case, _ in few[name]} <= {case for case, _ in every[name]}
+    counts = [sum(len(found[name]) for name in __main__.QUICK) for found in (every, few)]
+    assert counts[1] < 0.75 * counts[0]
+
+
+def test_what_moves_memory_says_how_much() -> None:
+    """Of the largest of a window an int32 is kept, whatever the type."""
+    without = {family.name for family in FAMILIES if family.large and family.passes is None}
+    assert without == {"conv2d", "conv2d, channels last", "linear"}
+    families = {family.name: family for family in FAMILIES}
+    count = 64 * 64 * 112 * 112
+    for dtype, size in (("float32", 4), ("bfloat16", 2)):
+        assert families["max_pool2d"].floors(dtype) == [count * size + count // 4 * (size + 4)] * 2
+        assert families["avg_pool2d, channels last"].floors(dtype) == [count * size + count // 4 * size] * 2
+    assert families["cast"].floors("bfloat16") == [2**26 * 6] * 2
+    assert families["cast"].floors("float32") == [2**26 * 6] * 2
 
 
 @compiles
 @pytest.mark.usefixtures("cuda", "quick")
 def test_every_case_of_float32_gives_figures(capsys: Any) -> None:
-    names = ["copy", "parity float32", "training", "speed float32", "overhead"]
+    names = ["copy", "parity float32", "speed float32", "speed TF32", "overhead", "compile"]
     assert worker.run(names, set()) == 0
     text = capsys.readouterr().out
     lines = [json.loads(line) for line in text.splitlines()]
@@ -62,17 +88,66 @@ def test_every_case_of_float32_gives_figures(capsys: Any) -> None:
     assert count == 9
     judged = [line for line in lines if "passed" in line]
     assert [line["case"] for line in judged if not line["passed"]] == []
-    assert len(judged) == count + len(FAMILIES) + len(operations.OPTIMIZERS) + 1
+    assert len(judged) == count + sum(bool(family.small) for family in FAMILIES) + len(operations.OPTIMIZERS) + 1
     fast = [line for line in lines if line["family"] == "speed float32"]
     assert len(fast) == count + sum(bool(family.large) for family in FAMILIES)
     assert fast[0]["floors"] == [2 * 5 * 7 * 4, 3 * 5 * 7 * 4]
-    assert next(line for line in lines if line["family"] == "training")["minorm"] >= 0
     table = report.report(lines)
     assert f"parity: {len(judged)} of {len(judged)} cases right" in table
     assert "copy: 1000 GB/s" in table
 
     assert worker.run(names, {(line["family"], line["case"]) for line in lines}) == 0  # nothing is run again
     assert capsys.readouterr().out == ""
+
+
+@compiles
+@pytest.mark.parametrize("kind", training.TYPES)
+@pytest.mark.usefixtures("cuda", "quick")
+def test_training_steps_run_in_every_type_and_way(kind: str, monkeypatch: Any) -> None:
+    """On the double a graph is replayed; the types of products and the order of images are what the name says."""
+    seen: list[tuple[Any, ...]] = []
+    original = training.stepping
+
+    def watched(net: Any, optimizer: Any, functions: Any, images: Any, labels: Any, inside: Any) -> Any:
+        step = original(net, optimizer, functions, images, labels, inside)
+        seen.append(
+            (images.array.flags.c_contiguous, mn.backends.cudnn.allow_tf32, inside is not contextlib.nullcontext)
+        )
+        return step
+
+    monkeypatch.setattr(training, "stepping", watched)
+    network = training.NETWORKS[1]
+    assert network.name == "U-Net"
+    line = {"family": "training", "case": network.title(kind), **work.train(network, kind)}
+    assert line["minorm eager"] == 1.0
+    assert line["minorm graph"] == 1.001  # a replay gives nothing
+    assert seen == [(kind == "float32", kind == "TF32", kind == "bfloat16")]
+    assert mn.backends.cudnn.allow_tf32 is False
+    other = {"family": "compile", "case": line["case"], "torch compile": 3.5}
+    assert report.report([line, other]).splitlines()[1].split() == [
+        *f"U-Net, batch 2, {kind}".split(),
+        "1.00",
+        "1.00",
+        "3.50",
+    ]
+
+
+@pytest.mark.slow  # PyTorch takes some seconds to begin
+def test_steps_of_pytorch_are_those_of_minorm(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same loss and gradients in both libraries, from the same weights; on the CPU, where both can run."""
+    torch = pytest.importorskip("torch")
+    monkeypatch.setattr(training, "SIZE", 8)
+    network = training.Network("ResNet-20", training.NETWORKS[0].build, 4)
+    losses = []
+    nets = [network.build(library) for library in (mn, torch)]
+    nets[1].load_state_dict({name: torch.from_numpy(t.numpy()) for name, t in nets[0].state_dict().items()})
+    arrays = training.batch(network)
+    for library, net, functions in zip((mn, torch), nets, (mn.functional, torch.nn.functional), strict=True):
+        images, labels = (library.tensor(a) for a in arrays)
+        optimizer = library.optim.SGD(net.parameters(), 0.01, momentum=0.9)
+        step = training.stepping(net, optimizer, functions, training.ordered(images, "TF32"), labels)
+        losses.append([float(step()) for _ in range(2)])
+    np.testing.assert_allclose(losses[0], losses[1], rtol=1e-4)
 
 
 @compiles
@@ -96,7 +171,7 @@ def test_an_exception_ends_a_worker_with_its_words(monkeypatch: pytest.MonkeyPat
     def fail() -> dict[str, Any]:
         raise RuntimeError("an illegal address")
 
-    monkeypatch.setattr(worker, "families", lambda: {"copy": [("first", fail), ("second", lambda: {"a": 1})]})
+    monkeypatch.setattr(worker, "families", lambda quick: {"copy": [("first", fail), ("second", lambda: {"a": 1})]})
     assert worker.run(["copy"], set()) == 1
     last = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert (last["case"], last["error"]) == ("first", "RuntimeError: an illegal address")
@@ -109,7 +184,7 @@ def test_an_exception_ends_a_worker_with_its_words(monkeypatch: pytest.MonkeyPat
 def test_warming_runs_each_case_once(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
     ran: list[int] = []
     jobs = {"copy": [(str(i), lambda i=i: ran.append(i)) for i in range(5)]}
-    monkeypatch.setattr(worker, "families", lambda: jobs)
+    monkeypatch.setattr(worker, "families", lambda quick: jobs)
     monkeypatch.setattr(device_timing, "WARMING", False)
     for part in range(2):
         assert worker.warm(["copy"], part, 2) == 0

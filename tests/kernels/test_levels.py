@@ -55,7 +55,7 @@ TWO = ["add", "sub", "mul", "power", "relu_grad", "relu6_grad", "leaky_relu_grad
        "tanh_grad", "silu_grad", "elu_grad", "gelu_grad", "erf_grad"]  # fmt: skip
 # What elementwise has beside these: families of their own, or not a map of arrays to an array.
 OTHERS = {"accumulate", "scale", "check_target", "sum_axes", "sum_to", "softmax", "softmax_grad", "log_softmax",
-          "log_softmax_grad", "cross_entropy", "cross_entropy_grad"}  # fmt: skip
+          "log_softmax_grad", "cross_entropy", "cross_entropy_grad", "reduce_losses"}  # fmt: skip
 
 
 def test_no_map_is_left_out():

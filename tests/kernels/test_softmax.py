@@ -115,7 +115,7 @@ def test_sixteen_bits(dtype, rng):
         y.astype(np.float32), kernels.log_softmax(x.astype(np.float32), 1).astype(dtype).astype(np.float32)
     )
     loss, lse = kernels.cross_entropy(x, np.arange(6))
-    assert loss.dtype == dtype
+    assert loss.dtype == np.float32  # not rounded before it is added up
     assert kernels.cross_entropy_grad(np.ones(6, dtype), x, np.arange(6), lse).dtype == dtype
 
 

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 import minorm_ext
-from minorm.kernels.reference import indexing
+from minorm.kernels.reference import copying, indexing
 
 if TYPE_CHECKING or minorm_ext.COMPILED:
     from minorm.kernels.cpu import chain, conv, elementwise, matmul, memory, norm, pool, random, sums, update

@@ -17,9 +17,9 @@ from minorm.kernels.cpu.operands import plain
 from minorm.kernels.cpu.sums import sum_axes
 from minorm.kernels.epilogue import applied, check_epilogue
 from minorm.kernels.reference import conv as reference
-from minorm.kernels.reference.conv import check_accumulate, check_bias, output_shape
+from minorm.kernels.reference.conv import check_accumulate, check_bias, laid_out, output_shape
 
-__all__ = ["backward", "forward", "grad_bias", "grad_input", "grad_weight", "output_shape", "ways"]
+__all__ = ["backward", "forward", "grad_bias", "grad_input", "grad_weight", "laid_out", "output_shape", "ways"]
 
 Ints = tuple[int, ...]
 Pairs = tuple[tuple[int, int], ...]

@@ -24,6 +24,7 @@ from minorm.kernels.cpu.softmax import (
     cross_entropy_grad,
     log_softmax,
     log_softmax_grad,
+    reduce_losses,
     softmax,
     softmax_grad,
 )
@@ -31,11 +32,11 @@ from minorm.kernels.cpu.sums import sum_axes, sum_to
 from minorm.kernels.reference import elementwise as reference
 
 __all__ = [
-    "accumulate", "add", "check_target", "copy", "cross_entropy", "cross_entropy_grad", "elu", "elu_grad", "erf",
+    "accumulate", "add", "check_target", "copy", "cross_entropy", "cross_entropy_grad", "div", "elu", "elu_grad", "erf",
     "erf_grad", "exp", "expm1", "gelu", "gelu_grad", "hardswish", "hardswish_grad", "leaky_relu", "leaky_relu_grad",
-    "log", "log1p", "log_softmax", "log_softmax_grad", "mul", "power", "relu", "relu6", "relu6_grad", "relu_grad",
-    "scale", "sigmoid", "sigmoid_grad", "silu", "silu_grad", "softmax", "softmax_grad", "sub", "sum_axes", "sum_to",
-    "tanh", "tanh_grad",
+    "log", "log1p", "log_softmax", "log_softmax_grad", "mul", "over", "power", "reduce_losses", "relu", "relu6",
+    "relu6_grad", "relu_grad", "scale", "sigmoid", "sigmoid_grad", "silu", "silu_grad", "softmax", "softmax_grad",
+    "sub", "sum_axes", "sum_to", "tanh", "tanh_grad",
 ]  # fmt: skip
 
 _maps: Any = minorm_ext.kernels("elementwise")
@@ -99,6 +100,10 @@ def mul(a: Any, b: Any) -> Any:
     return _map("mul", _mul, a, b)
 
 
+def div(a: Any, b: Any) -> Any:
+    return a / b
+
+
 _add = functools.partial(_pooled, np.add)
 _sub = functools.partial(_pooled, np.subtract)
 _mul = functools.partial(_pooled, np.multiply)
@@ -106,6 +111,9 @@ _mul = functools.partial(_pooled, np.multiply)
 
 def scale(x: Any, factor: float) -> Any:
     return _map("scale", reference.scale, x, None, factor)
+
+
+over = reference.over
 
 
 def copy(x: Any) -> Any:

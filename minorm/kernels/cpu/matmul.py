@@ -17,6 +17,7 @@ import minorm_ext
 from minorm.devices import dtypes
 from minorm.kernels.cpu import memory
 from minorm.kernels.cpu.operands import plain
+from minorm.kernels.cpu.sums import sum_to
 from minorm.kernels.reference import matmul as reference
 
 _kernels: Any = minorm_ext.kernels("matmul")
@@ -67,6 +68,10 @@ def linear(x: Any, w: Any, b: Any = None) -> Any:
     if x.ndim == 2:
         return _product(x, w.T, b)
     return _product(x.reshape(math.prod(x.shape[:-1]), x.shape[-1]), w.T, b).reshape(*x.shape[:-1], len(w))
+
+
+def linear_grads(dy: Any, x: Any, bias: bool) -> tuple[Any, Any]:
+    return matmul(dy.T, x), sum_to(dy, dy.shape[1:]) if bias else None
 
 
 def _product(a: Any, b: Any, bias: Any) -> Any:

@@ -35,7 +35,13 @@ def max_forward(x: Any, kernel: Ints, stride: Ints, padding: Pairs, dilation: In
     return y, indices
 
 
-def max_backward(dy: Any, indices: Any, x_shape: Ints, how: Any = None) -> Any:
+def max_backward(
+    dy: Any,
+    indices: Any,
+    x_shape: Ints,
+    how: Any = None,
+    last: bool | None = None,  # noqa: ARG001  for a GPU
+) -> Any:
     """Each dy goes to the place its maximum came from."""
     if not _covers(dy):
         return reference.max_backward(dy, indices, x_shape, how)
@@ -75,6 +81,7 @@ def avg_backward(
     dilation: Ints,
     count_include_pad: bool,
     divisor: int | None,
+    last: bool | None = None,  # noqa: ARG001  for a GPU
 ) -> Any:
     """Each dy, divided, goes to every place its window met."""
     if not _covers(dy):

@@ -23,8 +23,11 @@ _empty = memory.empty
 _get_num_threads = minorm_ext.get_num_threads
 
 
-def _rows(name: str, fallback: Callable[..., Any], a: Any, b: Any, axis: int) -> Any:
+def _rows(name: str, fallback: Callable[..., Any], a: Any, b: Any, axis: int, dtype: Any = None) -> Any:
     """Operation `name` along `axis`; another axis than the last is brought there and back."""
+    if dtype is not None and dtype != a.dtype:
+        wider = _wide(a), None if b is None else _wide(b)
+        return _rows(name, fallback, *wider, axis).astype(dtype, copy=False)
     dtype = a.dtype
     if dtype in dtypes.HALVES and (b is None or b.dtype == dtype):
         wide = None if b is None else b.astype(np.float32)
@@ -41,23 +44,24 @@ def _rows(name: str, fallback: Callable[..., Any], a: Any, b: Any, axis: int) ->
     return out
 
 
-def softmax(x: Any, axis: int = -1) -> Any:
-    return _rows("softmax", reference.softmax, x, None, axis)
+def softmax(x: Any, axis: int = -1, dtype: Any = None) -> Any:
+    return _rows("softmax", reference.softmax, x, None, axis, dtype)
 
 
-def softmax_grad(dy: Any, y: Any, axis: int = -1) -> Any:
-    return _rows("softmax_grad", reference.softmax_grad, dy, y, axis)
+def softmax_grad(dy: Any, y: Any, axis: int = -1, dtype: Any = None) -> Any:
+    return _rows("softmax_grad", reference.softmax_grad, dy, y, axis, dtype)
 
 
-def log_softmax(x: Any, axis: int = -1) -> Any:
-    return _rows("log_softmax", reference.log_softmax, x, None, axis)
+def log_softmax(x: Any, axis: int = -1, dtype: Any = None) -> Any:
+    return _rows("log_softmax", reference.log_softmax, x, None, axis, dtype)
 
 
-def log_softmax_grad(dy: Any, y: Any, axis: int = -1) -> Any:
-    return _rows("log_softmax_grad", reference.log_softmax_grad, dy, y, axis)
+def log_softmax_grad(dy: Any, y: Any, axis: int = -1, dtype: Any = None) -> Any:
+    return _rows("log_softmax_grad", reference.log_softmax_grad, dy, y, axis, dtype)
 
 
 def cross_entropy(x: Any, target: Any, ignore_index: int = -100, label_smoothing: float = 0.0) -> Any:
+    x = _wide(x)
     dtype = x.dtype
     if dtype not in (_float32, _float64) or x.size == 0:
         return reference.cross_entropy(x, target, ignore_index, label_smoothing)
@@ -73,18 +77,22 @@ def cross_entropy(x: Any, target: Any, ignore_index: int = -100, label_smoothing
 
 
 def cross_entropy_grad(
-    dy: Any, x: Any, target: Any, lse: Any, ignore_index: int = -100, label_smoothing: float = 0.0
+    dy: Any, x: Any, target: Any, lse: Any, ignore_index: int = -100, label_smoothing: float = 0.0, count: Any = None
 ) -> Any:
-    dtype = x.dtype
-    if dtype not in (_float32, _float64) or dy.dtype != dtype or x.size == 0:
-        return reference.cross_entropy_grad(dy, x, target, lse, ignore_index, label_smoothing)
+    dtype, x = x.dtype, _wide(x)
+    if x.dtype not in (_float32, _float64) or x.size == 0:
+        return reference.cross_entropy_grad(dy, x, target, lse, ignore_index, label_smoothing, count)
     rows, n = x.shape
-    dy, x, classes = plain(dy), plain(x), plain(target.astype(np.int64, copy=False))
-    dx = _empty(x.shape, dtype)
-    _kernels.loss_grads(
-        dy, x, classes, lse, dx, rows, n, ignore_index, label_smoothing, dtype.itemsize, _get_num_threads()
-    )
-    return dx
+    dy = plain(reference.shares(dy, count, rows).astype(x.dtype, copy=False))
+    x, classes = plain(x), plain(target.astype(np.int64, copy=False))
+    dx = _empty(x.shape, x.dtype)
+    _kernels.loss_grads(dy, x, classes, lse, dx, rows, n, ignore_index, label_smoothing, x.itemsize, _get_num_threads())
+    return dx.astype(dtype, copy=False)
 
 
+def _wide(x: Any) -> Any:
+    return x.astype(np.float32) if x.dtype in dtypes.HALVES else x
+
+
+reduce_losses = reference.reduce_losses
 check_target = reference.check_target

@@ -6,6 +6,7 @@ arrays of one layout, one launch a function; 16-bit floats are widened in regist
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -13,8 +14,9 @@ import cupy
 
 from minorm.devices import dtypes
 from minorm.kernels.activations import Activations
-from minorm.kernels.gpu import launch
-from minorm.kernels.gpu.operands import arranged, dense
+from minorm.kernels.gpu import copying, launch, memory
+from minorm.kernels.gpu.operands import arranged, dense, is_dense
+from minorm.kernels.gpu.plans import copy_plan
 from minorm.kernels.gpu.program import Program
 from minorm.kernels.gpu.softmax import (
     check_target,
@@ -22,20 +24,23 @@ from minorm.kernels.gpu.softmax import (
     cross_entropy_grad,
     log_softmax,
     log_softmax_grad,
+    reduce_losses,
     softmax,
     softmax_grad,
 )
 from minorm.kernels.gpu.sums import sum_axes, sum_to
+from minorm.kernels.order import in_order
 from minorm.kernels.reference import elementwise as reference
-from minorm.kernels.reference.elementwise import exp, expm1, log, log1p, power
 
 __all__ = [
-    "accumulate", "add", "check_target", "copy", "cross_entropy", "cross_entropy_grad", "elu", "elu_grad", "erf",
+    "accumulate", "add", "check_target", "copy", "cross_entropy", "cross_entropy_grad", "div", "elu", "elu_grad", "erf",
     "erf_grad", "exp", "expm1", "gelu", "gelu_grad", "hardswish", "hardswish_grad", "leaky_relu", "leaky_relu_grad",
-    "log", "log1p", "log_softmax", "log_softmax_grad", "mul", "power", "relu", "relu6", "relu6_grad", "relu_grad",
-    "scale", "sigmoid", "sigmoid_grad", "silu", "silu_grad", "softmax", "softmax_grad", "sub", "sum_axes", "sum_to",
-    "tanh", "tanh_grad",
+    "log", "log1p", "log_softmax", "log_softmax_grad", "mul", "over", "power", "reduce_losses", "relu", "relu6",
+    "relu6_grad", "relu_grad", "scale", "sigmoid", "sigmoid_grad", "silu", "silu_grad", "softmax", "softmax_grad",
+    "sub", "sum_axes", "sum_to", "tanh", "tanh_grad",
 ]  # fmt: skip
+
+Ints = tuple[int, ...]
 
 THREADS = 256
 
@@ -48,15 +53,28 @@ def _map(name: str, fallback: Callable[..., Any], a: Any, b: Any = None, option:
     if dtype not in dtypes.FLOATS or (b is not None and (b.dtype != dtype or b.shape != a.shape)) or not a.size:
         if name.startswith(("erf", "gelu")):  # CuPy's arrays have no erf in the reference's way
             return _no_integers(name, a, b)
-        return fallback(*[argument for argument in (a, b, option) if argument is not None])
+        rule = fallback if option is None else lambda *arrays: fallback(*arrays, option)
+        return in_order(rule, *[argument for argument in (a, b) if argument is not None])
+    name, option = f"op::{name.removesuffix('_grad')}", option or 0.0
     if b is None:
         a = dense(a)
+    elif not is_dense(a) and is_dense(b) and (form := _along(b, a)) is not None:  # a gradient that is repeated
+        out = memory.empty_like(b)
+        _run_along(f"op::swapped<{name}>", b, a, out, form, option)
+        return out
     else:
-        b = dense(b)
-        a = arranged(a, b)
-    out = cupy.empty_like(a)
-    _run(f"op::{name.removesuffix('_grad')}", a, b, out, option or 0.0)
+        b, a = _in_one_order(b, a)
+    out = memory.empty_like(a)
+    _run(name, a, b, out, option)
     return out
+
+
+def _in_one_order(a: Any, b: Any) -> tuple[Any, Any]:
+    """Both in one order of memory without gaps: that of a, or of b where a alone has gaps."""
+    if not is_dense(a) and is_dense(b):
+        return arranged(a, b), b
+    a = dense(a)
+    return a, arranged(b, a)
 
 
 def _no_integers(name: str, a: Any, b: Any) -> Any:
@@ -79,35 +97,112 @@ def _run(name: str, a: Any, b: Any, out: Any, option: float) -> None:
     kernel(grid, (THREADS,), (*arrays, index.type(n), compute.type(option)))
 
 
-# Arithmetic. Operands that broadcast or have different types are CuPy's own business.
+# Arithmetic. Where one operand is a number or a row of numbers along neighbouring axes of the other, as a bias of
+# channels is, that is a launch too; other operands that broadcast, or have different types, are CuPy's.
+
+
+def _arithmetic(name: str, fallback: Callable[..., Any], a: Any, b: Any) -> Any:
+    """A new array in the layout of the first argument."""
+    if a.dtype not in dtypes.FLOATS or a.dtype != b.dtype or not a.size or not b.size:
+        return in_order(fallback, a, b)
+    are_dense = is_dense(a), is_dense(b)
+    if a.shape != b.shape or not all(are_dense):
+        for operation, long, short in ((f"op::{name}", a, b), (f"op::swapped<op::{name}>", b, a)):
+            if are_dense[long is b] and (form := _along(long, short)) is not None:
+                out = memory.empty_like(long)
+                _run_along(operation, long, short, out, form, 0.0)
+                return out
+        if a.shape != b.shape:
+            return in_order(fallback, a, b)
+    a, b = _in_one_order(a, b)
+    out = memory.empty_like(a)
+    _run(f"op::{name}", a, b, out, 0.0)
+    return out
+
+
+def _along(a: Any, b: Any) -> tuple[int, int] | None:
+    """(inner, count) where element i of a, as it lies in memory, meets b[i // inner % count]; a is dense."""
+    return _form(a.shape, a.strides, b.shape, b.strides, a.itemsize)
+
+
+@functools.lru_cache(maxsize=4096)
+def _form(shape: Ints, steps: Ints, short: Ints, strides: Ints, itemsize: int) -> tuple[int, int] | None:
+    lead = len(shape) - len(short)
+    if lead < 0 or any(n not in (1, m) for n, m in zip(short, shape[lead:], strict=True)):
+        return None
+    source = (0,) * lead + tuple(0 if n == 1 else step // itemsize for n, step in zip(short, strides, strict=True))
+    found = copy_plan.loops(shape, tuple(step // itemsize for step in steps), source)
+    moving = [i for i, loop in enumerate(found) if loop.source]
+    if not moving:
+        return launch.ACCESS, 1  # a number: any inner that accesses divide
+    if len(moving) > 1 or found[moving[0]].source != 1:
+        return None
+    return found[moving[0]].to, found[moving[0]].times
+
+
+def _run_along(name: str, a: Any, b: Any, out: Any, form: tuple[int, int], option: float) -> None:
+    dtype, n = a.dtype, a.size
+    compute, index = dtypes.compute_type(dtype), launch.index_type(n)
+    width = launch.ACCESS // dtype.itemsize if launch.is_aligned(a, b, out) else 1
+    kernel = _program.kernel("map_along", name, dtype, compute, width, index)
+    grid = (launch.blocks(-(-n // width), THREADS),)
+    kernel(grid, (THREADS,), (a, b, out, index.type(n), *map(index.type, form), compute.type(option)))
 
 
 def add(a: Any, b: Any) -> Any:
-    return _map("add", reference.add, a, b)
+    return _arithmetic("add", reference.add, a, b)
 
 
 def sub(a: Any, b: Any) -> Any:
-    return _map("sub", reference.sub, a, b)
+    return _arithmetic("sub", reference.sub, a, b)
 
 
 def mul(a: Any, b: Any) -> Any:
-    return _map("mul", reference.mul, a, b)
+    return _arithmetic("mul", reference.mul, a, b)
+
+
+def div(a: Any, b: Any) -> Any:
+    return _arithmetic("div", reference.div, a, b)
 
 
 def scale(x: Any, factor: float) -> Any:
     return _map("scale", reference.scale, x, None, factor)
 
 
+def over(x: Any, number: float) -> Any:
+    return _map("over", reference.over, x, None, number)
+
+
 def copy(x: Any) -> Any:
-    return x.copy(order="K")
+    return copying.copy(x)
 
 
 def accumulate(total: Any, x: Any) -> None:
-    same = x.dtype == total.dtype and x.shape == total.shape and total.dtype in dtypes.FLOATS
-    if same and total.size and total is dense(total) and x is arranged(x, total):
-        _run("op::add", total, x, total, 0.0)
-    else:
+    """total += x in the order of total; x may broadcast, as a bias does."""
+    if not _accumulated(total, x):
         total += x
+
+
+def _accumulated(total: Any, x: Any) -> bool:
+    """Do it by a launch, if there is one for these arrays."""
+    if total.dtype not in dtypes.FLOATS or x.dtype != total.dtype or not total.size or not x.size:
+        return False
+    if is_dense(total):
+        if x.shape == total.shape and copying.lies_as(x, total):
+            _run("op::add", total, x, total, 0.0)
+            return True
+        form = None if x.shape == total.shape else _along(total, x)
+        if form is not None:
+            _run_along("op::add", total, x, total, form, 0.0)
+            return True
+    return not cupy.may_share_memory(total, x) and copying.accumulate(total, x)
+
+
+# Functions of one number, and powers.
+
+exp, expm1 = functools.partial(in_order, reference.exp), functools.partial(in_order, reference.expm1)
+log, log1p = functools.partial(in_order, reference.log), functools.partial(in_order, reference.log1p)
+power = functools.partial(in_order, reference.power)
 
 
 # Activations.

@@ -19,8 +19,10 @@ import numpy as np
 
 from minorm.devices import capture, driver, dtypes
 from minorm.kernels import switches
+from minorm.kernels.gpu import cublas_lt, elementwise
 from minorm.kernels.gpu.cublas import Captured
 from minorm.kernels.gpu.operands import plain
+from minorm.kernels.gpu.sums import sum_to
 
 Array = Any
 _FACTORS = {kind: np.arange(2, dtype=kind) for kind in (np.float32, np.float64)}  # 0 and 1, in the host's memory
@@ -28,7 +30,7 @@ _NAMES = {dtypes.float16: "16F", dtypes.bfloat16: "16BF", dtypes.float32: "32F",
 
 
 def matmul(a: Array, b: Array) -> Array:
-    if a.dtype != b.dtype or a.dtype not in _NAMES or a.size == 0 or b.size == 0:
+    if not _is_covered(a, b):
         return cupy.matmul(a, b)
     if b.ndim == 1:
         y = matmul(a, b[:, None])
@@ -47,14 +49,61 @@ def matmul(a: Array, b: Array) -> Array:
 
 
 def linear(x: Array, w: Array, b: Array = None) -> Array:
-    """y = x @ w.T + b; in 16 bits rounded once more by the addition."""
+    """y = x @ w.T + b, the bias in the product's kernel where cuBLASLt has one; else 16 bits are rounded once more."""
+    if b is not None and _is_covered(x, w) and b.dtype == x.dtype:
+        y = cupy.empty((*x.shape[:-1], w.shape[0]), x.dtype)
+        rows = prod(x.shape[:-1])
+        if _with_vector(x.reshape(rows, x.shape[-1]), w.T, y.reshape(rows, w.shape[0]), plain(b), cublas_lt.ADD_BIAS):
+            return y
     y = matmul(x, w.T)
     if b is None:
         return y
     if b.dtype != y.dtype:
         return y + b
-    y += b
+    elementwise.accumulate(y, b)
     return y
+
+
+def linear_grads(dy: Array, x: Array, bias: bool) -> tuple[Array, Array]:
+    """dw = dy.T @ x and db, the rows of dy added up; both by one kernel where cuBLASLt has one."""
+    if bias and _is_covered(dy, x):
+        dw, db = cupy.empty((dy.shape[1], x.shape[1]), x.dtype), cupy.empty(dy.shape[1], x.dtype)
+        if _with_vector(dy.T, x, dw, db, cublas_lt.ADD_UP_ROWS):
+            return dw, db
+    return matmul(dy.T, x), sum_to(dy, dy.shape[1:]) if bias else None
+
+
+def _with_vector(a: Array, b: Array, out: Array, vector: Array, epilogue: int) -> bool:
+    """The product of cublas_lt.py for two matrices, with an epilogue; False where it has none."""
+    device = a.data.device_id
+    if min(*a.shape, *b.shape) == 1 or (a.dtype == dtypes.bfloat16 and not _has_bfloat16(device)):
+        return False  # vectors are left to cuBLAS, as PyTorch does
+    _cublas()
+    (a, turn_a, step_a), (b, turn_b, step_b) = _operand(a), _operand(b)
+    compute, of_kind, wide = _types(a.dtype, switches.matmul_tf32)
+    handle = cupy.cuda.device.get_cublas_handle()
+    addresses = b.data.ptr, a.data.ptr, out.data.ptr, vector.data.ptr
+    asked = cublas_lt.Question(
+        (out.shape[1], out.shape[0], a.shape[1]),
+        cublas_lt.Matrix(of_kind, turn_b, step_b),
+        cublas_lt.Matrix(of_kind, turn_a, step_a),
+        of_kind,
+        compute,
+        _types(np.dtype(wide), False)[1],
+        epilogue,
+        tuple(map(cublas_lt.alignment, addresses)),
+    )
+    plan = cublas_lt.plan(asked, device, handle)
+    if plan is None:
+        return False
+    zero = _FACTORS[wide].ctypes.data
+    plan.run(handle, zero + _FACTORS[wide].itemsize, zero, a.data.ptr, b.data.ptr, out.data.ptr, vector.data.ptr)
+    return True
+
+
+def _is_covered(a: Array, b: Array) -> bool:
+    """Are they arrays of one float type that have elements?"""
+    return a.dtype == b.dtype and a.dtype in _NAMES and a.size > 0 and b.size > 0
 
 
 def product(a: Array, b: Array, out: Array, add: bool = False, tf32: bool | None = None) -> None:
@@ -65,14 +114,10 @@ def product(a: Array, b: Array, out: Array, add: bool = False, tf32: bool | None
         product(a.astype(dtypes.float32), b.astype(dtypes.float32), wide)
         out[...] = out + wide if add else wide
         return
-    cublas, runtime = _cublas(), cupy.cuda.runtime
+    cublas = _cublas()
     (a, turn_a, step_a), (b, turn_b, step_b) = _operand(a), _operand(b)
-    wide = np.float64 if kind == dtypes.float64 else np.float32
-    tf32 = switches.matmul_tf32 if tf32 is None else tf32
-    compute = cublas.CUBLAS_COMPUTE_64F if wide is np.float64 else cublas.CUBLAS_COMPUTE_32F
-    if tf32 and kind == dtypes.float32:
-        compute = cublas.CUBLAS_COMPUTE_32F_FAST_TF32
-    of_kind, of_out = (getattr(runtime, f"CUDA_R_{_NAMES[dtype]}") for dtype in (kind, out.dtype))
+    compute, of_kind, wide = _types(kind, switches.matmul_tf32 if tf32 is None else tf32)
+    of_out = _types(out.dtype, False)[1]
     zero = _FACTORS[wide].ctypes.data
     one = zero + _FACTORS[wide].itemsize
     rows, columns = out.shape[-2:]
@@ -89,6 +134,16 @@ def product(a: Array, b: Array, out: Array, add: bool = False, tf32: bool | None
         next_a, next_b = (x.strides[0] // x.itemsize for x in (a, b))
         stack = *first, next_b, *second, next_a, *result, rows * columns, out.shape[0]
         calls.gemmStridedBatchedEx(handle, turn_b, turn_a, *sizes, one, *stack, *how)
+
+
+@functools.cache
+def _types(kind: Any, tf32: bool) -> tuple[int, int, Any]:
+    """cuBLAS's names for the type that products are computed in and for their elements', and the type of factors."""
+    cublas, wide = _cublas(), np.float64 if kind == dtypes.float64 else np.float32
+    compute = cublas.CUBLAS_COMPUTE_64F if wide is np.float64 else cublas.CUBLAS_COMPUTE_32F
+    if tf32 and kind == dtypes.float32:
+        compute = cublas.CUBLAS_COMPUTE_32F_FAST_TF32
+    return compute, getattr(cupy.cuda.runtime, f"CUDA_R_{_NAMES[kind]}"), wide
 
 
 @functools.cache

@@ -1,26 +1,28 @@
-"""Arrays as kernels take them: dense, and two of them in one order of memory. Kernels do not see steps of arrays.
-
-Only methods of the arrays are called, so that this needs no CuPy.
-"""
+"""Arrays as kernels take them: dense, and two of them in one order of memory. Kernels do not see steps of arrays."""
 
 from __future__ import annotations
 
+import functools
 from math import prod
 from typing import Any
 
+from minorm.kernels.gpu import copying
+from minorm.kernels.order import memory_order
 
-def plain(x: Any) -> Any:
-    """The array itself if its elements lie in C order without gaps, else a copy that does."""
-    return x if x.flags.c_contiguous else x.copy(order="C")
+__all__ = ["arranged", "dense", "is_dense", "memory_order", "outer", "plain"]
+
+plain = copying.in_rows  # x itself, or a copy of it, in C order
+arranged = copying.in_order_of  # x itself, or a copy of it, in the order of memory of an array of its shape
 
 
 def is_dense(x: Any) -> bool:
     """Do the elements lie without gaps, in whatever order of the axes (channels-last is one)?"""
-    flags = x.flags
-    if flags.c_contiguous or flags.f_contiguous:
-        return True
-    step = x.itemsize
-    for stride, length in sorted(zip(x.strides, x.shape, strict=True)):
+    return x.flags.c_contiguous or _has_no_gaps(x.shape, x.strides, x.itemsize)
+
+
+@functools.lru_cache(maxsize=4096)
+def _has_no_gaps(shape: tuple[int, ...], strides: tuple[int, ...], step: int) -> bool:
+    for stride, length in sorted(zip(strides, shape, strict=True)):
         if length != 1:
             if stride != step:
                 return False
@@ -29,22 +31,8 @@ def is_dense(x: Any) -> bool:
 
 
 def dense(x: Any) -> Any:
-    """The array itself if it is dense, else a copy in C order."""
-    return x if is_dense(x) else x.copy(order="C")
-
-
-def arranged(x: Any, like: Any) -> Any:
-    """`x` with its elements in the order of memory of `like`, an array of the same shape that is dense."""
-    if x.strides == like.strides or (x.flags.c_contiguous and like.flags.c_contiguous):
-        return x
-    order = memory_order(like)
-    back = [order.index(axis) for axis in range(len(order))]
-    return plain(x.transpose(order)).transpose(back)
-
-
-def memory_order(x: Any) -> list[int]:
-    """The axes from the longest step to the shortest."""
-    return sorted(range(x.ndim), key=lambda axis: (-x.strides[axis], axis))
+    """The array itself if it is dense, else a copy, in its order of memory."""
+    return x if is_dense(x) else copying.copy(x)
 
 
 def outer(shape: tuple[int, ...], axis: int) -> tuple[int, int, int]:

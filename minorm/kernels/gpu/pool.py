@@ -1,7 +1,11 @@
-"""Pooling on CuPy arrays of the four float types: one launch each, see pool.cu. The reference does all else."""
+"""Pooling on CuPy arrays of the four float types: one launch each, see pool.cu. The reference does all else.
+
+Images whose channels lie last stay so: results are in the order of memory of what comes in.
+"""
 
 from __future__ import annotations
 
+import functools
 from math import prod
 from typing import Any
 
@@ -11,12 +15,12 @@ import numpy as np
 from minorm.devices import dtypes
 from minorm.kernels.gpu import launch
 from minorm.kernels.gpu.operands import plain
-from minorm.kernels.gpu.plans import window_struct
-from minorm.kernels.gpu.plans.structs import unknown_windows, windows_of
+from minorm.kernels.gpu.plans import pool_plan, window_struct
+from minorm.kernels.gpu.plans.structs import Struct
 from minorm.kernels.gpu.program import Program
 from minorm.kernels.gpu.sums import middle
 from minorm.kernels.reference import pool as reference
-from minorm.kernels.reference.pool import output_shape, reached
+from minorm.kernels.reference.pool import channels_last, output_shape, reached
 
 __all__ = ["avg_backward", "avg_forward", "max_backward", "max_forward", "output_shape"]
 
@@ -28,38 +32,35 @@ THREADS = 256
 _program = Program("pool.cu")
 
 
-def _run(name: str, shape: Any, struct: Any, result: Any, *arguments: Any) -> None:
-    """Launch one thread an element of `result`; arrays of `shape` may be larger."""
-    index = launch.index_type(max(result.size, prod(shape)))
-    kernel = _program.kernel(name, result.dtype, dtypes.compute_type(result.dtype), index)
-    kernel((launch.blocks(result.size, THREADS),), (THREADS,), (struct, index.type(result.size), *arguments))
-
-
 def max_forward(x: Any, kernel: Ints, stride: Ints, padding: Pairs, dilation: Ints, ceil_mode: bool) -> tuple[Any, Any]:
     """(y, place of each maximum in its plane, int32)."""
     size = x.shape[2:]
     if not _covers(x, size):
         return reference.max_forward(x, kernel, stride, padding, dilation, ceil_mode)
+    last = _last(x, size)
     out = output_shape(size, kernel, stride, padding, dilation, ceil_mode)
-    y, places = cupy.empty(x.shape[:2] + out, x.dtype), cupy.empty(x.shape[:2] + out, np.int32)
+    y, places = (_empty(x.shape[:2] + out, dtype, last) for dtype in (x.dtype, dtypes.int32))
     if y.size:
-        struct = _packed(size, out, kernel, stride, padding, dilation)
-        _run("max_forward", x.shape, struct, y, plain(x), y, places)
+        how = _met(size, kernel, stride, padding, dilation)
+        _run("largest", False, _inner(x.shape, last), size, out, how, _stored(x, last), y, places)
     return y, places
 
 
-def max_backward(dy: Any, indices: Any, x_shape: Ints, how: Any = None) -> Any:
+def max_backward(dy: Any, indices: Any, x_shape: Ints, how: Any = None, last: bool | None = None) -> Any:
     """Each dy goes to the place its maximum came from; `how` is (kernel, stride, padding, dilation).
 
-    Where that is not given, every window of a plane is asked for every place: as exact, and slow.
+    Where that is not given, every window of a plane is asked for every place: as exact, and slow. dx has its channels
+    `last`, or not; None: where the indices have them there.
     """
     size, out = x_shape[2:], dy.shape[2:]
     if not _covers(dy, size):
         return reference.max_backward(dy, indices, x_shape)
-    struct = unknown_windows(prod(size), prod(out)) if how is None else _packed(size, out, *how)
-    dx = cupy.empty(x_shape, dy.dtype)
+    last = _last(indices, size) if last is None else last and _fits(x_shape)
+    dx = _empty(x_shape, dy.dtype, last)
     if dx.size:
-        _run("max_backward", dy.shape, struct, dx, plain(dy), plain(indices.astype(np.int32, copy=False)), dx)
+        places = _stored(indices.astype(np.int32, copy=False), last)
+        how = how and _met(size, *how)
+        _run("largest", True, _inner(x_shape, last), size, out, how, _stored(dy, last), dx, places)
     return dx
 
 
@@ -77,16 +78,17 @@ def avg_forward(
     size = x.shape[2:]
     if not _covers(x, size):
         return reference.avg_forward(x, kernel, stride, padding, dilation, ceil_mode, count_include_pad, divisor)
+    last = _last(x, size)
     out = output_shape(size, kernel, stride, padding, dilation, ceil_mode)
-    whole = reached(size, kernel, padding, dilation) == size and prod(out) == 1
-    if whole and not any(low or high for low, high in padding) and set(dilation) <= {1}:
-        planes, plane = prod(x.shape[:2]), prod(size)  # a mean of all of a plane: more than one thread for each
-        return middle(plain(x), (planes, plane, 1), x.dtype, divisor or plane).reshape(x.shape[:2] + out)
-    y = cupy.empty(x.shape[:2] + out, x.dtype)
+    if _is_whole(size, out, kernel, padding, dilation):  # more than one thread for each
+        inner = _inner(x.shape, last)
+        stage = x.size // (prod(size) * inner), prod(size), inner
+        return middle(_stored(x, last), stage, x.dtype, divisor or prod(size)).reshape(x.shape[:2] + out)
+    y = _empty(x.shape[:2] + out, x.dtype, last)
     if y.size:
-        struct = _packed(size, out, kernel, stride, padding, dilation)
-        options = np.bool_(count_include_pad), np.int32(divisor or 0)
-        _run("avg_forward", x.shape, struct, y, plain(x), y, *options)
+        how = _met(size, kernel, stride, padding, dilation)
+        inner = _inner(x.shape, last)
+        _run("mean", False, inner, size, out, how, _stored(x, last), y, None, count_include_pad, divisor)
     return y
 
 
@@ -99,24 +101,114 @@ def avg_backward(
     dilation: Ints,
     count_include_pad: bool,
     divisor: int | None,
+    last: bool | None = None,
 ) -> Any:
-    """Each dy, divided, goes to every place its window met."""
+    """Each dy, divided, goes to every place its window met.
+
+    dx has its channels `last`, or not; None: where dy has them there.
+    """
     size, out = x_shape[2:], dy.shape[2:]
     if not _covers(dy, size):
         return reference.avg_backward(dy, x_shape, kernel, stride, padding, dilation, count_include_pad, divisor)
-    dx = cupy.empty(x_shape, dy.dtype)
-    if dx.size:
-        struct = _packed(size, out, kernel, stride, padding, dilation)
-        options = np.bool_(count_include_pad), np.int32(divisor or 0)
-        _run("avg_backward", dy.shape, struct, dx, plain(dy), dx, *options)
+    last = _last(dy, size) if last is None else last and _fits(x_shape)
+    dx = _empty(x_shape, dy.dtype, last)
+    if not dx.size:
+        return dx
+    if _is_whole(size, out, kernel, padding, dilation):
+        _spread(plain(dy), dx, _inner(x_shape, last), divisor or prod(size))
+    else:
+        how = _met(size, kernel, stride, padding, dilation)
+        inner = _inner(x_shape, last)
+        _run("mean", True, inner, size, out, how, _stored(dy, last), dx, None, count_include_pad, divisor)
     return dx
 
 
-def _packed(size: Ints, out: Ints, kernel: Ints, stride: Ints, padding: Pairs, dilation: Ints) -> Any:
+def _run(
+    what: str,
+    backward: bool,
+    inner: int,
+    size: Ints,
+    out: Ints,
+    how: Any,
+    given: Any,
+    result: Any,
+    places: Any,
+    count_include_pad: bool = True,
+    divisor: int | None = None,
+) -> None:
+    """Launch a thread an access of `result`; the memory of all is (images, places, inner)."""
+    dtype = result.dtype
+    aligned = launch.is_aligned(given, result, places)
+    plan, struct = _planned(size, out, how, inner, dtype.itemsize, aligned, backward)
+    index = launch.index_type(max(result.size, given.size))
+    name = ("backward" if backward else "forward") + "_columns" * plan.columns
+    compute = dtypes.compute_type(dtype)
+    kernel = _program.kernel(name, f"op::{what}", dtype, compute, plan.width, *plan.known, index)
+    count = result.size // plan.width
+    same = how and pool_plan.divisor_of_all(size, out, how, count_include_pad, divisor) if what == "mean" else 0
+    arrays = (given, places, result) if backward else (given, result, places)
+    options = np.bool_(count_include_pad), np.int32(same)
+    kernel((launch.blocks(count, THREADS),), (THREADS,), (struct, index.type(count), *arrays, *options))
+
+
+@functools.lru_cache(maxsize=1024)
+def _planned(*arguments: Any) -> tuple[pool_plan.Plan, Struct]:
+    plan = pool_plan.plan(*arguments)
+    return plan, Struct(plan.fields)
+
+
+def _spread(dy: Any, dx: Any, inner: int, divisor: int) -> None:
+    """Write each dy, divided, to all places of its image."""
+    dtype, index = dx.dtype, launch.index_type(dx.size)
+    width = launch.ACCESS // dtype.itemsize
+    kernel = _program.kernel("spread", dtype, dtypes.compute_type(dtype), width, index)
+    struct = _spreading(dx.size // dy.size, inner)
+    grid = (launch.blocks(-(-dx.size // width), THREADS),)
+    kernel(grid, (THREADS,), (struct, index.type(dx.size), dy, dx, np.int32(divisor)))
+
+
+@functools.lru_cache(maxsize=1024)
+def _spreading(plane: int, inner: int) -> Struct:
+    return Struct(pool_plan.spread(plane, inner))
+
+
+def _met(size: Ints, kernel: Ints, stride: Ints, padding: Pairs, dilation: Ints) -> pool_plan.Windows:
     """The windows without the taps that meet nothing: a kernel may be far larger than x."""
-    return windows_of(size, out, reached(size, kernel, padding, dilation), stride, padding, dilation)
+    return reached(size, kernel, padding, dilation), stride, padding, dilation
+
+
+def _is_whole(size: Ints, out: Ints, kernel: Ints, padding: Pairs, dilation: Ints) -> bool:
+    """Is there one window, over all of x and nothing else?"""
+    whole = prod(out) == 1 and reached(size, kernel, padding, dilation) == size
+    return whole and not any(low or high for low, high in padding) and set(dilation) <= {1}
 
 
 def _covers(x: Any, size: Ints) -> bool:
     """Is there something to compute, of a type and size that the kernels know?"""
     return x.dtype in dtypes.FLOATS and x.size > 0 and len(size) <= 3 and prod(size) < window_struct.LARGEST
+
+
+def _last(x: Any, size: Ints) -> bool:
+    """Do the channels of x lie last, and may they lie so in images of this size?"""
+    return channels_last(x) and _fits((*x.shape[:2], *size))
+
+
+def _fits(shape: Ints) -> bool:
+    """Are places in an image with its channels of type int?"""
+    return prod(shape[1:]) < window_struct.LARGEST
+
+
+def _inner(shape: Ints, last: bool) -> int:
+    """Neighbours in memory that have one place."""
+    return shape[1] if last else 1
+
+
+def _empty(shape: Ints, dtype: Any, last: bool) -> Any:
+    if not last:
+        return cupy.empty(shape, dtype)
+    return cupy.empty((shape[0], *shape[2:], shape[1]), dtype).transpose(0, len(shape) - 1, *range(1, len(shape) - 1))
+
+
+def _stored(x: Any, last: bool) -> Any:
+    """The memory of x in rows, or with the channels last; a copy where it lies otherwise."""
+    return plain(x.transpose(0, *range(2, x.ndim), 1) if last else x)

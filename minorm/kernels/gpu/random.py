@@ -10,7 +10,7 @@ import numpy as np
 
 from minorm.devices import capture, dtypes
 from minorm.kernels.gpu import launch
-from minorm.kernels.gpu.operands import plain
+from minorm.kernels.gpu.operands import arranged, dense, plain
 from minorm.kernels.gpu.plans.structs import Struct
 from minorm.kernels.gpu.program import Program
 from minorm.kernels.reference.random import Blocks, threshold
@@ -33,13 +33,15 @@ def uniform(shape: tuple[int, ...], dtype: Any, blocks: Blocks) -> Any:
 
 
 def dropout(x: Any, p: float, blocks: Blocks) -> tuple[Any, Any]:
-    x = plain(x)
+    rows = plain(x)  # numbers go row by row, as on the CPU; what they decide is brought into x's order
     kept = cupy.empty(x.shape, dtypes.bool)
-    return _dropout(x, kept, p, blocks), kept
+    out = _dropout(rows, kept, p, blocks)
+    return arranged(out, x), arranged(kept, x)
 
 
 def keep(x: Any, kept: Any, p: float) -> Any:
-    return _dropout(plain(x), plain(kept), p, None)
+    x = dense(x)
+    return _dropout(x, arranged(kept, x), p, None)
 
 
 def _dropout(x: Any, kept: Any, p: float, blocks: Blocks | None) -> Any:

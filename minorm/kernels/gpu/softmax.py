@@ -1,7 +1,8 @@
 """Softmax, its logarithm and the cross entropy on CuPy arrays; the formulas stand in the reference.
 
 Along the last axis a warp or a block has a row, along any other each thread has one. One launch a function for all four
-float types; the sums of long rows go on in float64, in an order that the shape alone decides.
+float types; a result may have another type than what is read. The sums of long rows go on in float64, in an order that
+the shape alone decides.
 """
 
 from __future__ import annotations
@@ -20,58 +21,61 @@ from minorm.kernels.gpu.program import Program
 from minorm.kernels.reference import softmax as reference
 
 THREADS = 128  # of the kernels that give a thread its own row
+SUMMING = 256  # of a block that adds up losses
+CHUNK = 1 << 14  # losses that a block adds up
 
 _program = Program("softmax.cu")
 
 
-def _along(name: str, fallback: Callable[..., Any], a: Any, b: Any, axis: int) -> Any:
-    """Operation `name` along `axis` of one or two arrays of one shape and float type."""
+def _along(name: str, fallback: Callable[..., Any], a: Any, b: Any, axis: int, result: Any) -> Any:
+    """Operation `name` along `axis` of one or two arrays of one shape and float type; None: that is the result's."""
     dtype = a.dtype
     if dtype not in dtypes.FLOATS or not a.size or not a.ndim or (b is not None and b.dtype != dtype):
-        return fallback(a, axis) if b is None else fallback(a, b, axis)
+        return fallback(a, axis, dtype=result) if b is None else fallback(a, b, axis, dtype=result)
+    result = result or dtype
     a, b = plain(a), a if b is None else plain(b)
-    out = cupy.empty(a.shape, dtype)
+    out = cupy.empty(a.shape, result)
     compute = dtypes.compute_type(dtype)
     before, n, after = outer(a.shape, axis)
     if after == 1:
         plan = softmax_plan.rows(before, n, dtype, launch.is_aligned(a, b, out), 1 if a is b else 2)
-        kernel = _program.kernel("rows", name, dtype, compute, plan.width, plan.packs, plan.warp, plan.integer)
+        kernel = _program.kernel("rows", name, dtype, result, compute, plan.width, plan.packs, plan.warp, plan.integer)
         kernel(plan.grid, plan.block, (plan.integer.type(before), plan.integer.type(n), a, b, out))
     else:
         index = softmax_plan.columns_index(before, n, after)
-        kernel = _program.kernel("columns", name, dtype, compute, index)
+        kernel = _program.kernel("columns", name, dtype, result, compute, index)
         count = before * after
         sizes = (index.type(count), index.type(n), index.type(after))
         kernel((launch.blocks(count, THREADS),), (THREADS,), (*sizes, a, b, out))
     return out
 
 
-def softmax(x: Any, axis: int = -1) -> Any:
-    return _along("op::softmax", reference.softmax, x, None, axis)
+def softmax(x: Any, axis: int = -1, dtype: Any = None) -> Any:
+    return _along("op::softmax", reference.softmax, x, None, axis, dtype)
 
 
-def softmax_grad(dy: Any, y: Any, axis: int = -1) -> Any:
-    return _along("op::softmax_grad", reference.softmax_grad, dy, y, axis)
+def softmax_grad(dy: Any, y: Any, axis: int = -1, dtype: Any = None) -> Any:
+    return _along("op::softmax_grad", reference.softmax_grad, dy, y, axis, dtype)
 
 
-def log_softmax(x: Any, axis: int = -1) -> Any:
-    return _along("op::log_softmax", reference.log_softmax, x, None, axis)
+def log_softmax(x: Any, axis: int = -1, dtype: Any = None) -> Any:
+    return _along("op::log_softmax", reference.log_softmax, x, None, axis, dtype)
 
 
-def log_softmax_grad(dy: Any, y: Any, axis: int = -1) -> Any:
-    return _along("op::log_softmax_grad", reference.log_softmax_grad, dy, y, axis)
+def log_softmax_grad(dy: Any, y: Any, axis: int = -1, dtype: Any = None) -> Any:
+    return _along("op::log_softmax_grad", reference.log_softmax_grad, dy, y, axis, dtype)
 
 
 def cross_entropy(x: Any, target: Any, ignore_index: int = -100, label_smoothing: float = 0.0) -> Any:
     """As the reference, but that a target which is no class makes its row's loss NaN: the host is not asked."""
-    dtype = x.dtype
+    dtype, compute = x.dtype, dtypes.compute_type(x.dtype)
     if dtype not in dtypes.FLOATS or not x.size:
         return reference.cross_entropy(x, target, ignore_index, label_smoothing)
     count, n = x.shape
     x, classes = plain(x), plain(target.astype(np.int64, copy=False))
-    loss, lse = cupy.empty(count, dtype), cupy.empty(count, np.float64)
+    loss, lse = cupy.empty(count, compute), cupy.empty(count, np.float64)
     plan = softmax_plan.rows(count, n, dtype, launch.is_aligned(x), 0)
-    kernel = _program.kernel("cross_entropy", dtype, dtypes.compute_type(dtype), plan.width, plan.warp, plan.integer)
+    kernel = _program.kernel("cross_entropy", dtype, compute, plan.width, plan.warp, plan.integer)
     sizes = (plan.integer.type(count), plan.integer.type(n))
     options = (np.int64(ignore_index), np.float64(label_smoothing))
     kernel(plan.grid, plan.block, (*sizes, x, classes, loss, lse, *options))
@@ -79,21 +83,40 @@ def cross_entropy(x: Any, target: Any, ignore_index: int = -100, label_smoothing
 
 
 def cross_entropy_grad(
-    dy: Any, x: Any, target: Any, lse: Any, ignore_index: int = -100, label_smoothing: float = 0.0
+    dy: Any, x: Any, target: Any, lse: Any, ignore_index: int = -100, label_smoothing: float = 0.0, count: Any = None
 ) -> Any:
-    dtype = x.dtype
-    if dtype not in dtypes.FLOATS or not x.size:
-        return reference.cross_entropy_grad(dy, x, target, lse, ignore_index, label_smoothing)
+    """As the reference; `count` is an array of one float64, as `reduce_losses` gives it. dy may have another type."""
+    dtype, compute = x.dtype, dtypes.compute_type(x.dtype)
+    if dtype not in dtypes.FLOATS or dy.dtype not in dtypes.FLOATS or not x.size:
+        return reference.cross_entropy_grad(dy, x, target, lse, ignore_index, label_smoothing, count)
     n = x.shape[1]
-    dy, x, classes = plain(dy.astype(dtype, copy=False)), plain(x), plain(target.astype(np.int64, copy=False))
+    one = dy.size == 1 or not any(dy.strides)  # for all rows, as an expanded view has it
+    dy = dy if one else plain(dy)
+    x, classes = plain(x), plain(target.astype(np.int64, copy=False))
     dx = cupy.empty(x.shape, dtype)
     width = launch.width(dtype.itemsize, n) if launch.is_aligned(x, dx) else 1
     index = launch.index_type(x.size)
-    kernel = _program.kernel("cross_entropy_grad", dtype, dtypes.compute_type(dtype), width, index)
-    options = (np.int64(ignore_index), np.float64(label_smoothing))
+    kernel = _program.kernel("cross_entropy_grad", dtype, dy.dtype, compute, width, index)
+    shares = (compute.type(1 - label_smoothing), compute.type(label_smoothing / n))
+    arrays = (dy, index.type(0 if one else 1), count, x, classes, lse, dx)
     grid = (launch.blocks(x.size // width, THREADS),)
-    kernel(grid, (THREADS,), (index.type(x.size), index.type(n), dy, x, classes, lse, dx, *options))
+    kernel(grid, (THREADS,), (index.type(x.size), index.type(n), *arrays, np.int64(ignore_index), *shares))
     return dx
+
+
+def reduce_losses(losses: Any, target: Any, ignore_index: int, mean: bool, dtype: Any) -> tuple[Any, Any]:
+    """As the reference, in an order that the number of rows decides; how many count is float64 on the GPU."""
+    blocks = -(-losses.size // CHUNK)
+    if not blocks:
+        return reference.reduce_losses(losses, target, ignore_index, mean, dtype)
+    result, counted = cupy.empty((), dtype), cupy.empty((), np.float64)
+    parts = cupy.empty(2 * blocks, np.float64) if blocks > 1 else None
+    kernel = _program.kernel("sum_losses", result.dtype, losses.dtype)
+    sizes, ends = (np.int64(losses.size), np.int32(CHUNK)), (result, counted, np.bool_(mean))
+    kernel((blocks,), (SUMMING,), (*sizes, losses, target, np.int64(ignore_index), parts, *ends))
+    if blocks > 1:
+        _program.kernel("sum_parts", result.dtype)((1,), (SUMMING,), (np.int32(blocks), parts, *ends))
+    return result, counted
 
 
 check_target = reference.check_target

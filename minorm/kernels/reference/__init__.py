@@ -3,6 +3,7 @@
 from minorm.kernels.reference import (
     chain,
     conv,
+    copying,
     elementwise,
     indexing,
     matmul,

@@ -76,6 +76,11 @@ def check_accumulate(operation: str, accumulate: Any, shape: Ints, dtype: Any) -
         )
 
 
+def laid_out(x: Any, dtype: Any) -> Any:
+    """Images or weights cast to the type of a convolution, in the order in which it reads them: itself if it is so."""
+    return x if x.dtype == dtype else x.astype(dtype)
+
+
 def forward(
     x: Any, w: Any, b: Any, stride: Ints, padding: Pairs, dilation: Ints, groups: int, epilogue: Any = None
 ) -> Any:

@@ -12,12 +12,14 @@ from typing import Any
 
 import numpy as np
 
+from minorm.devices import dtypes
 from minorm.kernels.reference.softmax import (
     check_target,
     cross_entropy,
     cross_entropy_grad,
     log_softmax,
     log_softmax_grad,
+    reduce_losses,
     softmax,
     softmax_grad,
 )
@@ -25,10 +27,11 @@ from minorm.kernels.reference.sums import sum_axes, sum_to
 from minorm.kernels.reference.widening import widened
 
 __all__ = [
-    "accumulate", "add", "check_target", "cross_entropy", "cross_entropy_grad", "elu", "elu_grad", "erf", "erf_grad",
-    "exp", "expm1", "gelu", "gelu_grad", "hardswish", "hardswish_grad", "leaky_relu", "leaky_relu_grad", "log", "log1p",
-    "log_softmax", "log_softmax_grad", "mul", "power", "relu", "relu6", "relu6_grad", "relu_grad", "scale", "sigmoid",
-    "sigmoid_grad", "silu", "silu_grad", "softmax", "softmax_grad", "sub", "sum_axes", "sum_to", "tanh", "tanh_grad",
+    "accumulate", "add", "check_target", "cross_entropy", "cross_entropy_grad", "div", "elu", "elu_grad", "erf",
+    "erf_grad", "exp", "expm1", "gelu", "gelu_grad", "hardswish", "hardswish_grad", "leaky_relu", "leaky_relu_grad",
+    "log", "log1p", "log_softmax", "log_softmax_grad", "mul", "over", "power", "reduce_losses", "relu", "relu6",
+    "relu6_grad", "relu_grad", "scale", "sigmoid", "sigmoid_grad", "silu", "silu_grad", "softmax", "softmax_grad",
+    "sub", "sum_axes", "sum_to", "tanh", "tanh_grad",
 ]  # fmt: skip
 
 
@@ -50,6 +53,11 @@ def mul(a: Any, b: Any) -> Any:
     return a * b
 
 
+def div(a: Any, b: Any) -> Any:
+    """a / b"""
+    return a / b
+
+
 def copy(x: Any) -> Any:
     """x in memory of its own"""
     return x.copy()
@@ -58,6 +66,11 @@ def copy(x: Any) -> Any:
 def scale(x: Any, factor: float) -> Any:
     """x * factor, for a Python number"""
     return x * x.dtype.type(factor)
+
+
+def over(x: Any, number: float) -> Any:
+    """x / number, for a Python number"""
+    return (x / dtypes.compute_type(x.dtype).type(number)).astype(x.dtype, copy=False)
 
 
 def accumulate(total: Any, x: Any) -> None:

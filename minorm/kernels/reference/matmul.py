@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from minorm.kernels.reference.sums import sum_to
 from minorm.kernels.reference.widening import widened
 
 
@@ -20,3 +21,8 @@ def linear(x: Any, w: Any, b: Any = None) -> Any:
     """y = x @ w.T + b, x (..., in), w (out, in), b (out) or None"""
     y = np.matmul(x, w.T)
     return y if b is None else y + b
+
+
+def linear_grads(dy: Any, x: Any, bias: bool) -> tuple[Any, Any]:
+    """dw = dy.T @ x and db, the rows of dy added up, of dy (rows, out) and x (rows, in); without `bias` db is None"""
+    return matmul(dy.T, x), sum_to(dy, dy.shape[1:]) if bias else None

@@ -42,6 +42,13 @@ def reached(size: Ints, kernel: Ints, padding: Pairs, dilation: Ints) -> Ints:
     )
 
 
+def channels_last(x: Any) -> bool:
+    """Do the channels of x (N, C, *spatial) lie last in memory, and not in either order?"""
+    if x.ndim < 3 or x.flags.c_contiguous:
+        return False
+    return bool(x.transpose(0, *range(2, x.ndim), 1).flags.c_contiguous)
+
+
 def max_forward(x: Any, kernel: Ints, stride: Ints, padding: Pairs, dilation: Ints, ceil_mode: bool) -> tuple[Any, Any]:
     """(y, place of each maximum in its plane, int32). NaN is larger than anything; the first of equals wins."""
     size = x.shape[2:]
@@ -57,7 +64,13 @@ def max_forward(x: Any, kernel: Ints, stride: Ints, padding: Pairs, dilation: In
     return y, indices
 
 
-def max_backward(dy: Any, indices: Any, x_shape: Ints, how: Any = None) -> Any:  # noqa: ARG001  for a GPU
+def max_backward(
+    dy: Any,
+    indices: Any,
+    x_shape: Ints,
+    how: Any = None,  # noqa: ARG001  for a GPU
+    last: bool | None = None,  # noqa: ARG001  for a GPU
+) -> Any:
     """Each dy goes to the place its maximum came from.
 
     `how` is (kernel, stride, padding, dilation): places alone are enough here, but a GPU gathers from windows instead.
@@ -98,8 +111,9 @@ def avg_backward(
     dilation: Ints,
     count_include_pad: bool,
     divisor: int | None,
+    last: bool | None = None,  # noqa: ARG001  for a GPU
 ) -> Any:
-    """Each dy, divided, goes to every place its window met."""
+    """Each dy, divided, goes to every place its window met. On a GPU `last` says that dx has its channels last."""
     dtype, out = compute_type(dy.dtype), dy.shape[2:]
     windows = kernel, stride, padding, dilation
     share = dy.astype(dtype) / counts(x_shape[2:], out, *windows, count_include_pad, divisor, dy)

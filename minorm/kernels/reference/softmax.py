@@ -1,4 +1,7 @@
-"""Softmax along one axis, its logarithm, and the cross entropy of rows: each gradient directly below its function."""
+"""Softmax along one axis, its logarithm, and the cross entropy of rows: each gradient directly below its function.
+
+Those of softmax take `dtype`, the type of the result where that is not the type of the arguments (`widened`).
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from minorm.devices.dtypes import compute_type
 from minorm.kernels.reference.widening import widened
 
 
@@ -39,16 +43,17 @@ def log_softmax_grad(dy: Any, y: Any, axis: int = -1) -> Any:
     return dy - np.exp(y) * dy.sum(axis=axis, keepdims=True)
 
 
-@widened
 def cross_entropy(x: Any, target: Any, ignore_index: int = -100, label_smoothing: float = 0.0) -> Any:
     """The loss of each row of logits x (rows, classes) against the class target (rows,), and what the gradient needs.
 
         loss = lse - (1 - label_smoothing) * x[target] - label_smoothing * mean(x),   lse = log sum exp(x)
 
-    A row whose target is ignore_index costs 0. Returns loss (rows,) and lse (rows,), in float64 because logits may be
-    large. Raises ValueError for a target that is neither a class nor ignore_index.
+    A row whose target is ignore_index costs 0. Returns loss (rows,) in the type computed in, float32 for 16 bits, and
+    lse (rows,), in float64 because logits may be large. Raises ValueError for a target that is neither a class nor
+    ignore_index.
     """
     check_target(x, target, ignore_index)
+    x = x.astype(compute_type(x.dtype), copy=False)
     counted = target != ignore_index
     top = x.max(axis=1, keepdims=True)
     shifted = x - top
@@ -60,16 +65,42 @@ def cross_entropy(x: Any, target: Any, ignore_index: int = -100, label_smoothing
     return np.where(counted, loss, 0).astype(x.dtype), top[:, 0].astype(np.float64) + size
 
 
-@widened
 def cross_entropy_grad(
-    dy: Any, x: Any, target: Any, lse: Any, ignore_index: int = -100, label_smoothing: float = 0.0
+    dy: Any, x: Any, target: Any, lse: Any, ignore_index: int = -100, label_smoothing: float = 0.0, count: Any = None
 ) -> Any:
-    """dy * (softmax(x) - (1 - label_smoothing) * onehot(target) - label_smoothing / classes), dy (rows,)"""
-    rows, classes = x.shape
+    """share * (softmax(x) - (1 - label_smoothing) * onehot(target) - label_smoothing / classes), of x's type
+
+    The share of a row is dy, one number or one a row, over `count` where that is given.
+    """
+    (rows, classes), dtype = x.shape, x.dtype
+    x = x.astype(compute_type(dtype), copy=False)
     counted = target != ignore_index
     dx = np.exp((x - lse[:, None]).astype(x.dtype)) - x.dtype.type(label_smoothing / classes)
     dx[np.arange(rows, like=x), np.where(counted, target, 0)] -= x.dtype.type(1 - label_smoothing)
-    return np.where(counted[:, None], dx * dy[:, None], x.dtype.type(0))
+    return np.where(counted[:, None], dx * shares(dy, count, rows)[:, None], x.dtype.type(0)).astype(dtype, copy=False)
+
+
+def shares(dy: Any, count: Any, rows: int) -> Any:
+    """What each of `rows` losses receives of the gradient dy, in the type computed in.
+
+    A mean over nothing passes nothing on: its NaN stays with the loss, and no parameter becomes NaN.
+    """
+    dy = dy.reshape(-1).astype(compute_type(dy.dtype), copy=False)
+    if count is not None:
+        dy = dy / dy.dtype.type(count) if count else np.zeros_like(dy)
+    return np.broadcast_to(dy, (rows,))
+
+
+def reduce_losses(losses: Any, target: Any, ignore_index: int, mean: bool, dtype: Any) -> tuple[Any, Any]:
+    """The sum of losses, or their mean over the targets that count, rounded to `dtype` once; and how many these are.
+
+    Sums are taken in float64; the mean over nothing is NaN.
+    """
+    total, count = losses.sum(dtype=np.float64), np.count_nonzero(target != ignore_index)
+    if mean:
+        with np.errstate(invalid="ignore", divide="ignore"):
+            total = total / total.dtype.type(count)
+    return total.astype(dtype), count
 
 
 def check_target(x: Any, target: Any, ignore_index: int) -> None:

@@ -10,20 +10,26 @@ import functools
 from typing import Any
 
 import cupy_graphs
-import ml_dtypes
 import numpy as np
+from cublas_types import (
+    CUBLAS_COMPUTE_32F,
+    CUBLAS_COMPUTE_32F_FAST_TF32,
+    CUBLAS_COMPUTE_64F,
+    CUBLAS_GEMM_DEFAULT,
+    CUBLAS_OP_N,
+    CUBLAS_OP_T,
+    HANDLE,
+    TAKEN,
+    at,
+    matrix_at,
+)
 from cupy_cuda import Current, transfers
 
-CUBLAS_OP_N, CUBLAS_OP_T = 0, 1
-CUBLAS_GEMM_DEFAULT = -1
-CUBLAS_COMPUTE_32F, CUBLAS_COMPUTE_64F, CUBLAS_COMPUTE_32F_FAST_TF32 = 68, 70, 77
-TYPES = {2: np.dtype(np.float16), 14: np.dtype(ml_dtypes.bfloat16), 0: np.dtype(np.float32), 1: np.dtype(np.float64)}
-HANDLE = 0xB1A5
-TAKEN = {  # types of the inputs and of the result, by the type computed in
-    CUBLAS_COMPUTE_32F: {(2, 2), (2, 0), (14, 14), (14, 0), (0, 0)},
-    CUBLAS_COMPUTE_32F_FAST_TF32: {(0, 0)},
-    CUBLAS_COMPUTE_64F: {(1, 1)},
-}
+__all__ = [
+    "CUBLAS_COMPUTE_32F", "CUBLAS_COMPUTE_32F_FAST_TF32", "CUBLAS_COMPUTE_64F", "CUBLAS_GEMM_DEFAULT", "CUBLAS_OP_N",
+    "CUBLAS_OP_T", "gemmEx", "gemmStridedBatchedEx",
+]  # fmt: skip
+
 used: list[int] = []  # the type computed in of each product
 
 
@@ -96,9 +102,7 @@ def _values(args: Any, kinds: list[Any]) -> list[Any]:
 
 def _product(*args: Any) -> None:
     """The product, now; and while a stream is captured written down, with the arrays whose addresses it has."""
-    A, B, C = args[7], args[11], args[16]
-    live = list(Current.capture.live.values()) if Current.capture is not None else []
-    used_memory = [memory for memory in live if any(0 <= p - memory.ctypes.data < memory.nbytes for p in (A, B, C))]
+    used_memory = cupy_graphs.memory_at((args[7], args[11], args[16]), Current)
     cupy_graphs.recorded(functools.partial(_run, used_memory), Current)(*args)
 
 
@@ -116,25 +120,13 @@ def _run(
     if min(m, n, k, batchCount) < 1 or lda < (k if transa else m) or ldb < (n if transb else k) or ldc < m:
         raise CUBLASError("CUBLAS_STATUS_INVALID_VALUE")
     compute: Any = np.float64 if computeType == CUBLAS_COMPUTE_64F else np.float32
-    one, add = (_at(address, np.dtype(compute), (1,))[0] for address in (alpha, beta))
+    one, add = (at(address, np.dtype(compute), (1,))[0] for address in (alpha, beta))
     for i in range(batchCount):
-        a = _columns(A, Atype, i * strideA, lda, *((k, m) if transa else (m, k))).astype(compute)
-        b = _columns(B, Btype, i * strideB, ldb, *((n, k) if transb else (k, n))).astype(compute)
-        c = _columns(C, Ctype, i * strideC, ldc, m, n)
+        a = matrix_at(A, Atype, i * strideA, lda, *((k, m) if transa else (m, k))).astype(compute)
+        b = matrix_at(B, Btype, i * strideB, ldb, *((n, k) if transb else (k, n))).astype(compute)
+        c = matrix_at(C, Ctype, i * strideC, ldc, m, n)
         with np.errstate(all="ignore"):
             result = one * ((a.T if transa else a) @ (b.T if transb else b))
             c[...] = (result if add == 0 else result + add * c.astype(compute)).astype(c.dtype)
     used.append(computeType)
     transfers.launches["gemm"] += 1
-
-
-def _columns(address: int, kind: int, offset: int, step: int, rows: int, columns: int) -> Any:
-    """A view of rows x columns, each column `step` elements behind the last."""
-    dtype = TYPES[kind]
-    memory = _at(address + offset * dtype.itemsize, dtype, ((columns - 1) * step + rows,))
-    return np.lib.stride_tricks.as_strided(memory, (rows, columns), (dtype.itemsize, step * dtype.itemsize))
-
-
-def _at(address: int, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Any:
-    size = int(np.prod(shape)) * dtype.itemsize
-    return np.frombuffer((ctypes.c_char * size).from_address(address), dtype).reshape(shape)

@@ -51,6 +51,7 @@ inline int __float_as_int(float v) { int i; std::memcpy(&i, &v, 4); return i; }
 // Rounded products that are no part of a fused multiply-add: the compiler cannot look through the empty instruction.
 inline float __fmul_rn(float a, float b) { float c = a * b; asm("" : "+x"(c)); return c; }
 inline double __dmul_rn(double a, double b) { double c = a * b; asm("" : "+x"(c)); return c; }
+inline float __fdividef(float a, float b) { return a / b; }  // on a device off by 2 units of the last place
 inline double rsqrt(double v) { return 1.0 / std::sqrt(v); }
 
 namespace shim {

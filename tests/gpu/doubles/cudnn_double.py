@@ -1,17 +1,22 @@
-"""A double of the module cudnn (nvidia-cudnn-frontend): graphs of one convolution, run by the reference in host memory.
+"""A double of the module cudnn (nvidia-cudnn-frontend 1.12): graphs of a convolution, run by the reference.
 
-It takes the calls, names and order of steps of the documentation and nothing else. That says that conv_cudnn.py keeps
-to them; whether cuDNN does too only a device can tell.
+It takes the calls, names and order of steps of the documentation, and has plans where cuDNN 9 has kernels ready for an
+H200: for images in one order, weights in either, and a bias of their type behind a forward pass. It refuses sums behind
+a gradient, for which cuDNN compiles kernels.
 """
 
 from __future__ import annotations
 
 import ctypes
+import functools
+import itertools
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
+import cupy_graphs
 import ml_dtypes
 import numpy as np
+from cupy_cuda import Current, transfers
 
 from minorm.kernels.reference import conv
 
@@ -22,19 +27,30 @@ numerical_note = SimpleNamespace(
     NONDETERMINISTIC="nd", TENSOR_CORE="tc", DOWN_CONVERT_INPUTS="dci", REDUCED_PRECISION_REDUCTION="rpr"
 )
 STEPS = ["validate", "build_operation_graph", "create_execution_plans", "check_support", "build_plans"]
-executed: list[str] = []  # the operation of each graph that ran, and the stream
-streams: list[int] = []
-layouts: list[set[bool]] = []  # of each graph that ran: are its arrays channels last?
+executed: list[str] = []  # the operation of each graph that ran
+streams: list[int] = []  # that handles were told
+layouts: list[tuple[bool, bool]] = []  # of each graph that ran: are its images channels last? its weights?
 notes: list[list[str]] = []  # what its plans must not do
+_uids = itertools.count(1)
 
 
 class cudnnGraphNotSupportedError(Exception):
     """Its own kind of exception, no RuntimeError."""
 
 
+class Refused:
+    """What this cuDNN has no plan for; a test may add to it."""
+
+    batch = 13  # images, whatever else
+    biased: ClassVar[set[int]] = set()  # channels of a result with a bias
+    mixed = False  # weights in another order than images
+    last = False  # images with the channels last
+
+
 class Tensor:
     def __init__(self, dim: Any = None, stride: Any = None, data_type: Any = None) -> None:
         self.dim, self.stride, self.data_type, self.output = dim, stride, data_type, False
+        self.uid = 0
 
     def set_output(self, value: bool) -> Tensor:
         self.output = value
@@ -52,6 +68,10 @@ class Tensor:
         self.stride = value
         return self
 
+    def get_uid(self) -> int:
+        assert self.uid, "the graph is not built"
+        return self.uid
+
     def at(self, address: int) -> np.ndarray:
         """The elements there: in C order, or with the channels last, which is all that this double can read."""
         assert type(address) is int
@@ -67,7 +87,9 @@ class Tensor:
         return array
 
     def is_channels_last(self) -> bool:
-        return bool(self.stride[1] == 1 and self.dim[1] > 1)
+        """And not in C order as well."""
+        steps = np.empty(self.dim, np.int8).strides
+        return any(n > 1 and a != b for n, a, b in zip(self.dim, self.stride, steps, strict=True))
 
 
 class pygraph:
@@ -91,13 +113,33 @@ class pygraph:
     def conv_wgrad(self, *, image: Tensor, loss: Tensor, **how: Any) -> Tensor:
         return self._node("wgrad", image, loss, **how)
 
+    def bias(self, *, name: str, input: Tensor, bias: Tensor) -> Tensor:
+        assert name
+        assert input is self.out
+        self.inputs, self.out = (*self.inputs, bias), Tensor()
+        return self.out
+
     def _node(
         self, name: str, a: Tensor, b: Tensor, *, pre_padding: Any, post_padding: Any, stride: Any, dilation: Any
     ) -> Tensor:
         assert len(a.dim) in (4, 5)
+        assert min(*pre_padding, *post_padding) >= 0
         self.name, self.inputs, self.out = name, (a, b), Tensor()
         self.how = tuple(stride), tuple(zip(pre_padding, post_padding, strict=True)), tuple(dilation)
         return self.out
+
+    @property
+    def tensors(self) -> tuple[Tensor, ...]:
+        return (*self.inputs[:2], self.out, *self.inputs[2:])
+
+    def images_and_weights(self) -> tuple[bool, bool]:
+        """Are they channels last? Images of one order all are."""
+        parts = list(self.tensors[:3])
+        weights = parts.pop(2 if self.name == "wgrad" else 1)
+        clear = {part.is_channels_last() for part in parts if part.dim[1] > 1 and np.prod(part.dim[2:]) > 1}
+        if len(clear) > 1:
+            raise cudnnGraphNotSupportedError("images of two orders")
+        return clear == {True}, weights.is_channels_last()
 
     def _step(self, name: str) -> None:
         assert STEPS.index(name) == len(self.done)
@@ -109,10 +151,14 @@ class pygraph:
 
     def build_operation_graph(self) -> None:
         self._step("build_operation_graph")
+        for tensor in self.tensors:
+            tensor.uid = next(_uids)
 
     def create_execution_plans(self, modes: list[str]) -> None:
         assert modes == ["A", "FALLBACK"]
         self._step("create_execution_plans")
+        if len(self.inputs) > 2 and self.name != "fprop":
+            raise cudnnGraphNotSupportedError("no engine has a kernel ready for a sum behind a gradient")
 
     def deselect_numeric_notes(self, notes: list[str]) -> None:
         assert self.done[-1] == "create_execution_plans"
@@ -121,8 +167,16 @@ class pygraph:
     def check_support(self) -> None:
         self._step("check_support")
         assert "nd" in self.deselected
-        if self.out.dim[0] == 13:
+        images, weights = self.images_and_weights()
+        if self.out.dim[0] == Refused.batch:
             raise cudnnGraphNotSupportedError("no plan for a batch of 13")
+        if (Refused.last and images) or (Refused.mixed and images != weights):
+            raise cudnnGraphNotSupportedError("no plan for this order")
+        for bias in self.inputs[2:]:
+            assert bias.data_type == self.out.data_type
+            assert bias.dim == [1, self.out.dim[1], *[1] * (len(self.out.dim) - 2)]
+            if self.out.dim[1] in Refused.biased:
+                raise cudnnGraphNotSupportedError("no plan with a bias")
 
     def build_plans(self) -> None:
         self._step("build_plans")
@@ -130,18 +184,26 @@ class pygraph:
     def get_workspace_size(self) -> int:
         return 0 if self.name == "fprop" else 64
 
-    def execute(self, addresses: dict[Tensor, int], workspace: int, *, handle: Any) -> None:
+    def execute(self, addresses: dict[int, int], workspace: int, *, handle: Any) -> None:
         assert self.done == STEPS
         assert handle == "handle"
         assert type(workspace) is int
-        a, b, out = (tensor.at(addresses[tensor]) for tensor in (*self.inputs, self.out))
+        assert bool(workspace) == bool(self.get_workspace_size())
+        used_memory = cupy_graphs.memory_at((*addresses.values(), workspace), Current)
+        cupy_graphs.recorded(functools.partial(self._run, used_memory), Current)(addresses)
+
+    def _run(self, used_memory: Any, addresses: dict[int, int]) -> None:
+        """`used_memory`: a graph that replays this keeps the arrays, of which cuDNN gets addresses alone."""
+        assert set(addresses) == {tensor.uid for tensor in self.tensors}
+        a, b, out, *bias = (tensor.at(addresses[tensor.uid]) for tensor in self.tensors)
         channels = {"fprop": lambda: a.shape[1] // b.shape[1], "dgrad": lambda: out.shape[1] // b.shape[1]}
         groups = channels.get(self.name, lambda: a.shape[1] // out.shape[1])()
-        executed.append(self.name)
-        layouts.append({tensor.is_channels_last() for tensor in (*self.inputs, self.out) if tensor.dim[1] > 1})
+        executed.append(self.name + "+bias" * len(bias))
+        layouts.append(self.images_and_weights())
         notes.append(self.deselected)
+        transfers.launches["cudnn"] += 1
         if self.name == "fprop":
-            out[...] = conv.forward(a, b, None, *self.how, groups)
+            out[...] = conv.forward(a, b, bias[0].reshape(-1) if bias else None, *self.how, groups)
         elif self.name == "dgrad":
             out[...] = conv.grad_input(a, b, out.shape, *self.how, groups)
         else:

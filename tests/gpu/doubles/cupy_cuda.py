@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from typing import Any, ClassVar
 
 import cupy_graphs
+import cupy_orders
 import numpy as np
 
 
@@ -35,6 +36,8 @@ class Transfers:
         self.places: list[tuple[int, int]] = []  # (device of that stream, device of the event that it waits for)
         self.streams: list[Any] = []  # what consumers of DLPack asked for
         self.launches: Counter[str] = Counter()  # by the name of the kernel, ours and CuPy's own
+        self.turned = cupy_orders.turned  # the shapes of arrays that were brought into another order of memory
+        self.turned.clear()
 
     @property
     def to_host(self) -> int:

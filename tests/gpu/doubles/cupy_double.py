@@ -49,11 +49,16 @@ class ndarray:
     def __init__(self, shape: Any, dtype: Any = float, memptr: Any = None, strides: Any = None, order: str = "C"):
         self.device = Device()
         self.base = None
-        assert strides is None
         if memptr is None:
+            assert strides is None
             self.memory = np.empty(shape, dtype, order)  # type: ignore[call-overload]
             poison(self.memory)
             cupy_cuda.pool.took(self.memory)
+        elif strides is not None:  # a dense array in another order of its axes
+            content = memptr.mem.content
+            self.memory = np.lib.stride_tricks.as_strided(content.reshape(-1).view(dtype), shape, strides)
+            assert self.memory.nbytes == content.nbytes
+            assert np.may_share_memory(self.memory, content)
         else:  # memory that somebody else has taken from the pool
             self.memory = memptr.mem.content.view(dtype).reshape(shape)
             assert np.may_share_memory(self.memory, memptr.mem.content), "CuPy would not look at steps here"
@@ -130,7 +135,8 @@ class ndarray:
         result = self.memory[place]
         parts = place if isinstance(place, tuple) else (place,)
         if any(isinstance(p, np.ndarray) for p in parts):
-            transfers.to_host += any(isinstance(p, np.ndarray) and p.dtype == bool for p in parts)  # how many are true?
+            if any(isinstance(p, np.ndarray) and p.dtype == bool for p in parts):
+                transfers.to_host += 1  # how many are true?
             near("x[index]", self)
             return fresh(result, "take")
         return view(np.asarray(result) if not isinstance(result, np.generic) else self.memory[(*parts, ...)], self)
@@ -140,6 +146,8 @@ class ndarray:
             raise TypeError(f"Unsupported type {type(value)}")
         memory, place, given = near("x[index] = value", self), indices_of(index), content("x[index] = value", value)
         transfers.launches["copy"] += 1
+        if isinstance(given, np.ndarray) and given.ndim:
+            cupy_orders.note(np.asarray(memory[place]), given)
         with np.errstate(all="ignore"):
             if may_repeat(place):
                 raced(memory, place, given)
@@ -161,10 +169,14 @@ class ndarray:
         if self.dtype == dtype and not copy:
             return self
         with np.errstate(all="ignore"):
-            return fresh(cupy_orders.laid(near("astype", self).astype(dtype), self.memory, order or "K"), order="K")
+            result = fresh(cupy_orders.laid(near("astype", self).astype(dtype), self.memory, order or "K"), order="K")
+        cupy_orders.note(result.memory, self.memory)
+        return result
 
     def copy(self, order: str = "C") -> ndarray:  # of any device, to the current one
-        return fresh(cupy_orders.laid(self.memory, self.memory, order), order="K")
+        result = fresh(cupy_orders.laid(self.memory, self.memory, order), order="K")
+        cupy_orders.note(result.memory, self.memory)
+        return result
 
     def reshape(self, *shape: Any, order: str = "C") -> ndarray:
         return view(self.memory.reshape(*shape, order=order), self)  # type: ignore[call-overload]
@@ -230,6 +242,7 @@ def view(memory: np.ndarray, of: ndarray) -> ndarray:
     """An array around memory of another, if it still is that."""
     if not np.may_share_memory(memory, of.memory) and memory.size:
         near("copy", of)
+        cupy_orders.turned.append(of.shape)  # the only reason why reshape() copies, but for gaps
         return fresh(memory)
     result = ndarray.__new__(ndarray)
     result.memory, result.device = memory, of.device
@@ -312,7 +325,10 @@ class Ufunc:
             result = self.function(*[np.asarray(v).astype(t, copy=False) for v, t in zip(values, taken, strict=True)])
             result = np.asarray(result).astype(given, copy=False)
         if out is None:
-            return fresh(result, self.__name__)
+            found = fresh(result, self.__name__)
+            cupy_orders.note(found.memory, *values)
+            return found
+        cupy_orders.note(out.memory, *values)
         transfers.launches[self.__name__] += 1
         if not np.can_cast(given, out.dtype, casting):  # type: ignore[arg-type]
             raise TypeError(f"output (typecode '{given}') could not be coerced to '{out.dtype}' in {self.__name__}")

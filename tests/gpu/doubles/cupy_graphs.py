@@ -8,7 +8,7 @@ it had in the capture. A number that was an argument is what it was then.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -45,6 +45,12 @@ class Graph:
             for old, new in zip(results, arrays_of(function(*args, **options)), strict=True):
                 if not np.may_share_memory(old.memory, new.memory):
                     old.memory[...] = new.memory
+
+
+def memory_at(addresses: Iterable[int], current: Any) -> list[np.ndarray]:
+    """While a stream is captured, the arrays at these addresses: a graph that replays a library's call keeps them."""
+    live = list(current.capture.live.values()) if current.capture is not None else []
+    return [memory for memory in live if any(0 <= p - memory.ctypes.data < memory.nbytes for p in addresses)]
 
 
 def arrays_of(result: Any) -> list[Any]:

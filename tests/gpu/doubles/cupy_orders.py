@@ -37,6 +37,21 @@ def laid(result: Any, array: Any, order: str) -> np.ndarray:
     return memory
 
 
+turned: list[tuple[int, ...]] = []  # the shapes of arrays that were copied into another order of memory, or read in one
+
+
+def note(to: np.ndarray, *sources: np.ndarray) -> None:
+    """Write down an array of which elements are read in one order of memory and written in another."""
+    arrays = [source for source in sources if isinstance(source, np.ndarray) and source.shape == to.shape]
+    turned.extend(to.shape for array in arrays if _axes(array) != _axes(to))
+
+
+def _axes(array: np.ndarray) -> list[int]:
+    """The axes along which an array has elements, from the outermost to the innermost."""
+    long = [axis for axis, n in enumerate(array.shape) if n > 1 and array.strides[axis]]
+    return sorted(long, key=lambda axis: (-abs(array.strides[axis]), axis))
+
+
 def _of_pad(array: Any, *_: Any, **__: Any) -> str:
     return "F" if array.flags.fnc else "C"
 

@@ -11,6 +11,7 @@ import numpy as np
 import minorm as mn
 import minorm.functional as F
 from minorm import nn, optim
+from minorm.devices import dtypes
 from minorm.functional.norm import call_table
 from minorm.kernels import select
 from minorm.ops import special
@@ -89,9 +90,13 @@ def others(numbers: Numbers) -> Iterator[tuple[str, Call]]:
     yield "cross_entropy", both(lambda x: F.cross_entropy(x, labels, label_smoothing=0.1), numbers(5, 13))
     yield "dropout", both(lambda x: seeded(F.dropout, x), numbers(9, 13))
     yield "uniform", lambda: [seeded(mn.rand, 9, 13, dtype=numbers.dtype, device=numbers.device)]
-    yield "arithmetic", both(lambda a, b: (a + b) * a, numbers(3, 5), numbers(3, 5))
-    yield "max_pool2d", both(lambda x: F.max_pool2d(x, 3, 2, 1), numbers(2, 3, 5, 7))
-    yield "avg_pool2d", both(lambda x: F.avg_pool2d(x, 3, 2, 1), numbers(2, 3, 5, 7))
+    yield "arithmetic", both(lambda a, b: (a + b) * a / 3 - a.mean(0), numbers(3, 5), numbers(3, 5))
+    yield "casts", functools.partial(casts, numbers.images()["channels last"])
+    last = numbers(2, 5, 7, 8).detach().permute(0, 3, 1, 2).requires_grad_()
+    for order, x in {"odd": numbers(2, 3, 5, 7), "columns": numbers(2, 3, 4, 16), "channels last": last}.items():
+        yield f"max_pool2d, {order}", both(lambda x: F.max_pool2d(x, 3, 2, 1), x)
+        yield f"avg_pool2d, {order}", both(lambda x: F.avg_pool2d(x, 3, 2, 1, count_include_pad=False), x)
+        yield f"adaptive_avg_pool2d, {order}", both(lambda x: F.adaptive_avg_pool2d(x, 1), x)
     images = numbers(2, 3, 5, 7), numbers(4, 3, 3, 3), numbers(4)
     yield "conv2d", both(lambda x, w, b: F.conv2d(x, w, b, 2, 1), *images)
     for name, make in OPTIMIZERS.items():
@@ -130,13 +135,33 @@ def captured(make: Callable[[Any], Any], p: nn.Parameter, gradient: mn.Tensor) -
     return [p]
 
 
+def casts(x: mn.Tensor) -> list[mn.Tensor]:
+    """To each other type and back, and between channels last and rows."""
+    copying, found = select.backend(x.array).copying, []
+    for other in CLOSE:
+        rows = copying.full(x.shape, 0.5, other)
+        copying.assign(rows, x.array)
+        found += [mn.Tensor(copying.cast(copying.cast(x.array, other), x.dtype)), mn.Tensor(rows).to(x.dtype)]
+    return [*found, x.contiguous() + x, x + x.contiguous()]
+
+
 def of_backend(x: mn.Tensor, y: mn.Tensor, labels: mn.Tensor) -> list[mn.Tensor]:
     """Functions that a backend has and operations do not call, or not in 16 bits."""
     a, b = x.detach().array, y.detach().array
     backend = select.backend(a)
-    loss, lse = backend.elementwise.cross_entropy(a, labels.array)
-    dx = backend.elementwise.cross_entropy_grad(loss, a, labels.array, lse)
-    found = [loss, dx, backend.elementwise.sub(a, b), backend.elementwise.scale(a, 0.3)]
+    maths, wide = backend.elementwise, dtypes.compute_type(a.dtype)
+    losses, lse = maths.cross_entropy(a, labels.array)
+    loss, count = maths.reduce_losses(losses, labels.array, -100, True, a.dtype)
+    y = maths.log_softmax(a, dtype=wide)
+    found = [
+        losses.astype(a.dtype),
+        loss.reshape(1),
+        maths.cross_entropy_grad(losses, a, labels.array, lse, count=count),
+        y.astype(a.dtype),
+        maths.log_softmax_grad(y, y, dtype=a.dtype),
+        maths.sub(a, b),
+        maths.scale(a, 0.3),
+    ]
     backend.update.scale([b], 0.7)
     return [mn.Tensor(array) for array in (*found, b)]
 
@@ -161,6 +186,9 @@ def compare(dtype: Any, way: str) -> None:
 
 def by_chunks(norm: Any, monkeypatch: Any) -> None:
     """Rows go by chunks, as many as there can be, however short they are, and many threads merge them."""
+    from minorm.kernels.gpu import softmax
+
+    monkeypatch.setattr(softmax, "CHUNK", 2)
     monkeypatch.setattr(norm.norm_forward, "PACKS", 0)
     monkeypatch.setattr(norm.norm_backward, "PACKS", 0)
     monkeypatch.setattr(norm.norm_forward.norm_plan, "BATCH", 1)

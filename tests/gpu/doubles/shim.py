@@ -23,6 +23,7 @@ import time
 from pathlib import Path
 from typing import Any, ClassVar
 
+import cupy_orders
 import numpy as np
 
 import minorm.labs
@@ -100,6 +101,8 @@ class Function:
         pointers = (ctypes.c_void_p * max(1, len(cells)))(*[ctypes.addressof(cell) for cell in cells])
         grid = (ctypes.c_uint * 3)(*grid, *[1] * (3 - len(grid)))
         State.launches += 1
+        if self.name.startswith(("move<", "turn<")):
+            cupy_orders.note(*[getattr(array, "memory", array) for array in args[:-3:-1]])
         State.ran[self.name] = max(block[0], State.ran.get(self.name, 0))
         if self.run(grid, ctypes.c_int(block[0]), ctypes.c_uint(State.seed), pointers) < 0:
             raise KernelError(f"{self.name}: {_fibers().shim_message().decode()}")

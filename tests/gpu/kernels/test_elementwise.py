@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+import math
+from collections.abc import Callable
 from typing import Any
 
 import instances
@@ -15,7 +18,7 @@ from minorm.kernels.reference import elementwise as reference
 
 pytestmark = pytest.mark.skipif(not shim.available, reason="no g++")
 NAMES = ["relu", "relu6", "leaky_relu", "hardswish", "sigmoid", "tanh", "silu", "elu", "gelu", "gelu_tanh", "erf"]
-TWO = ["add", "sub", "mul"]
+TWO = ["add", "sub", "mul", "div"]
 SPECIAL = [0.0, -0.0, np.inf, -np.inf, np.nan, 1e30, -1e30, 3.0, -3.0, 6.0, 90.0, -90.0, 1e-30]
 
 
@@ -24,8 +27,10 @@ def needed() -> list[tuple[Any, ...]]:
     for dtype in instances.FLOATS:
         for width in (1, 16 // dtype.itemsize) if dtype == dtypes.float32 else (16 // dtype.itemsize,):
             rest = (dtype, dtypes.compute_type(dtype), width, dtypes.int32)
-            keys += [("map_one", f"op::{name}", *rest) for name in [*NAMES, "scale"]]
+            keys += [("map_one", f"op::{name}", *rest) for name in [*NAMES, "scale", "over"]]
             keys += [("map_two", f"op::{name}", *rest) for name in NAMES + TWO]
+            keys += [("map_along", f"op::{name}", *rest) for name in TWO]
+            keys += [("map_along", f"op::swapped<op::{name}>", *rest) for name in ["relu", *TWO]]
     return keys
 
 
@@ -61,11 +66,46 @@ def test_activations_and_their_gradients(name: str, dtype: Any, gpu: Any, cuda: 
     y, dx = called(gpu, name, cuda.array(x)), called(gpu, name, cuda.array(dy), cuda.array(x))
     units = 1 if dtype in dtypes.HALVES else 12
     small = 3e-7 if dtype != dtypes.float64 else 1e-15  # of a sum that cancels, and where Phi(x) is next to nothing
+    if name == "gelu" and dtype in dtypes.HALVES:
+        small = 2e-6 * 4  # for a dy to 4
     with np.errstate(all="ignore"):
         instances.close(y, called(reference, name, x), units, small)
         instances.close(dx, called(reference, name, dy, x), units, small)
     assert y.dtype == dx.dtype == dtype
     assert cuda.transfers.to_host == 0
+
+
+def every_number(dtype: Any) -> np.ndarray:
+    return np.arange(1 << 16, dtype=np.uint16).view(dtype)
+
+
+def exact_normal(x: np.ndarray) -> tuple[np.ndarray, ...]:
+    """gelu, its derivative, erf and its derivative, in float64."""
+    erf, erfc = (np.frompyfunc(f, 1, 1) for f in (math.erf, math.erfc))
+    phi = (erfc(-x / math.sqrt(2)) / 2).astype(np.float64)
+    bell = np.exp(-x * x / 2) / math.sqrt(2 * math.pi)
+    return x * phi, phi + x * bell, erf(x).astype(np.float64), 2 / math.sqrt(math.pi) * np.exp(-x * x)
+
+
+@pytest.mark.parametrize("dtype", sorted(dtypes.HALVES, key=str), ids=str)
+def test_gelu_and_erf_of_every_number_of_16_bits(dtype: Any, gpu: Any, cuda: Any) -> None:
+    """Within 0.52 units of the last place; a derivative near its zero within 2e-6."""
+    every = every_number(dtype)
+    with np.errstate(all="ignore"):
+        x = every.astype(np.float64)
+        finite = np.isfinite(x)
+        exact = exact_normal(np.where(finite, x, 0))
+    there, one = cuda.array(every), cuda.array(np.ones_like(every))
+    found = gpu.gelu(there), gpu.gelu_grad(one, there), gpu.erf(there), gpu.erf_grad(one, there)
+    digits, lowest = (11, -14) if dtype == dtypes.float16 else (8, -126)
+    for number, (y, wanted) in enumerate(zip(found, exact, strict=True)):
+        places = np.maximum(np.floor(np.log2(np.maximum(abs(wanted), 1e-300))), lowest) - (digits - 1)
+        allowed = 0.52 * 2.0**places + (2e-6 if number == 1 else 0)
+        error = abs(y.memory.astype(np.float64) - wanted)
+        assert (error <= allowed)[finite].all(), (number, every[finite & (error > allowed)][:5])
+        assert np.isnan(y.memory[np.isnan(x)].astype(np.float64)).all()
+    assert found[0].memory[x == np.inf] == np.inf
+    assert found[2].memory[np.isinf(x)].astype(float).tolist() == [1, -1]
 
 
 @pytest.mark.parametrize("size", [0, 1, 3, 4, 5, 1023, 1025])
@@ -83,11 +123,86 @@ def test_arithmetic(dtype: Any, gpu: Any, cuda: Any) -> None:
             expected = getattr(reference, name)(a, b)
             instances.close(getattr(gpu, name)(cuda.array(a), cuda.array(b)), expected, 0)
         instances.close(gpu.scale(cuda.array(a), 0.5), reference.scale(a, 0.5), 0)
+        instances.close(gpu.over(cuda.array(a), 7), a.astype(dtypes.compute_type(dtype)) / 7, 1)
         total, x = cuda.array(a), cuda.array(b)
         gpu.accumulate(total, x)
         instances.close(total, a + b, 0)
         gpu.accumulate(total, total)
         instances.close(total, (a + b) + (a + b), 0)
+
+
+SHAPES = {  # of what broadcasts to (3, 8, 5, 7): by what it stands for
+    "a number": (), "one element": (1, 1, 1), "a bias": (8, 1, 1), "a row": (7,), "an image": (8, 5, 7),
+    "a gate": (3, 8, 1, 1), "a batch": (3, 1, 1, 1), "a column": (5, 1),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", instances.FLOATS, ids=str)
+@pytest.mark.parametrize("which", SHAPES)
+def test_operands_that_broadcast(which: str, dtype: Any, gpu: Any, cuda: Any) -> None:
+    rng = np.random.default_rng(0)
+    x, short = (rng.standard_normal(shape).astype(dtype) for shape in ((3, 8, 5, 7), SHAPES[which]))
+    rows, last = cuda.array(x), cuda.array(x.transpose(0, 2, 3, 1)).transpose(0, 3, 1, 2)
+    b = cuda.array(short)
+    for name in TWO:
+        for a in (rows, last):
+            found, back = getattr(gpu, name)(a, b), getattr(gpu, name)(b, a)
+            instances.close(found, getattr(reference, name)(x, short), 0)
+            instances.close(back, getattr(reference, name)(short, x), 0)
+            assert found.strides == back.strides == a.strides
+    for a in (rows, last):
+        total = gpu.copy(a)
+        gpu.accumulate(total, b)
+        instances.close(total, x + short, 0)
+        assert total.strides == a.strides
+
+
+@pytest.mark.parametrize("which", ["a number", "a bias", "a gate", "an image"])
+def test_a_gradient_that_is_repeated_is_read_where_it_lies(which: str, gpu: Any, cuda: Any) -> None:
+    rng = np.random.default_rng(0)
+    y, short = (rng.standard_normal(shape).astype(np.float32) for shape in ((3, 8, 5, 8), SHAPES[which]))
+    short = short[..., :1] if which == "an image" else short
+    rows, last = cuda.array(y), cuda.array(y.transpose(0, 2, 3, 1)).transpose(0, 3, 1, 2)
+    expected = np.where(y > 0, short, 0)
+    for kept in (rows, last):
+        spread, before = cuda.broadcast_to(cuda.array(short), y.shape), shim.State.launches
+        dx = gpu.relu_grad(spread, kept)
+        np.testing.assert_array_equal(dx.memory, expected)
+        assert dx.strides == kept.strides
+        in_one = kept is rows or which in ("a number", "a bias")
+        assert shim.State.launches - before == (1 if in_one else 2)
+        instances.close(gpu.mul(spread, kept), short * y, 0)
+        instances.close(gpu.sub(kept, spread), y - short, 0)
+
+
+def test_sums_of_gradients_in_any_order(gpu: Any, cuda: Any) -> None:
+    rng = np.random.default_rng(0)
+    a, b = (rng.standard_normal((2, 16, 6, 6)).astype(np.float32) for _ in range(2))
+
+    def last(x: np.ndarray) -> Any:
+        return cuda.array(x.transpose(0, 2, 3, 1)).transpose(0, 3, 1, 2)
+
+    lying: dict[str, Callable[[np.ndarray], Any]] = {
+        "rows": cuda.array,
+        "last": last,
+        "part": lambda x: cuda.array(np.concatenate([x, x], 1))[:, :16],
+        "part of last": lambda x: last(np.concatenate([x, x], 1))[:, :16],
+    }
+    for first, second in itertools.product(lying, repeat=2):
+        total, x = lying[first](a), lying[second](b)
+        order = total.strides
+        cuda.transfers.clear()
+        gpu.accumulate(total, x)
+        np.testing.assert_array_equal(total.memory, a + b)
+        assert total.strides == order
+        assert not cuda.transfers.launches  # none of CuPy's
+        both = gpu.add(lying[first](a), x)
+        np.testing.assert_array_equal(both.memory, a + b)
+        decides = second if "part" in first and "part" not in second else first  # what has no gaps
+        assert ("last" in decides) == (both.strides[1] == 4)
+    square = cuda.array(a[0, 0])
+    gpu.accumulate(square, square.T)
+    np.testing.assert_array_equal(square.memory, a[0, 0] + a[0, 0].T)
 
 
 def test_options(gpu: Any, cuda: Any) -> None:

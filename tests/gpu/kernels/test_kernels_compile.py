@@ -10,12 +10,12 @@ import nvrtc
 import pytest
 
 from minorm.devices import dtypes
-from minorm.kernels.gpu.plans import softmax_plan, update_plan, window_struct
+from minorm.kernels.gpu.plans import copy_plan, pool_plan, softmax_plan, update_plan, window_struct
 from minorm.kernels.gpu.source import FOLDER, expression, options, source
 
 INT, LONG = dtypes.int32, dtypes.int64
 ACTIVATIONS = ["relu", "relu6", "leaky_relu", "hardswish", "sigmoid", "tanh", "silu", "elu", "gelu", "gelu_tanh", "erf"]
-FILES = ["elementwise.cu", "softmax.cu", "sums.cu", "pool.cu", "conv.cu", "update.cu", "random.cu"]
+FILES = ["elementwise.cu", "softmax.cu", "sums.cu", "pool.cu", "conv.cu", "update.cu", "random.cu", "copying.cu"]
 PARAMETERS = 4096  # bytes of arguments that every device takes
 
 
@@ -24,17 +24,24 @@ def kernels(file: str, dtype: Any, index: Any, width: int) -> list[tuple[Any, ..
     compute = dtypes.compute_type(dtype)
     two, wide = (dtype, compute), (dtype, compute, width, index)
     if file == "elementwise.cu":
-        one = [("map_one", f"op::{name}", *wide) for name in [*ACTIVATIONS, "scale"]]
-        return one + [("map_two", f"op::{name}", *wide) for name in [*ACTIVATIONS, "add", "sub", "mul"]]
+        one = [("map_one", f"op::{name}", *wide) for name in [*ACTIVATIONS, "scale", "over"]]
+        two_of = [f"op::{name}" for name in [*ACTIVATIONS, "add", "sub", "mul", "div"]]
+        along = ["op::add", "op::div", "op::swapped<op::sub>", "op::swapped<op::gelu>"]  # which takes most registers
+        one += [("map_along", name, *wide) for name in along]
+        return one + [("map_two", name, *wide) for name in two_of]
     if file == "softmax.cu":
         found: list[tuple[Any, ...]] = [
             ("cross_entropy", dtype, compute, width, False, index),
-            ("cross_entropy_grad", *wide),
+            *[("cross_entropy_grad", dtype, kind, compute, width, index) for kind in dict.fromkeys((dtype, compute))],
+            ("sum_losses", dtype, compute),
+            ("sum_parts", dtype),
         ]
         for name, inputs in {"softmax": 1, "log_softmax": 1, "softmax_grad": 2, "log_softmax_grad": 2}.items():
             most = min(8, softmax_plan.REGISTERS // (compute.itemsize * width * inputs))
-            found += [("rows", f"op::{name}", *two, width, packs, False, index) for packs in (0, most)]
-            found += [("columns", f"op::{name}", *two, index)]
+            for types in dict.fromkeys([(dtype, dtype, compute), (dtype, compute, compute), (compute, dtype, compute)]):
+                few = min(most, softmax_plan.REGISTERS // (types[0].itemsize * width * inputs))
+                found += [("rows", f"op::{name}", *types, width, packs, False, index) for packs in (0, few)]
+                found += [("columns", f"op::{name}", *types, index)]
         return found
     if file == "sums.cu":
         results = dict.fromkeys((dtype, dtypes.float64))
@@ -43,14 +50,37 @@ def kernels(file: str, dtype: Any, index: Any, width: int) -> list[tuple[Any, ..
     if file == "random.cu":
         found = [("dropout", dtype, compute, width, decides, index) for decides in (True, False)]
         return found + ([("uniform", dtype, width, index)] if dtype == compute else [])
+    if file == "copying.cu":
+        bits, widths = copy_plan.BITS[dtype.itemsize], (width, width)
+        found = [("turn", bits, bits, *widths, lines, False, index) for lines in (16, 64, 256)]
+        found += [("move", bits, bits, width, False, index), ("fill", *wide)]
+        found += [("move", dtype, dtype, width, True, index), ("turn", dtype, dtype, *widths, 64, True, index)]
+        for other in instances.FLOATS:
+            access = 1 if width == 1 else 16 // min(dtype.itemsize, other.itemsize)
+            second = 1 if width == 1 else 16 // other.itemsize
+            found += [("move", dtype, other, access, False, index)]
+            found += [("turn", dtype, other, width, second, 64, False, index)]
+        return found
     if file == "pool.cu":
-        return [(name, *two, index) for name in ("max_forward", "max_backward", "avg_forward", "avg_backward")]
+        return pooling(dtype, compute, width, index)
     if file == "conv.cu":
         forms: list[tuple[Any, ...]] = [("col2im", *two, index), ("im2col", *two, index)]
         return forms + [("swap", of, dtype, compute, 16 // max(t.itemsize for t in two), index) for of in two]
     found = [(f"sgd{kept}", *two, width, True, True) for kept in ("", "_kept")]
     found += [(f"adam{kept}", *two, width, True) for kept in ("", "_kept")]
     return [*found, ("scale", *two, width)]
+
+
+def pooling(dtype: Any, compute: Any, width: int, index: Any) -> list[tuple[Any, ...]]:
+    """Every kernel, with windows of every size that it knows."""
+    found: list[tuple[Any, ...]] = [("spread", dtype, compute, width, index)]
+    for way in ("forward", "backward"):
+        for name in ("op::largest", "op::mean"):
+            form = name, dtype, compute, width
+            found += [(way, *form, *known, index) for known in (pool_plan.ANY, *sorted(pool_plan.KNOWN))]
+            if width > 1:
+                found += [(f"{way}_columns", *form, *known, index) for known in sorted(pool_plan.KNOWN)]
+    return found
 
 
 @pytest.mark.skipif(not nvrtc.available, reason="no NVRTC, or no headers for it")
@@ -74,10 +104,17 @@ def test_no_kernel_spills(architecture: str, file: str) -> None:
     ("file", "name"),
     [
         ("elementwise.cu", "map_two<op::relu, __half, float, 8, int>"),
-        ("softmax.cu", "rows<op::softmax_grad, float, float, 4, 4, true, int>"),
+        ("elementwise.cu", "map_along<op::add, __nv_bfloat16, float, 8, int>"),
+        ("softmax.cu", "rows<op::softmax_grad, float, float, float, 4, 4, true, int>"),
         ("sums.cu", "sum_rows<double, double, 2, false, int>"),
         ("update.cu", "adam<__nv_bfloat16, float, 8, true>"),
         ("random.cu", "dropout<__nv_bfloat16, float, 8, true, int>"),
+        ("copying.cu", "move<float, __nv_bfloat16, 8, false, int>"),
+        ("copying.cu", "turn<unsigned short, unsigned short, 8, 8, 64, false, int>"),
+        ("copying.cu", "turn<float, __half, 4, 8, 16, false, int>"),
+        ("pool.cu", "forward<op::largest, __half, float, 8, 3, 2, 1, int>"),
+        ("pool.cu", "forward_columns<op::mean, float, float, 4, 3, 2, 1, int>"),
+        ("pool.cu", "backward_columns<op::largest, __nv_bfloat16, float, 8, 3, 1, 1, int>"),
         ("norm_rows.cu", "row_forward<__nv_bfloat16, float, __nv_bfloat16, int, 8, 8, false, float, RELU>"),
         ("norm_rows.cu", "row_backward<__half, float, float, int, 8, 2, false, OF_ELEMENTS, false>"),
     ],
@@ -107,4 +144,4 @@ def test_no_file_is_left_out() -> None:
 
 def test_structs_fit_into_the_arguments() -> None:
     assert update_plan.STRUCT.itemsize + 8 * 8 <= PARAMETERS
-    assert window_struct.STRUCT.itemsize <= PARAMETERS
+    assert window_struct.STRUCT.itemsize < pool_plan.STRUCT.itemsize <= PARAMETERS

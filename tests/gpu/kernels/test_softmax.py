@@ -31,13 +31,16 @@ def needed() -> list[tuple[Any, ...]]:
                 if axis in (-1, len(shape) - 1):
                     plan = softmax_plan.rows(shape[0], shape[1], dtype, True, inputs)
                     rest = (plan.width, plan.packs, plan.warp, plan.integer)
-                    keys.append(("rows", f"op::{name}", dtype, compute, *rest))
-            keys.append(("columns", f"op::{name}", dtype, compute, dtypes.int32))
-            keys.append(("rows", f"op::{name}", dtype, compute, 16 // dtype.itemsize, 0, False, dtypes.int32))
+                    keys.append(("rows", f"op::{name}", dtype, dtype, compute, *rest))
+            keys.append(("columns", f"op::{name}", dtype, dtype, compute, dtypes.int32))
+            keys.append(("rows", f"op::{name}", dtype, dtype, compute, 16 // dtype.itemsize, 0, False, dtypes.int32))
         for shape in CLASSES:
             plan = softmax_plan.rows(*shape, dtype, True, 0)
             keys.append(("cross_entropy", dtype, compute, plan.width, plan.warp, plan.integer))
-            keys.append(("cross_entropy_grad", dtype, compute, plan.width, plan.integer))
+            keys += [
+                ("cross_entropy_grad", dtype, kind, compute, plan.width, plan.integer) for kind in {dtype, compute}
+            ]
+        keys += [("sum_losses", dtype, compute), ("sum_parts", dtype)]
     return keys
 
 
@@ -180,7 +183,7 @@ def test_a_broken_kernel_is_found(right: str, wrong: str, gpu: Any, cuda: Any, m
     assert right in text
     plan = softmax_plan.rows(2, 1030, dtypes.float32, True, 1)
     float32 = dtypes.float32
-    key = ("rows", "op::log_softmax", float32, float32, plan.width, plan.packs, plan.warp, plan.integer)
+    key = ("rows", "op::log_softmax", float32, float32, float32, plan.width, plan.packs, plan.warp, plan.integer)
     name = instances.expression(*key)
     module = shim.Module(code=text.replace(right, wrong), options=("-std=c++17",), name_expressions=[name])
     monkeypatch.setitem(gpu._program._kernels, key, module.get_function(name))
@@ -188,3 +191,91 @@ def test_a_broken_kernel_is_found(right: str, wrong: str, gpu: Any, cuda: Any, m
     x[:, 1000] = 500  # of the last warp
     with pytest.raises((AssertionError, shim.KernelError)):
         instances.close(gpu.log_softmax(cuda.array(x)), reference.log_softmax(x), 8)
+
+
+@pytest.mark.parametrize("dtype", sorted(dtypes.HALVES, key=str), ids=str)
+@pytest.mark.parametrize(("shape", "axis"), [((3, 100), -1), ((2, 1030), -1), ((3, 5, 4), 1)])
+def test_sixteen_bits_are_read_as_they_are(shape: Any, axis: int, dtype: Any, gpu: Any, cuda: Any) -> None:
+    """What autocast asks for: a result in float32, and a gradient of the type that was read."""
+    x, dy = random(shape, dtype), random(shape, np.float32, 1)
+    for name in ("softmax", "log_softmax"):
+        y = getattr(reference, name)(x.astype(np.float64), axis)
+        found = getattr(gpu, name)(cuda.array(x), axis, dtype=dtypes.float32)
+        assert found.dtype == np.float32
+        instances.close(found, y, 40, 3e-6)
+        dx = getattr(gpu, f"{name}_grad")(cuda.array(dy), cuda.array(y.astype(np.float32)), axis, dtype=dtype)
+        assert dx.dtype == dtype
+        instances.close(dx, getattr(reference, f"{name}_grad")(dy.astype(np.float64), y, axis), 1, 1e-5)
+
+
+@pytest.mark.parametrize("dtype", instances.FLOATS, ids=str)
+@pytest.mark.parametrize("rows", [1, 33, 300])
+def test_losses_are_added_up(rows: int, dtype: Any, gpu: Any, cuda: Any, monkeypatch: Any) -> None:
+    monkeypatch.setattr(gpu, "CHUNK", 100)  # so that there are several blocks
+    losses = random(rows, dtypes.compute_type(dtype))
+    target = np.random.default_rng(2).integers(0, 3, rows)
+    for mean in (True, False):
+        total, count = gpu.reduce_losses(cuda.array(losses), cuda.array(target), 1, mean, dtype)
+        assert (total.dtype, total.shape, count.memory) == (dtype, (), (target != 1).sum())
+        exact = losses.astype(np.float64).sum() / ((target != 1).sum() if mean else 1)
+        instances.close(total, exact, 0.5 if dtype != dtypes.float64 else 2, 1e-14)
+    assert cuda.transfers.to_host == 0
+    nothing, count = gpu.reduce_losses(cuda.array(losses * 0), cuda.array(target * 0 + 1), 1, True, dtype)
+    assert np.isnan(nothing.memory)
+    assert count.memory == 0
+
+
+@pytest.mark.parametrize("dtype", instances.FLOATS, ids=str)
+def test_one_gradient_for_all_rows(dtype: Any, gpu: Any, cuda: Any) -> None:
+    """One number, an expanded view of it, and a mean over nothing, which passes nothing on."""
+    x, target = random((7, 10), dtype), np.arange(7)
+    lse = reference.cross_entropy(x, target)[1]
+    for kind in (dtype, dtypes.compute_type(dtype)):
+        one = np.array(3, kind)
+        expected = reference.cross_entropy_grad(np.full(7, 3 / 7), x.astype(np.float64), target, lse)
+        for dy in (cuda.array(one), cuda.broadcast_to(cuda.array(one), (7,))):
+            dx = gpu.cross_entropy_grad(dy, cuda.array(x), cuda.array(target), cuda.array(lse), count=cuda.array(7.0))
+            assert dx.dtype == dtype
+            instances.close(dx, expected, 1 if dtype in dtypes.HALVES else 8, 2e-6 if kind != dtypes.float64 else 1e-15)
+            dx = gpu.cross_entropy_grad(dy, cuda.array(x), cuda.array(target), cuda.array(lse), count=cuda.array(0.0))
+            assert not dx.memory.astype(np.float64).any()
+
+
+@pytest.mark.parametrize("inside", [False, True], ids=["plain", "autocast"])
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+def test_the_losses_type_and_gradient_are_those_of_widened_logits(reduction: str, inside: bool, cuda: Any) -> None:
+    """bfloat16 logits: no kernel widens them, the loss is float32 inside autocast, and all is as on the CPU."""
+    x, labels = random((9, 20), dtypes.bfloat16), np.arange(9) * 2
+    labels[3] = -100
+    results = []
+    for device in ("cpu", "cuda"):
+        logits = mn.tensor(x).to(device)
+        logits.requires_grad = True
+        cuda.transfers.launches.clear()
+        with mn.autocast(device, mn.bfloat16, enabled=inside):
+            loss = F.cross_entropy(logits, mn.tensor(labels).to(device), reduction=reduction)
+        assert loss.dtype == (mn.float32 if inside else mn.bfloat16)
+        dy = mn.ones(*loss.shape, dtype=loss.dtype, device=device)
+        loss.backward(dy)
+        assert logits.grad.dtype == mn.bfloat16
+        results.append([t.detach().cpu().float().numpy() for t in (loss, logits.grad)])
+    for actual, expected in zip(results[1], results[0], strict=True):
+        np.testing.assert_allclose(
+            actual, expected, rtol=2e-7 if inside and actual is results[1][0] else 2**-8, atol=1e-7
+        )
+
+
+def test_a_loss_and_its_gradient_are_three_launches(cuda: Any) -> None:
+    """And a copy of the labels, which the caller may fill again, and one of the gradient, which is the leaf's own."""
+    logits = mn.tensor(random((9, 20), dtypes.bfloat16), device="cuda", requires_grad=True)
+    labels = mn.tensor(np.arange(9), device="cuda")
+    x = logits.array
+    for inside in (False, True):
+        cuda.transfers.launches.clear()
+        shim.State.ran.clear()
+        with mn.autocast("cuda", mn.bfloat16, enabled=inside):
+            loss = F.cross_entropy(mn.Tensor(x, requires_grad=True), labels)
+        loss.backward()
+        assert not cuda.transfers.launches
+        names = [name.partition("<")[0] for name in shim.State.ran]
+        assert names == ["move", "cross_entropy", "sum_losses", "fill", "cross_entropy_grad", "move"]

@@ -70,7 +70,7 @@ def test_long_long_in_every_family(cuda: Any, monkeypatch: Any) -> None:
             plan.cache_clear()
     used = [key for family in (elementwise, pool, conv.columns, random) for key in family._program._kernels]
     assert {key[0] for key in used if dtypes.int64 in key} >= {
-        "map_one", "map_two", "max_forward", "im2col", "col2im", "dropout", "uniform",
+        "map_one", "map_two", "forward", "im2col", "col2im", "dropout", "uniform",
     }  # fmt: skip
 
 
@@ -99,5 +99,6 @@ def test_long_long_in_normalizations(packs: int, cuda: Any, monkeypatch: Any) ->
     every_kernel.forget(norm)
     for actual, expected in zip(found["cuda"], found["cpu"], strict=True):
         np.testing.assert_allclose(actual, expected, rtol=2e-5, atol=2e-4)
-    assert shim.State.ran
-    assert all("long long" in name for name in shim.State.ran)
+    ran = [name for name in shim.State.ran if not name.startswith(("map_", "fill", "move"))]  # what makes gradients
+    assert ran
+    assert all("long long" in name for name in ran)

@@ -1,12 +1,14 @@
 // Functions of single elements, and their gradients: read once, computed in C, rounded once, written once.
 //
 //     map_one      y  = f(x, option)
-//     map_two      dx = dy * f'(v, option), v what forward kept: y or x; and a + b, a - b, a * b
+//     map_two      dx = dy * f'(v, option), v what forward kept: y or x; and a + b, a - b, a * b, a / b
+//     map_along    the same with a short b, of `count` elements: b[i / inner % count] meets a[i]
 //
 // A thread has one access of V elements; the thread that would reach over the end goes element by element. The formulas are
 // those of reference/elementwise.py. At a kink the gradient is PyTorch's, and NaN stays NaN.
 #include "types.cuh"
 #include "maths.cuh"
+#include "narrow.cuh"
 
 namespace op {
 struct relu {
@@ -94,6 +96,10 @@ struct scale {
     template <class C> static __device__ C y(C x, C factor) { return x * factor; }
 };
 
+struct over {
+    template <class C> static __device__ C y(C x, C number) { return x / number; }
+};
+
 struct add {
     template <class C> static __device__ C dx(C a, C b, C) { return a + b; }
 };
@@ -105,7 +111,23 @@ struct sub {
 struct mul {
     template <class C> static __device__ C dx(C a, C b, C) { return a * b; }
 };
+
+struct div {
+    template <class C> static __device__ C dx(C a, C b, C) { return a / b; }
+};
+
+template <class F> struct swapped {
+    template <class C> static __device__ C dx(C a, C b, C option) { return F::dx(b, a, option); }
+};
 }  // namespace op
+
+// A function as a kernel of this type takes it.
+template <class F, class T> struct Form : F {};
+template <class F, class T> struct Form<op::swapped<F>, T> : op::swapped<Form<F, T>> {};
+template <> struct Form<op::gelu, __half> : narrow::gelu {};
+template <> struct Form<op::gelu, __nv_bfloat16> : narrow::gelu {};
+template <> struct Form<op::erf, __half> : narrow::erf {};
+template <> struct Form<op::erf, __nv_bfloat16> : narrow::erf {};
 
 template <class F, class T, class C, int V, class I> __global__ void map_one(const T* x, T* y, I n, C option) {
     const I at = ((I)blockIdx.x * blockDim.x + threadIdx.x) * V;
@@ -113,10 +135,10 @@ template <class F, class T, class C, int V, class I> __global__ void map_one(con
         const Pack<T, V> in = fetch<T, V>(x, at);
         Pack<T, V> out;
 #pragma unroll
-        for (int v = 0; v < V; v++) place(out.v[v], F::y(widen<C>(in.v[v]), option));
+        for (int v = 0; v < V; v++) place(out.v[v], Form<F, T>::y(widen<C>(in.v[v]), option));
         put(y, at, out);
     } else {
-        for (I i = at; i < n; i++) place(y[i], F::y(widen<C>(x[i]), option));
+        for (I i = at; i < n; i++) place(y[i], Form<F, T>::y(widen<C>(x[i]), option));
     }
 }
 
@@ -128,9 +150,34 @@ __global__ void map_two(const T* a, const T* b, T* y, I n, C option) {
         const Pack<T, V> left = fetch<T, V>(a, at), right = fetch<T, V>(b, at);
         Pack<T, V> out;
 #pragma unroll
-        for (int v = 0; v < V; v++) place(out.v[v], F::dx(widen<C>(left.v[v]), widen<C>(right.v[v]), option));
+        for (int v = 0; v < V; v++) place(out.v[v], Form<F, T>::dx(widen<C>(left.v[v]), widen<C>(right.v[v]), option));
         put(y, at, out);
     } else {
-        for (I i = at; i < n; i++) place(y[i], F::dx(widen<C>(a[i]), widen<C>(b[i]), option));
+        for (I i = at; i < n; i++) place(y[i], Form<F, T>::dx(widen<C>(a[i]), widen<C>(b[i]), option));
+    }
+}
+
+// A bias along channels: inner is 1 where they come last. A number: count is 1. y may be a itself.
+template <class F, class T, class C, int V, class I>
+__global__ void map_along(const T* a, const T* b, T* y, I n, I inner, I count, C option) {
+    const I at = ((I)blockIdx.x * blockDim.x + threadIdx.x) * V;
+    if (at + V <= n) {
+        const Pack<T, V> left = fetch<T, V>(a, at);
+        Pack<T, V> right, out;
+        if (inner % V == 0) {
+            const T one = b[at / inner % count];
+#pragma unroll
+            for (int v = 0; v < V; v++) right.v[v] = one;
+        } else if (inner == 1 && count % V == 0) {
+            right = fetch<T, V>(b, at % count);
+        } else {
+#pragma unroll
+            for (int v = 0; v < V; v++) right.v[v] = b[(at + v) / inner % count];
+        }
+#pragma unroll
+        for (int v = 0; v < V; v++) place(out.v[v], Form<F, T>::dx(widen<C>(left.v[v]), widen<C>(right.v[v]), option));
+        put(y, at, out);
+    } else {
+        for (I i = at; i < n; i++) place(y[i], Form<F, T>::dx(widen<C>(a[i]), widen<C>(b[i / inner % count]), option));
     }
 }

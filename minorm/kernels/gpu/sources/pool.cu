@@ -1,114 +1,326 @@
-// Pooling: a thread has one element of the result. Forward it walks over the taps of its window; backward it gathers from the
-// windows that reach over its place, in their order, so that nothing is added by atomics and every run gives the same bits.
+// Pooling: a thread has V neighbours of the result, up to 16 bytes. Forward it walks over the taps of its windows; backward it
+// gathers from the windows that reach over its places, in their order, so that nothing is added by atomics and every run gives
+// the same bits.
+//
+// Images lie as (image, place, inner). With the channels last `inner` is their number, and a thread's neighbours are channels
+// (forward, backward). In rows `inner` is 1; neighbours are columns (forward_columns, backward_columns), or V is 1. K taps along
+// both axes, S apart, behind P places of padding, are known to the compiler, or K is 0: then the struct says, for up to 3 axes.
 #include "types.cuh"
 #include "maths.cuh"
 #include "windows.cuh"
 
-// y = max over the taps inside, and its place in the plane, rows after each other; -inf and -1 where no tap is inside. The
-// first of equals wins; NaN is larger than anything, and the last of them wins.
-template <class T, class C, class I>
-__global__ void max_forward(Windows w, I count, const T* x, T* y, int* places) {
-    const I index = (I)blockIdx.x * blockDim.x + threadIdx.x;
-    if (index >= count) return;
-    int o[3], start[3], first[3], last[3];
-    w.digits<false>(index % w.results, o);
-#pragma unroll
-    for (int a = 0; a < 3; a++) {
-        start[a] = w.axis[a].start(o[a]);
-        first[a] = w.axis[a].first(start[a]);
-        last[a] = w.axis[a].last(start[a], w.axis[a].n);
+// n / by for 0 <= n < 2^31 as a product (Granlund and Montgomery 1994); plans/pool_plan.py works out the factor.
+struct Divider {
+    unsigned by, factor, shift;
+    __device__ int quotient(int n) const {
+        return (int)(((unsigned)((unsigned long long)(unsigned)n * factor >> 32) + (unsigned)n) >> shift);
     }
-    x += index / w.results * w.plane;
-    T best;
-    place(best, -infinity());
-    C most = 0;
-    int at = -1;
-    for (int i = first[0]; i < last[0]; i++)
-        for (int j = first[1]; j < last[1]; j++)
-            for (int k = first[2]; k < last[2]; k++) {
-                const int row = (start[0] + i * w.axis[0].d) * w.axis[1].n + start[1] + j * w.axis[1].d;
-                const int here = row * w.axis[2].n + start[2] + k * w.axis[2].d;
-                const C value = widen<C>(x[here]);
-                if (at < 0 || value > most || value != value) {
-                    most = value;
-                    best = x[here];
-                    at = here;
-                }
-            }
-    y[index] = best;
-    places[index] = at;
-}
+    __device__ long long quotient(long long n) const { return n / by; }
+};
 
-// dx[p] = the sum of dy over the windows whose maximum came from p
-template <class T, class C, class I>
-__global__ void max_backward(Windows w, I count, const T* dy, const int* places, T* dx) {
-    const I index = (I)blockIdx.x * blockDim.x + threadIdx.x;
-    if (index >= count) return;
-    int p[3];
-    const int here = index % w.plane;
-    w.digits<true>(here, p);
-    dy += index / w.plane * w.results;
-    places += index / w.plane * w.results;
-    C sum = 0;
-    for (int i = w.axis[0].begin(p[0]); i < w.axis[0].end(p[0]); i++)
-        for (int j = w.axis[1].begin(p[1]); j < w.axis[1].end(p[1]); j++)
-            for (int k = w.axis[2].begin(p[2]); k < w.axis[2].end(p[2]); k++) {
-                const int o = (i * w.axis[1].o + j) * w.axis[2].o + k;
-                if (places[o] == here) sum += widen<C>(dy[o]);
+template <class I> struct Spot {
+    I image;
+    int digit[4];  // along three axes of windows or places, and the access among channels or columns
+};
+
+struct Pool {
+    Windows all;
+    int inner;
+    Divider image, access, last, middle;  // threads of an image; and how often the digits from the last on turn
+
+    template <int K, int S, int P> __device__ Windows windows() const {
+        Windows w = all;
+        if (K) {
+            w.axis[0] = {1, 1, 1, 1, 0, 0, 1};
+#pragma unroll
+            for (int a = 1; a < 3; a++) {
+                w.axis[a].k = K;
+                w.axis[a].s = S;
+                w.axis[a].low = P;
+                w.axis[a].d = 1;
             }
-    place(dx[index], sum);
-}
+        }
+        return w;
+    }
+
+    template <class I> __device__ Spot<I> spot(I index) const {
+        Spot<I> spot;
+        spot.image = image.quotient(index);
+        int rest = (int)(index - spot.image * image.by);
+        const Divider dividers[3] = {middle, last, access};
+#pragma unroll
+        for (int a = 3; a > 0; a--) {
+            const int next = dividers[a - 1].quotient(rest);
+            spot.digit[a] = rest - next * (int)dividers[a - 1].by;
+            rest = next;
+        }
+        spot.digit[0] = rest;
+        return spot;
+    }
+};
 
 // What the sum over window (i, j, k) is divided by: `divisor`, or the number of taps inside, or of those in the padding too.
-template <class C> __device__ C divisor_of(const Windows& w, int i, int j, int k, bool padding, int divisor) {
-    if (divisor) return divisor;
-    const int a = w.axis[0].count(w.axis[0].start(i), padding), b = w.axis[1].count(w.axis[1].start(j), padding);
-    return max(1, a * b * w.axis[2].count(w.axis[2].start(k), padding));
+struct Counting {
+    bool padding;
+    int divisor;  // of all windows, or 0
+    __device__ int of(const Windows& w, int i, int j, int k) const {
+        if (divisor) return divisor;
+        const int a = w.axis[0].count(w.axis[0].start(i), padding), b = w.axis[1].count(w.axis[1].start(j), padding);
+        return max(1, a * b * w.axis[2].count(w.axis[2].start(k), padding));
+    }
+};
+
+// sum / divisor. A product does where 8 or 11 bits of it are kept: `inverse` is off by half a unit of 24 bits.
+template <class T, class C> __device__ C divided(C sum, C divisor, C inverse) {
+    return sizeof(T) == 2 ? sum * inverse : sum / divisor;
 }
 
-// y = sum over the taps inside / divisor
-template <class T, class C, class I>
-__global__ void avg_forward(Windows w, I count, const T* x, T* y, bool padding, int divisor) {
+namespace op {
+struct largest {  // and its place; -inf and -1 where no tap is inside. The first of equals wins; NaN is larger than anything
+    static const bool PLACES = true;
+    template <class C> struct Result {
+        C value;
+        int at;
+        __device__ void start(int first) { value = -infinity(), at = first; }
+        __device__ void take(C x, int here) {
+            if (x > value || x != x) value = x, at = here;
+        }
+    };
+    template <class C> static __device__ C share(C dy, bool own, int) { return own ? dy : C(0); }
+};
+
+struct mean {
+    static const bool PLACES = false;
+    template <class C> struct Result {
+        C value;
+        int at;
+        __device__ void start(int) { value = 0; }
+        __device__ void take(C x, int) { value += x; }
+    };
+    template <class C> static __device__ C share(C dy, bool, int count) { return count ? dy / count : dy; }
+};
+}  // namespace op
+
+// `name` of V results as they are written: the largest as it is, the mean divided.
+template <class F, class T, class C, int V, class I>
+__device__ void write(const typename F::template Result<C> (&result)[V], const C (&divisor)[V], T* y, int* places, I at) {
+    Pack<T, V> values;
+    Pack<int, V> found;
+#pragma unroll
+    for (int v = 0; v < V; v++) {
+        place(values.v[v], F::PLACES ? result[v].value : result[v].value / divisor[v]);
+        if (F::PLACES) found.v[v] = result[v].at;
+    }
+    put(y, at, values);
+    if (F::PLACES) put(places, at, found);
+}
+
+// Where the number of taps or windows is known, all are read, those outside from the nearest place inside, and then left out:
+// so no access waits for a comparison.
+template <class F, class T, class C, int V, int K, int S, int P, class I>
+__global__ void forward(Pool pool, I count, const T* x, T* y, int* places, bool padding, int divisor) {
     const I index = (I)blockIdx.x * blockDim.x + threadIdx.x;
     if (index >= count) return;
-    int o[3], start[3], first[3], last[3];
-    w.digits<false>(index % w.results, o);
+    const Windows w = pool.windows<K, S, P>();
+    const Spot<I> spot = pool.spot(index);
+    int start[3], first[3], last[3];
 #pragma unroll
     for (int a = 0; a < 3; a++) {
-        start[a] = w.axis[a].start(o[a]);
+        start[a] = w.axis[a].start(spot.digit[a]);
         first[a] = w.axis[a].first(start[a]);
         last[a] = w.axis[a].last(start[a], w.axis[a].n);
     }
-    x += index / w.results * w.plane;
-    C sum = 0;
-    for (int i = first[0]; i < last[0]; i++)
-        for (int j = first[1]; j < last[1]; j++)
-            for (int k = first[2]; k < last[2]; k++) {
-                const int row = (start[0] + i * w.axis[0].d) * w.axis[1].n + start[1] + j * w.axis[1].d;
-                sum += widen<C>(x[row * w.axis[2].n + start[2] + k * w.axis[2].d]);
+    const auto row = [&](int a, int tap) {
+        const int at = start[a] + tap * w.axis[a].d;
+        return K ? min(max(at, 0), w.axis[a].n - 1) : at;
+    };
+    const auto number = [&](int i, int j, int k) {
+        return (row(0, i) * w.axis[1].n + row(1, j)) * w.axis[2].n + row(2, k);
+    };
+    const bool any = first[0] < last[0] && first[1] < last[1] && first[2] < last[2];
+    typename F::template Result<C> result[V];
+#pragma unroll
+    for (int v = 0; v < V; v++) result[v].start(any ? number(first[0], first[1], first[2]) : -1);
+    x += spot.image * w.plane * pool.inner + spot.digit[3] * V;
+    for (int i = K ? 0 : first[0]; i < (K ? 1 : last[0]); i++)
+#pragma unroll
+        for (int j = K ? 0 : first[1]; j < (K ? K : last[1]); j++)
+#pragma unroll
+            for (int k = K ? 0 : first[2]; k < (K ? K : last[2]); k++) {
+                const int here = number(i, j, k);
+                const bool inside = !K || (first[1] <= j && j < last[1] && first[2] <= k && k < last[2]);
+                const Pack<T, V> in = fetch<T, V>(x, (I)here * pool.inner);
+#pragma unroll
+                for (int v = 0; v < V; v++)
+                    if (inside) result[v].take(widen<C>(in.v[v]), here);
             }
-    place(y[index], sum / divisor_of<C>(w, o[0], o[1], o[2], padding, divisor));
+    const int of_all = F::PLACES ? 1 : Counting{padding, divisor}.of(w, spot.digit[0], spot.digit[1], spot.digit[2]);
+    C divisors[V];
+#pragma unroll
+    for (int v = 0; v < V; v++) divisors[v] = of_all;
+    write<F>(result, divisors, y, places, index * V);
 }
 
-// dx[p] = the sum of dy / divisor over the windows that meet p
-template <class T, class C, class I>
-__global__ void avg_backward(Windows w, I count, const T* dy, T* dx, bool padding, int divisor) {
+// dx[p] = the sum of the shares in dy of the windows that reach over p
+template <class F, class T, class C, int V, int K, int S, int P, class I>
+__global__ void backward(Pool pool, I count, const T* dy, const int* places, T* dx, bool padding, int divisor) {
     const I index = (I)blockIdx.x * blockDim.x + threadIdx.x;
     if (index >= count) return;
-    int p[3];
-    w.digits<true>(index % w.plane, p);
-    dy += index / w.plane * w.results;
-    C sum = 0;
-    for (int i = w.axis[0].begin(p[0]); i < w.axis[0].end(p[0]); i++) {
-        if (w.axis[0].tap(p[0], i) < 0) continue;
-        for (int j = w.axis[1].begin(p[1]); j < w.axis[1].end(p[1]); j++) {
-            if (w.axis[1].tap(p[1], j) < 0) continue;
-            for (int k = w.axis[2].begin(p[2]); k < w.axis[2].end(p[2]); k++) {
-                if (w.axis[2].tap(p[2], k) < 0) continue;
-                const C value = widen<C>(dy[(i * w.axis[1].o + j) * w.axis[2].o + k]);
-                sum += value / divisor_of<C>(w, i, j, k, padding, divisor);
+    const Windows w = pool.windows<K, S, P>();
+    const Spot<I> spot = pool.spot(index);
+    const int* p = spot.digit;
+    const int here = (p[0] * w.axis[1].n + p[1]) * w.axis[2].n + p[2], windows = K ? (K + S - 1) / S : 0;
+    int begin[3], end[3];
+#pragma unroll
+    for (int a = 0; a < 3; a++) {
+        begin[a] = w.axis[a].begin(p[a]);
+        end[a] = w.axis[a].end(p[a]);
+    }
+    const I image = spot.image * w.results * pool.inner + p[3] * V;
+    dy += image;
+    if (F::PLACES) places += image;
+    const Counting counting = {padding, divisor};
+    C sum[V] = {};
+    for (int i = K ? 0 : begin[0]; i < (K ? 1 : end[0]); i++)
+#pragma unroll
+        for (int j = begin[1]; j < (K ? begin[1] + windows : end[1]); j++)
+#pragma unroll
+            for (int k = begin[2]; k < (K ? begin[2] + windows : end[2]); k++) {
+                if (!K && !F::PLACES)  // with dilation some windows step over p
+                    if (w.axis[0].tap(p[0], i) < 0 || w.axis[1].tap(p[1], j) < 0 || w.axis[2].tap(p[2], k) < 0) continue;
+                const bool met = !K || (j < end[1] && k < end[2]);
+                const int row = K ? min(j, w.axis[1].o - 1) : j, column = K ? min(k, w.axis[2].o - 1) : k;
+                const I at = (I)((i * w.axis[1].o + row) * w.axis[2].o + column) * pool.inner;
+                const int taps = F::PLACES || divisor ? 0 : counting.of(w, i, row, column);
+                const Pack<T, V> in = fetch<T, V>(dy, at);
+                Pack<int, V> from;
+                if (F::PLACES) from = fetch<int, V>(places, at);
+#pragma unroll
+                for (int v = 0; v < V; v++)
+                    if (met) sum[v] += F::share(widen<C>(in.v[v]), F::PLACES && from.v[v] == here, taps);
+            }
+    const C inverse = C(1) / divisor;
+    Pack<T, V> out;
+#pragma unroll
+    for (int v = 0; v < V; v++) place(out.v[v], divisor ? divided<T>(sum[v], C(divisor), inverse) : sum[v]);
+    put(dx, index * V, out);
+}
+
+// The columns `from` to from + N * M of a row in M accesses, LEFT before and RIGHT behind them; those outside of the row hold
+// others of it. Its length is a multiple of N.
+template <class T, int N, int M, int LEFT, int RIGHT> struct Span {
+    T v[LEFT + N * M + RIGHT];
+
+    __device__ void read(const T* row, int from, int length) {
+#pragma unroll
+        for (int c = 0; c < LEFT; c++) v[c] = row[max(from - LEFT + c, 0)];
+#pragma unroll
+        for (int m = 0; m < M; m++) {
+            const Pack<T, N> pack = fetch<T, N>(row, min(from + m * N, length - N));
+#pragma unroll
+            for (int n = 0; n < N; n++) v[LEFT + m * N + n] = pack.v[n];
+        }
+#pragma unroll
+        for (int c = 0; c < RIGHT; c++) v[LEFT + N * M + c] = row[min(from + N * M + c, length - 1)];
+    }
+    __device__ T at(int c) const { return v[LEFT + c]; }
+    static __device__ bool inside(int c, int from, int length) {  // an access is, or is not, as a whole
+        const int column = from + (0 <= c && c < N * M ? c / N * N : c);
+        return 0 <= column && column < length;
+    }
+};
+
+// Windows V * t to V * t + V of a row; V divides the lengths of the rows of x and of y.
+template <class F, class T, class C, int V, int K, int S, int P, class I>
+__global__ void forward_columns(Pool pool, I count, const T* x, T* y, int* places, bool padding, int divisor) {
+    const I index = (I)blockIdx.x * blockDim.x + threadIdx.x;
+    if (index >= count) return;
+    const Windows w = pool.windows<K, S, P>();
+    const Spot<I> spot = pool.spot(index);
+    const int rows = w.axis[1].n, columns = w.axis[2].n, from = spot.digit[3] * V * S;
+    const int top = w.axis[1].start(spot.digit[2]);
+    typename F::template Result<C> result[V];
+#pragma unroll
+    for (int v = 0; v < V; v++) {
+        const int left = max(from + v * S - P, 0);
+        result[v].start(top < rows && left < columns ? max(top, 0) * columns + left : -1);
+    }
+    x += spot.image * w.plane;
+#pragma unroll
+    for (int j = 0; j < K; j++) {
+        const int row = top + j;
+        Span<T, V, S, P, K - S - P> span;
+        span.read(x + min(max(row, 0), rows - 1) * columns, from, columns);
+#pragma unroll
+        for (int v = 0; v < V; v++)
+#pragma unroll
+            for (int k = 0; k < K; k++) {
+                const int c = v * S - P + k;
+                if (0 <= row && row < rows && span.inside(c, from, columns))
+                    result[v].take(widen<C>(span.at(c)), row * columns + from + c);
+            }
+    }
+    C divisors[V];
+#pragma unroll
+    for (int v = 0; v < V; v++)
+        divisors[v] = F::PLACES ? 1 : Counting{padding, divisor}.of(w, 0, spot.digit[2], spot.digit[3] * V + v);
+    write<F>(result, divisors, y, places, index * V);
+}
+
+// Places V * t to V * t + V of a row: the windows over them are the next V / S with some beside them. V divides the length of
+// a row of dx, V / S that of a row of dy.
+template <class F, class T, class C, int V, int K, int S, int P, class I>
+__global__ void backward_columns(Pool pool, I count, const T* dy, const int* places, T* dx, bool padding, int divisor) {
+    const I index = (I)blockIdx.x * blockDim.x + threadIdx.x;
+    if (index >= count) return;
+    const Windows w = pool.windows<K, S, P>();
+    const Spot<I> spot = pool.spot(index);
+    const int LEFT = (K - 1 - P) / S, RIGHT = (V - 1 + P) / S - (V / S - 1);
+    const int row = spot.digit[2], here = row * w.axis[2].n + spot.digit[3] * V;
+    const int from = spot.digit[3] * (V / S), results = w.axis[2].o;
+    const int begin = w.axis[1].begin(row), end = w.axis[1].end(row);
+    dy += spot.image * w.results;
+    if (F::PLACES) places += spot.image * w.results;
+    C sum[V] = {};
+#pragma unroll
+    for (int j = begin; j < begin + (K + S - 1) / S; j++) {
+        const int line = min(j, w.axis[1].o - 1) * results;
+        Span<T, V / S, 1, LEFT, RIGHT> incoming;
+        Span<int, V / S, 1, LEFT, RIGHT> chosen;
+        incoming.read(dy + line, from, results);
+        if (F::PLACES) chosen.read(places + line, from, results);
+#pragma unroll
+        for (int c = -LEFT; c < V / S + RIGHT; c++) {
+            const int taps = F::PLACES || divisor ? 0 : Counting{padding, 0}.of(w, 0, j, from + c);
+            const bool met = j < end && incoming.inside(c, from, results);
+            const C value = widen<C>(incoming.at(c));
+#pragma unroll
+            for (int k = 0; k < K; k++) {
+                const int v = c * S - P + k;
+                if (0 <= v && v < V && met)
+                    sum[v] += F::share(value, F::PLACES && chosen.at(c) == here + v, taps);
             }
         }
     }
-    place(dx[index], sum);
+    const C inverse = C(1) / divisor;
+    Pack<T, V> out;
+#pragma unroll
+    for (int v = 0; v < V; v++) place(out.v[v], divisor ? divided<T>(sum[v], C(divisor), inverse) : sum[v]);
+    put(dx, index * V, out);
+}
+
+// The gradient of an average over all of an image: each dy, divided, at all its places.
+template <class T, class C, int V, class I>
+__global__ void spread(Pool pool, I size, const T* dy, T* dx, int divisor) {
+    const I at = ((I)blockIdx.x * blockDim.x + threadIdx.x) * V;
+    const C inverse = C(1) / divisor;
+    Pack<T, V> out;
+#pragma unroll
+    for (int v = 0; v < V; v++) {
+        if (at + v >= size) break;
+        const I image = pool.image.quotient(at + v), channel = at + v - pool.access.quotient(at + v) * pool.inner;
+        place(out.v[v], divided<T>(widen<C>(dy[image * pool.inner + channel]), C(divisor), inverse));
+        if (at + V > size) dx[at + v] = out.v[v];
+    }
+    if (at + V <= size) put(dx, at, out);
 }

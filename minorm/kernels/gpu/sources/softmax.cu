@@ -7,7 +7,7 @@
 //
 // Each is two steps: a row's Sums, and what they make of each element (`y`). Rows: a team, a warp or a block, has one. Where
 // it fits, a thread keeps its PACKS accesses of V elements in registers, so that the row is read once; with PACKS = 0 it is
-// read again from cache. Columns: a thread walks down its own row, beside the neighbours'. Sums go in a fixed order.
+// read again from cache. What is read is of type T, what is written of type O. Columns: a thread walks down its own row, beside the neighbours'. Sums go in a fixed order.
 #include "types.cuh"
 #include "maths.cuh"
 
@@ -75,8 +75,8 @@ template <class T, class C, int V, class I> struct Piece {
 };
 
 // n is a multiple of V. In a block of several warps with a row each, rows beyond the last end at once, a whole warp.
-template <class F, class T, class C, int V, int PACKS, bool WARP, class I>
-__global__ void rows(I count, I n, const T* a, const T* b, T* out) {
+template <class F, class T, class O, class C, int V, int PACKS, bool WARP, class I>
+__global__ void rows(I count, I n, const T* a, const T* b, O* out) {
     const int size = WARP ? 32 : blockDim.x, lane = threadIdx.x % size, held = PACKS ? PACKS : 1;
     const I row = (I)blockIdx.x * (blockDim.x / size) + threadIdx.x / size;
     if (row >= count) return;
@@ -125,7 +125,7 @@ __global__ void rows(I count, I n, const T* a, const T* b, T* out) {
     }
     sum = F::prepared(sum);
     const auto write = [&](const Piece<T, C, V, I>& in, I at) {
-        Pack<T, V> result;
+        Pack<O, V> result;
 #pragma unroll
         for (int v = 0; v < V; v++) place(result.v[v], F::y(in.a[v], in.b[v], top, sum));
         put(out, begin + at, result);
@@ -143,8 +143,8 @@ __global__ void rows(I count, I n, const T* a, const T* b, T* out) {
 }
 
 // x (outer, n, inner): rows = outer * inner, a thread each; neighbouring threads read neighbouring elements.
-template <class F, class T, class C, class I>
-__global__ void columns(I count, I n, I inner, const T* a, const T* b, T* out) {
+template <class F, class T, class O, class C, class I>
+__global__ void columns(I count, I n, I inner, const T* a, const T* b, O* out) {
     const I row = (I)blockIdx.x * blockDim.x + threadIdx.x;
     if (row >= count) return;
     const I begin = row / inner * n * inner + row % inner, end = begin + n * inner;
@@ -166,29 +166,44 @@ __global__ void columns(I count, I n, I inner, const T* a, const T* b, T* out) {
 
 // The loss of a row of logits against its class:
 //     lse = max(x) + log sum exp(x - max(x)),   loss = lse - (1 - s) * x[target] - s * mean(x),   s = smoothing
-// A row whose class is `ignored` costs 0; one whose class is none is NaN. One reading of x: a thread's own maximum grows as
-// it goes, its sum shrinks with it.
+// A row whose class is `ignored` costs 0; one whose class is none is NaN. One reading of x, AHEAD accesses of a thread at a
+// time: its own maximum grows as it goes, its sum shrinks with it.
 template <class T, class C, int V, bool WARP, class I>
-__global__ void cross_entropy(I count, I n, const T* x, const long long* target, T* loss, double* lse,
-                              long long ignored, double smoothing) {
+__global__ void cross_entropy(I count, I n, const T* x, const long long* target, C* loss, double* lse, long long ignored,
+                              double smoothing) {
+    const int AHEAD = V > 4 ? 4 : 8;
     const int size = WARP ? 32 : blockDim.x, lane = threadIdx.x % size;
-    const I row = (I)blockIdx.x * (blockDim.x / size) + threadIdx.x / size;
+    const I row = (I)blockIdx.x * (blockDim.x / size) + threadIdx.x / size, step = (I)size * V;
     if (row >= count) return;
     x += row * n;
     C top = -infinity();
     double terms = 0, values = 0;
-    for (I at = lane * V; at < n; at += size * V) {
-        const Pack<T, V> in = fetch<T, V>(x, at);
+    for (I begin = lane * V; begin < n; begin += AHEAD * step) {
+        Pack<T, V> in[AHEAD];
 #pragma unroll
-        for (int v = 0; v < V; v++) {
-            const C value = widen<C>(in.v[v]);
-            values += value;
-            if (value > top) {
-                terms = terms * exp_of(top - value) + 1;
-                top = value;
-            } else {
-                terms += value == top ? C(1) : exp_of(value - top);  // -inf less -inf would be NaN
+        for (int p = 0; p < AHEAD; p++)
+            if (begin + p * step < n) in[p] = fetch<T, V>(x, begin + p * step);
+        C high = top;
+#pragma unroll
+        for (int p = 0; p < AHEAD; p++)
+#pragma unroll
+            for (int v = 0; v < V; v++)
+                if (begin + p * step < n && widen<C>(in[p].v[v]) > high) high = widen<C>(in[p].v[v]);
+        if (high > top) terms *= exp_of(top - high);
+        top = high;
+        const C base = high == -infinity() ? C(0) : high;  // -inf less -inf would be NaN
+#pragma unroll
+        for (int p = 0; p < AHEAD; p++) {
+            if (begin + p * step >= n) break;
+            C part = 0, sum = 0;
+#pragma unroll
+            for (int v = 0; v < V; v++) {
+                const C value = widen<C>(in[p].v[v]);
+                part += exp_of(value - base);
+                sum += value;
             }
+            terms += part;
+            if (smoothing) values += sum;
         }
     }
     const C highest = row_max<WARP>(top);
@@ -212,17 +227,19 @@ __global__ void cross_entropy(I count, I n, const T* x, const long long* target,
 }
 
 //     dx = dy * (exp(x - lse) - (1 - s) * [class] - s / n), and 0 in ignored rows; lse in two numbers of type C
-template <class T, class C, int V, class I>
-__global__ void cross_entropy_grad(I size, I n, const T* dy, const T* x, const long long* target, const double* lse,
-                                   T* dx, long long ignored, double smoothing) {
+// dy of row r is dy[r * step], over `counted` where that is there, 0 where that is 0; own is 1 - s, others s / n.
+template <class T, class D, class C, int V, class I>
+__global__ void cross_entropy_grad(I size, I n, const D* dy, I step, const double* counted, const T* x,
+                                   const long long* target, const double* lse, T* dx, long long ignored, C own, C others) {
     const I at = ((I)blockIdx.x * blockDim.x + threadIdx.x) * V;
     if (at >= size) return;
+    const Pack<T, V> in = fetch<T, V>(x, at);
     const I row = at / n, column = at - row * n;
     const long long chosen = target[row];
     const double whole = lse[row];
-    const C share = widen<C>(dy[row]), high = (C)whole, low = (C)(whole - high);
-    const C others = (C)(smoothing / n), own = (C)(1 - smoothing);
-    const Pack<T, V> in = fetch<T, V>(x, at);
+    C share = widen<C>(dy[row * step]);
+    const C high = (C)whole, low = (C)(whole - high);
+    if (counted) share = *counted == 0 ? C(0) : share / (C)*counted;
     Pack<T, V> out;
 #pragma unroll
     for (int v = 0; v < V; v++) {
@@ -231,4 +248,37 @@ __global__ void cross_entropy_grad(I size, I n, const T* dy, const T* x, const l
         place(out.v[v], chosen == ignored ? C(0) : slope * share);
     }
     put(dx, at, out);
+}
+
+// The losses of `rows` rows added up, and how many of their targets count. A block has `chunk` of them; where there are several
+// blocks each leaves its two sums in `parts`, and sum_parts adds those up.
+template <class T> __device__ void end_of_sum(double total, double count, T* result, double* counted, bool mean) {
+    place(*result, mean ? total / count : total);  // 0 / 0 is NaN
+    *counted = count;
+}
+
+template <class T, class C>
+__global__ void sum_losses(long long rows, int chunk, const C* losses, const long long* target, long long ignored,
+                           double* parts, T* result, double* counted, bool mean) {
+    const long long begin = (long long)blockIdx.x * chunk, end = begin + chunk < rows ? begin + chunk : rows;
+    double total = 0, count = 0;
+    for (long long row = begin + threadIdx.x; row < end; row += blockDim.x) {
+        total += losses[row];
+        count += target[row] != ignored;
+    }
+    add_up<false>(total, count);
+    if (threadIdx.x) return;
+    if (gridDim.x == 1) return end_of_sum(total, count, result, counted, mean);
+    parts[2 * blockIdx.x] = total;
+    parts[2 * blockIdx.x + 1] = count;
+}
+
+template <class T> __global__ void sum_parts(int blocks, const double* parts, T* result, double* counted, bool mean) {
+    double total = 0, count = 0;
+    for (int block = threadIdx.x; block < blocks; block += blockDim.x) {
+        total += parts[2 * block];
+        count += parts[2 * block + 1];
+    }
+    add_up<false>(total, count);
+    if (threadIdx.x == 0) end_of_sum(total, count, result, counted, mean);
 }

@@ -1,0 +1,65 @@
+"""Orders of memory of images (N, C, *spatial) and weights: C order, or channels last, as tensor cores read them."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import cupy
+
+from minorm.kernels.gpu import copying, launch, memory
+
+Ints = tuple[int, ...]
+
+
+@functools.lru_cache(maxsize=4096)
+def lies(shape: Ints, strides: Ints, itemsize: int, last: bool) -> bool:
+    """Do the elements of an array lie without gaps in C order, or with the channels last? Some lie in both."""
+    wanted = strides_of(shape, itemsize, last)
+    return all(n == 1 or a == b for n, a, b in zip(shape, strides, wanted, strict=True))
+
+
+def only_last(shape: Ints, strides: Ints, itemsize: int) -> bool:
+    """Do they lie with the channels last, and not in C order?"""
+    return lies(shape, strides, itemsize, True) and not lies(shape, strides, itemsize, False)
+
+
+@functools.lru_cache(maxsize=4096)
+def strides_of(shape: Ints, itemsize: int, last: bool) -> Ints:
+    """The steps of a dense array in C order, or with the channels last."""
+    order = [0, *range(2, len(shape)), 1] if last else list(range(len(shape)))
+    steps, step = [0] * len(shape), itemsize
+    for axis in reversed(order):
+        steps[axis] = step
+        step *= shape[axis]
+    return tuple(steps)
+
+
+def empty(shape: Ints, dtype: Any, strides: Ints | None) -> Any:
+    """An array with these steps, None being C order. It is no view: as a gradient it need not be copied."""
+    out = memory.empty(shape, dtype)
+    return out if strides is None else cupy.ndarray(shape, dtype, memptr=out.data, strides=strides)
+
+
+def in_order(x: Any, last: bool) -> Any:
+    """The array itself if it lies in this order from a multiple of 16 bytes on, else a copy."""
+    if lies(x.shape, x.strides, x.itemsize, last) and launch.is_aligned(x):
+        return x
+    if not last:
+        return _copy(x)
+    axes = x.ndim
+    return _copy(x.transpose(0, *range(2, axes), 1)).transpose(0, axes - 1, *range(1, axes - 1))
+
+
+def cast(x: Any, dtype: Any) -> Any:
+    """A copy in another type, with the channels last."""
+    if lies(x.shape, x.strides, x.itemsize, True):
+        return copying.cast(x, dtype)
+    out = empty(x.shape, dtype, strides_of(x.shape, dtype.itemsize, True))
+    copying.assign(out, x)
+    return out
+
+
+def _copy(x: Any) -> Any:
+    """In C order."""
+    return copying.copy(x, "C")

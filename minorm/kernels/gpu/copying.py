@@ -1,0 +1,210 @@
+"""Copies of CuPy arrays: cast, in another order of memory, repeated along axes, or added to what is there; and filling.
+
+One launch of copying.cu each, for arrays of one type or of two float types. CuPy does what is left: other casts,
+negative steps, more than six loops.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+import cupy
+
+from minorm.devices import dtypes
+from minorm.kernels.gpu import launch, memory
+from minorm.kernels.gpu.plans import copy_plan
+from minorm.kernels.gpu.plans.structs import Struct
+from minorm.kernels.gpu.program import Program
+from minorm.kernels.order import memory_order
+
+__all__ = ["assign", "cast", "concatenate", "copy", "fill", "full", "full_like", "in_rows", "pad"]
+
+Ints = tuple[int, ...]
+
+_program = Program("copying.cu")
+
+
+def assign(to: Any, x: Any) -> None:
+    """to[...] = x, where x broadcasts and is cast."""
+    if cupy.may_share_memory(to, x):
+        x = x.copy()
+    _move(to, x)
+
+
+def cast(x: Any, dtype: Any, order: str = "K") -> Any:
+    """x in another type: in its order of memory ("K"), or row by row ("C")."""
+    if _kinds(x.dtype, dtype, False) is None:
+        return x.astype(dtype, order)
+    out = _like(x, dtype, order)
+    _move(out, x)
+    return out
+
+
+def as_type(x: Any, dtype: Any) -> Any:
+    """x itself if it has this type, else a cast."""
+    return x if x.dtype == dtype else cast(x, dtype)
+
+
+def copy(x: Any, order: str = "K") -> Any:
+    """x in memory of its own: in its order ("K"), or row by row ("C")."""
+    out = _like(x, x.dtype, order)
+    _move(out, x)
+    return out
+
+
+def _like(x: Any, dtype: Any, order: str) -> Any:
+    """Memory for an array of x's shape, in its order ("K") or row by row; one that is repeated has no order."""
+    if order == "C" or x.flags.c_contiguous or 0 in x.strides:
+        return memory.empty(x.shape, dtype)
+    return cupy.empty_like(x, dtype)
+
+
+def in_rows(x: Any) -> Any:
+    """x itself if its elements lie row by row without gaps, else a copy that does."""
+    return x if x.flags.c_contiguous else copy(x, "C")
+
+
+def in_order_of(x: Any, like: Any) -> Any:
+    """x itself if it lies in memory as `like`, an array of its shape, does; else a copy that does."""
+    if lies_as(x, like):
+        return x
+    out = cupy.empty_like(like, x.dtype)
+    _move(out, x)
+    return out
+
+
+def lies_as(x: Any, like: Any) -> bool:
+    """Have two arrays of one shape their elements in one order of memory, with the same gaps?"""
+    if x.flags.c_contiguous and like.flags.c_contiguous:
+        return True
+    return _same_steps(x.shape, x.strides, like.strides, x.itemsize, like.itemsize)
+
+
+@functools.lru_cache(maxsize=4096)
+def _same_steps(shape: Ints, one: Ints, other: Ints, size: int, other_size: int) -> bool:
+    return all(n == 1 or a * other_size == b * size for n, a, b in zip(shape, one, other, strict=True))
+
+
+def concatenate(arrays: Sequence[Any], axis: int) -> Any:
+    """Arrays of one type joined along an axis, in the order of memory of the first that is not in C order."""
+    first = arrays[0]
+    axis %= first.ndim
+    others = {(x.dtype, x.shape[:axis], x.shape[axis + 1 :]) for x in arrays}
+    if len(others) > 1:
+        return cupy.concatenate(arrays, axis)  # which casts, or says what is wrong
+    shape = list(first.shape)
+    shape[axis] = sum(x.shape[axis] for x in arrays)
+    out = _empty(tuple(shape), first.dtype, next((x for x in arrays if not x.flags.c_contiguous), first))
+    start = 0
+    for x in arrays:
+        end = start + x.shape[axis]
+        _move(out[(*(slice(None),) * axis, slice(start, end))], x)
+        start = end
+    return out
+
+
+def pad(x: Any, widths: Sequence[tuple[int, int]], value: float) -> Any:
+    """(before, after) elements of `value` around each axis, in x's order of memory."""
+    shape = tuple(n + low + high for n, (low, high) in zip(x.shape, widths, strict=True))
+    out = _empty(shape, x.dtype, x)
+    fill(out, value)
+    _move(out[tuple(slice(low, low + n) for n, (low, _) in zip(x.shape, widths, strict=True))], x)
+    return out
+
+
+def _empty(shape: Ints, dtype: Any, like: Any) -> Any:
+    """Memory for an array whose axes lie as those of `like`."""
+    if like.flags.c_contiguous or 0 in like.strides:
+        return memory.empty(shape, dtype)
+    steps, step = [0] * len(shape), dtype.itemsize
+    for axis in reversed(memory_order(like)):
+        steps[axis], step = step, step * shape[axis]
+    return cupy.ndarray(shape, dtype, memptr=memory.empty(shape, dtype).data, strides=tuple(steps))  # and no view
+
+
+def accumulate(total: Any, x: Any) -> bool:
+    """total += x of its shape and type, whatever orders they have; False, and nothing done, where no kernel can."""
+    return total.dtype in dtypes.FLOATS and x.dtype == total.dtype and _launched(total, x, True)
+
+
+def fill(to: Any, value: float) -> None:
+    """to[...] = value"""
+    has_gaps = not (to.flags.c_contiguous or to.transpose(memory_order(to)).flags.c_contiguous)
+    if to.dtype not in dtypes.FLOATS or not to.size or has_gaps:
+        to[...] = value
+        return
+    dtype, n = to.dtype, to.size
+    compute, index = dtypes.compute_type(dtype), launch.index_type(n)
+    width = launch.ACCESS // dtype.itemsize if launch.is_aligned(to) else 1
+    kernel = _program.kernel("fill", dtype, compute, width, index)
+    grid = (launch.blocks(-(-n // width), copy_plan.THREADS),)
+    kernel(grid, (copy_plan.THREADS,), (to, index.type(n), compute.type(value)))
+
+
+def full(shape: Ints, value: float, dtype: Any) -> Any:
+    """An array of this shape and type with one value."""
+    if dtype not in dtypes.FLOATS or not prod(shape):
+        return cupy.full(shape, value, dtype)
+    out = memory.empty(shape, dtype)
+    fill(out, value)
+    return out
+
+
+def full_like(x: Any, value: float) -> Any:
+    """An array like x, in its order of memory, with one value."""
+    out = _like(x, x.dtype, "K")
+    fill(out, value)
+    return out
+
+
+def _move(to: Any, x: Any) -> None:
+    if to.size and not _launched(to, x, False):
+        to[...] = x
+
+
+def _launched(to: Any, x: Any, add: bool) -> bool:
+    """Do it by a launch, if there is one for these arrays."""
+    kinds = _kinds(x.dtype, to.dtype, add)
+    if kinds is None:
+        return False
+    aligned = launch.is_aligned(to, x)
+    given = _prepared(to.shape, to.strides, x.shape, x.strides, to.itemsize, x.itemsize, aligned)
+    if given is None:
+        return False
+    plan, axes, sizes = given
+    if plan.turned:
+        key = ("turn", *kinds, *plan.widths, plan.rows, add, plan.integer)
+    else:
+        key = ("move", *kinds, *plan.widths, add, plan.integer)
+    _program.kernel(*key)(plan.grid, (copy_plan.THREADS,), (axes, *sizes, x, to))
+    return True
+
+
+def _kinds(source: Any, to: Any, add: bool) -> tuple[Any, Any] | None:
+    """The types that the kernel reads and writes."""
+    if source == to and not add:
+        bits = copy_plan.BITS.get(to.itemsize)
+        return None if bits is None else (bits, bits)
+    return (source, to) if source in dtypes.FLOATS and to in dtypes.FLOATS else None
+
+
+@functools.lru_cache(maxsize=4096)
+def _prepared(
+    shape: Ints, to: Ints, given: Ints, source: Ints, to_size: int, source_size: int, aligned: bool
+) -> tuple[copy_plan.Plan, Struct, tuple[Any, ...]] | None:
+    """The launch with its arguments before the arrays; steps are in bytes, and what is read broadcasts."""
+    lead = len(shape) - len(given)
+    if lead < 0 or any(n not in (1, m) for n, m in zip(given, shape[lead:], strict=True)):
+        return None  # CuPy says what is wrong
+    steps = (0,) * lead + tuple(0 if n == 1 else step // source_size for n, step in zip(given, source, strict=True))
+    places = tuple(step // to_size for step in to)
+    if min((*steps, *places), default=0) < 0 or any(n > 1 and step == 0 for n, step in zip(shape, places, strict=True)):
+        return None
+    plan = copy_plan.plan(shape, places, steps, (to_size, source_size), aligned)
+    if plan is None:
+        return None
+    sizes: tuple[Any, ...] = tuple(map(plan.integer.type, plan.sizes))
+    return plan, Struct(plan.axes), sizes if plan.turned else (*sizes, dtypes.bool.type(plan.whole))

@@ -1,0 +1,92 @@
+"""How pooling goes onto threads, and the struct Pool of pool.cu: no device, no array.
+
+A thread has an access of neighbours of the result. With the channels last these are channels; in rows they are columns,
+where the sizes of the windows are KNOWN to the compiler and whole accesses fit; else a thread has one element.
+"""
+
+from __future__ import annotations
+
+import functools
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from minorm.kernels.gpu import launch
+from minorm.kernels.gpu.plans import window_struct
+
+Ints = tuple[int, ...]
+Pairs = tuple[tuple[int, int], ...]
+Windows = tuple[Ints, Ints, Pairs, Ints]  # kernel, stride, padding, dilation
+
+DIVIDER = np.dtype([("by", "u4"), ("factor", "u4"), ("shift", "u4")])
+STRUCT = np.dtype([("windows", window_struct.STRUCT), ("inner", "i4"), ("dividers", DIVIDER, (4,))])
+KNOWN = {(2, 2, 0), (3, 2, 1), (3, 1, 1)}  # taps, stride and padding before, of both axes
+ANY: Ints = (0, 0, 0)
+
+
+class Plan(NamedTuple):
+    """Which kernel, and for how many threads."""
+
+    columns: bool  # neighbours are columns
+    width: int
+    known: Ints
+    images: int  # threads of an image
+    fields: Any  # of the struct
+
+
+def divider(by: int) -> tuple[int, int, int]:
+    """The struct Divider: n // by is ((n * factor >> 32) + n) >> shift for 0 <= n < 2^31."""
+    shift = (by - 1).bit_length()
+    return by, (((1 << shift) - by) << 32) // by + 1, shift
+
+
+@functools.lru_cache(maxsize=1024)
+def plan(size: Ints, out: Ints, how: Windows | None, inner: int, itemsize: int, aligned: bool, backward: bool) -> Plan:
+    """Threads over the windows `out` (forward) or the places `size` (backward) of images with `inner` channels last.
+
+    Where `how` is None every window may reach over every place.
+    """
+    if how is None:
+        struct, known = window_struct.unknown(prod(size), prod(out)), ANY
+        size, out = (prod(size),), (prod(out),)
+    else:
+        struct, known = window_struct.packed(size, out, *how), _known(len(size), *how)
+    lengths = (1,) * (3 - len(size)) + (size if backward else out)
+    columns = inner == 1 and known != ANY and aligned
+    width = launch.width(itemsize, inner) if aligned else 1
+    if columns:
+        step = known[1] if backward else 1  # places a window moves by
+        width = launch.width(itemsize, size[-1], out[-1] * step)
+        columns = width > 1 and width % step == 0
+        width = width if columns else 1
+    digits = (lengths[-1] // width, lengths[-2], lengths[-3]) if columns else (inner // width, *lengths[:0:-1])
+    images = prod(lengths) * inner // width
+    fields = np.zeros((), STRUCT)
+    fields["windows"], fields["inner"] = struct, inner
+    fields["dividers"] = [divider(count) for count in (images, *digits)]
+    return Plan(columns, width, known, images, fields)
+
+
+def spread(plane: int, inner: int) -> Any:
+    """The struct for `spread`, of which it reads two dividers and the number of channels last."""
+    fields = np.zeros((), STRUCT)
+    fields["inner"], fields["dividers"][:2] = inner, [divider(plane * inner), divider(inner)]
+    return fields
+
+
+def divisor_of_all(size: Ints, out: Ints, how: Windows, count_include_pad: bool, divisor: int | None) -> int:
+    """What every window's sum is divided by; 0 where that differs, as some hang over the end or over the padding."""
+    if divisor is not None:
+        return divisor
+    for n, o, k, s, (low, high), d in zip(size, out, *how, strict=True):
+        room = n + high if count_include_pad else n
+        if (low and not count_include_pad) or (o - 1) * s - low + (k - 1) * d >= room:
+            return 0
+    return prod(how[0])
+
+
+def _known(rank: int, kernel: Ints, stride: Ints, padding: Pairs, dilation: Ints) -> Ints:
+    """(taps, stride, padding before) where both axes of images have them and the compiler knows them."""
+    axes = {(k, s, low) for k, s, (low, _) in zip(kernel, stride, padding, strict=True)}
+    return min(axes) if rank == 2 and len(axes) == 1 and axes <= KNOWN and set(dilation) <= {1} else ANY

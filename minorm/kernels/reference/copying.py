@@ -1,0 +1,55 @@
+"""Copies: cast, in another order of memory, or broadcast into what is there; and filling. NumPy has a call for each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+__all__ = ["assign", "cast", "concatenate", "copy", "fill", "full", "full_like", "in_rows", "pad"]
+
+
+def assign(to: Any, x: Any) -> None:
+    """to[...] = x, where x broadcasts and is cast"""
+    to[...] = x
+
+
+def cast(x: Any, dtype: Any, order: str = "K") -> Any:
+    """x in another type: in its order of memory ("K"), or row by row ("C")"""
+    return x.astype(dtype, order)
+
+
+def concatenate(arrays: Sequence[Any], axis: int) -> Any:
+    """Arrays joined along an axis"""
+    return np.concatenate(arrays, axis)
+
+
+def copy(x: Any, order: str = "K") -> Any:
+    """x in memory of its own: in its order ("K"), or row by row ("C")"""
+    return x.copy(order)
+
+
+def fill(to: Any, value: float) -> None:
+    """to[...] = value"""
+    to[...] = value
+
+
+def full(shape: tuple[int, ...], value: float, dtype: Any) -> Any:
+    """An array of this shape and type with one value"""
+    return np.full(shape, value, dtype)
+
+
+def full_like(x: Any, value: float) -> Any:
+    """An array like x, in its order of memory, with one value"""
+    return np.full_like(x, value)
+
+
+def in_rows(x: Any) -> Any:
+    """x itself if its elements lie row by row without gaps, else a copy that does"""
+    return x if x.flags.c_contiguous else x.copy("C")
+
+
+def pad(x: Any, widths: Sequence[tuple[int, int]], value: float) -> Any:
+    """(before, after) elements of `value` around each axis"""
+    return np.pad(x, widths, constant_values=x.dtype.type(value))
