@@ -252,33 +252,33 @@ __global__ void cross_entropy_grad(I size, I n, const D* dy, I step, const doubl
 
 // The losses of `rows` rows added up, and how many of their targets count. A block has `chunk` of them; where there are several
 // blocks each leaves its two sums in `parts`, and sum_parts adds those up.
-template <class T> __device__ void end_of_sum(double total, double count, T* result, double* counted, bool mean) {
-    place(*result, mean ? total / count : total);  // 0 / 0 is NaN
-    *counted = count;
+template <class T> __device__ void end_of_sum(const double (&sums)[2], T* result, double* counted, bool mean) {
+    place(*result, mean ? sums[0] / sums[1] : sums[0]);  // 0 / 0 is NaN
+    *counted = sums[1];
 }
 
 template <class T, class C>
 __global__ void sum_losses(long long rows, int chunk, const C* losses, const long long* target, long long ignored,
                            double* parts, T* result, double* counted, bool mean) {
     const long long begin = (long long)blockIdx.x * chunk, end = begin + chunk < rows ? begin + chunk : rows;
-    double total = 0, count = 0;
+    double own[2] = {0, 0}, sums[2];
     for (long long row = begin + threadIdx.x; row < end; row += blockDim.x) {
-        total += losses[row];
-        count += target[row] != ignored;
+        own[0] += losses[row];
+        own[1] += target[row] != ignored;
     }
-    add_up<false>(total, count);
+    add_up<false>(own, sums);
     if (threadIdx.x) return;
-    if (gridDim.x == 1) return end_of_sum(total, count, result, counted, mean);
-    parts[2 * blockIdx.x] = total;
-    parts[2 * blockIdx.x + 1] = count;
+    if (gridDim.x == 1) return end_of_sum(sums, result, counted, mean);
+    parts[2 * blockIdx.x] = sums[0];
+    parts[2 * blockIdx.x + 1] = sums[1];
 }
 
 template <class T> __global__ void sum_parts(int blocks, const double* parts, T* result, double* counted, bool mean) {
-    double total = 0, count = 0;
+    double own[2] = {0, 0}, sums[2];
     for (int block = threadIdx.x; block < blocks; block += blockDim.x) {
-        total += parts[2 * block];
-        count += parts[2 * block + 1];
+        own[0] += parts[2 * block];
+        own[1] += parts[2 * block + 1];
     }
-    add_up<false>(total, count);
-    if (threadIdx.x == 0) end_of_sum(total, count, result, counted, mean);
+    add_up<false>(own, sums);
+    if (threadIdx.x == 0) end_of_sum(sums, result, counted, mean);
 }
