@@ -41,6 +41,7 @@ EACH = {
     "gpu/test_graphs.py::test_a_replayed_step_has_the_bits_of_an_eager_one": 3,
     "gpu/test_masked.py::test_as_on_the_cpu": 3,
     "gpu/test_onnx.py::test_some_node_tests": 0,
+    "gpu/kernels/test_conv_orders.py::test_a_step_of_resnet20_turns_its_images_once": 2,
     "gpu/test_memory_order.py::test_a_training_step_turns_no_images": 3,
     "gpu/test_memory_order.py::test_what_keeps_the_shape_keeps_the_order": 3,
     "gpu/test_operations.py::test_functional": 2,
