@@ -32,7 +32,7 @@ MAY_IMPORT = {
         "tensor": "devices graph kernels ops",
         "testing": "graph tensor",
         "amp": "devices graph ops minorm_ext",
-        "cuda": "devices amp",
+        "cuda": "devices graph kernels tensor amp",
         "accelerator": "devices cuda",
         "backends": "kernels cuda",
         "functional": "loops devices graph kernels normalization ops tensor",
@@ -47,7 +47,7 @@ MAY_IMPORT = {
         "conformance": "devices serialization config onnx",
         "models": "nn",
         "distributed": "devices kernels tensor cuda nn config diagnosis minorm_ext",
-        "training": "devices graph tensor functional nn optim serialization data diagnosis models distributed",
+        "training": "devices graph tensor cuda functional nn optim serialization data diagnosis models distributed",
         "progress": "training",
         "plots": "training",
         "labs": (

@@ -187,6 +187,7 @@ def _how_to_go_on(out: str, args: argparse.Namespace, group: Group) -> str:
         + (f" --model {args.model}" if args.model and is_file(args.model) else " --trust" if args.trust else "")
         + (f" --num-workers {args.num_workers}" if args.num_workers is not None else "")
         + (f" --device {args.device}" if args.device != "cpu" else "")
+        + (" --no-graph" if args.no_graph else "")
     )
 
 
@@ -241,13 +242,14 @@ def _open(args: argparse.Namespace, out: str, settings: Settings, group: Group, 
             code=args.code,  # what `_settings` has read, and the user agreed to
             other_images=args.other_images,
             epochs=args.epochs,
+            graph=not args.no_graph,
         )
     if group.rank == 0 and os.path.exists(os.path.join(out, CHECKPOINT)):
         raise ValueError(f"{out} holds a run already; go on with it (--resume) or choose another --out")
     if group.rank == 0 and os.path.exists(os.path.join(out, BEST)):
         raise ValueError(f"{out} holds the {BEST} of another run; move it away or choose another --out")
     group.barrier()  # rank 0 has looked before anybody writes
-    return Run(settings, out, args.path, group.device, group, load(), workers, init=args.init)
+    return Run(settings, out, args.path, group.device, group, load(), workers, init=args.init, graph=not args.no_graph)
 
 
 def _short(model: str) -> str:

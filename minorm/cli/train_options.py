@@ -65,6 +65,10 @@ def add(parser: argparse.ArgumentParser) -> None:
            "changes no result")  # fmt: skip
     option("--threads", type=int, metavar="N", help="processors to use (default all); changes no result")
     option("--device", metavar="NAME", help=f"{DEVICE} (default), cuda or cuda:1")
+    parser.add_argument(
+        "--no-graph", action="store_true", help="on a GPU launch each kernel by itself, and not a step as one CUDA "
+        "graph; changes no result"
+    )  # fmt: skip
     option("-o", "--out", metavar="DIR", help="where files go (default runs/DATA-MODEL)")
     option(
         "--ranks",

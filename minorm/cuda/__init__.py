@@ -9,6 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 from minorm import devices
+from minorm.cuda.graphed_callables import make_graphed_callables
+from minorm.cuda.graphed_step import make_graphed_step
 from minorm.cuda.graphs import CUDAGraph, graph, graph_pool_handle, is_current_stream_capturing
 from minorm.cuda.streams import Event, Stream, current_stream, default_stream, stream
 from minorm.devices import capture, generators

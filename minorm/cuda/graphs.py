@@ -91,9 +91,15 @@ class CUDAGraph:
             raise RuntimeError("CUDAGraph.replay: nothing was captured; expected `with mn.cuda.graph(g):` before it")
         if capture.recording() is not None:
             raise RuntimeError("CUDAGraph.replay: another graph is being captured; expected replays after it")
+        if changed := self._recording.changed():
+            raise RuntimeError(f"CUDAGraph.replay: {changed}: capture again")
         with self._place:
             self._recording.renew()
             self._graph.launch()
+
+    def _is_stale(self) -> bool:
+        """Whether a replay would be refused, as what was captured lies elsewhere now."""
+        return self._recording is not None and bool(self._recording.changed())
 
     def reset(self) -> None:
         """Forget the graph, and give its memory back when no Tensor has it any more."""
@@ -173,5 +179,4 @@ def graph_pool_handle() -> Any:
 
 def is_current_stream_capturing() -> bool:
     """Is a graph being captured in this thread?"""
-    recording = capture.recording()
-    return recording is not None and not recording.replaying
+    return capture.is_captured()

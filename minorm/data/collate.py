@@ -125,6 +125,9 @@ def _stack(leaves: Sequence[Any], place: str) -> Any:
         dtype = dtypes.check(np.result_type(*{array.dtype for array in arrays}))
     except Exception as error:  # whatever np.asarray of a foreign object raises
         odd = next((leaf for leaf in leaves if not _is_stackable(leaf)), leaves[0])
+        if isinstance(odd, Tensor) and odd.is_cuda:
+            raise TypeError(f"DataLoader: {place} is on {odd.device}; expected it on the CPU, where batches are made; "
+                            "x.cpu() copies it") from None  # fmt: skip
         name = f"an array of {odd.dtype}" if isinstance(odd, (np.ndarray, np.generic)) else kind_of(odd)
         raise TypeError(f"DataLoader: {place} is {name}; expected an array, a Tensor, a number, a text, or a dict, "
                         "a tuple or a list of them") from error  # fmt: skip

@@ -312,7 +312,12 @@ def _reads_batches(dataset: Any) -> bool:
 
 def _of_one_length(name: str, arrays: Iterable[Any]) -> tuple[Array, ...]:
     """The arrays; ValueError unless there are some, and all have the same first axis."""
-    found = tuple(_native(np.asarray(array)) for array in arrays)
+    given = list(arrays)
+    for number, array in enumerate(given):
+        if isinstance(array, Tensor) and array.is_cuda:
+            raise TypeError(f"{name}: arrays[{number}] is on {array.device}; expected it on the CPU, where batches are "
+                            "made; x.cpu() copies it")  # fmt: skip
+    found = tuple(_native(np.asarray(array)) for array in given)
     lengths = [array.shape[0] if array.ndim else None for array in found]
     if not lengths or None in lengths or len(set(lengths)) != 1:
         raise ValueError(f"{name}: the arrays have shapes {[array.shape for array in found]}; "

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from minorm import devices
 from minorm.data.dataset import Array
 from minorm.data.showing import Shown
 from minorm.devices import generators
@@ -40,11 +41,15 @@ class Mixing(Shown):
         if x.ndim != 4 or x.dtype.kind in "iub" or y.shape != x.shape[:1]:
             raise ValueError(f"{type(self).__name__}: images are {x.dtype} of shape {x.shape} and labels have shape "
                              f"{y.shape}; expected floats (N, C, H, W) and (N)")  # fmt: skip
+        if not devices.same_device(x, y):
+            raise ValueError(f"{type(self).__name__}: images are on {devices.device_of(x)} and labels on "
+                             f"{devices.device_of(y)}; expected one device")  # fmt: skip
         source = generators.source(generator)
         share = float(source.beta(self.alpha, self.alpha))
-        mixed, share = self.mix(x, np.roll(x, 1, axis=0), share, source)
-        exact = np.eye(self.num_classes, dtype=x.dtype)[y]
-        soft = (share * exact + (1 - share) * np.roll(exact, 1, axis=0)).astype(x.dtype)
+        with devices.on_device_of(x):
+            mixed, share = self.mix(x, np.roll(x, 1, axis=0), share, source)
+            exact = devices.constant_of(np.eye(self.num_classes, dtype=x.dtype), x)[y]
+            soft = (share * exact + (1 - share) * np.roll(exact, 1, axis=0)).astype(x.dtype)
         wrapped = Tensor if isinstance(images, Tensor) else np.asarray
         return wrapped(mixed), wrapped(soft)
 

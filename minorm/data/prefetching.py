@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from minorm import devices
 from minorm.cuda.streams import Stream, current_stream
 from minorm.support.documented import documented
+from minorm.support.nested import mapped
+from minorm.tensor.tensor import Tensor
 
 
 @documented(
@@ -47,12 +49,5 @@ def _awaited(batch: Any, event: Any, device: Any) -> Any:
     return batch
 
 
-def _moved(value: Any, device: Any) -> Any:
-    if hasattr(value, "from_array"):
-        return value.to(device)
-    if isinstance(value, Mapping):
-        return type(value)({key: _moved(item, device) for key, item in value.items()})  # type: ignore[call-arg]
-    if isinstance(value, (tuple, list)):
-        items = [_moved(item, device) for item in value]
-        return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
-    return value
+def _moved(batch: Any, device: Any) -> Any:
+    return mapped(batch, Tensor, lambda tensor: tensor.to(device))

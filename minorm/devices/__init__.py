@@ -6,6 +6,7 @@ alone is the current one.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
@@ -16,6 +17,7 @@ from minorm.devices import capture, driver
 from minorm.support.argument_errors import each_argument, named_arguments
 
 _host: dict[type, bool] = {np.ndarray: True}  # by the type of array
+KEPT_BYTES = 1 << 20  # of a constant: larger ones are copied each time
 _ANYWHERE: AbstractContextManager[Any] = nullcontext()
 _found: list[Any] = []  # the module cupy, once it was found to work
 
@@ -168,6 +170,35 @@ def _to_another_gpu(array: Any, index: int) -> Any:
 def to_device_of(array: Any, like: Any) -> Any:
     """A NumPy array on the device of `like`."""
     return array if is_host(like) else to_device(array, device_of(like))
+
+
+def constant_of(array: Any, like: Any) -> Any:
+    """A NumPy array that follows from shapes and settings, on the device of `like`: copied there once, and only read.
+
+    So no step but the first waits for a copy, and a CUDA graph can be captured.
+    """
+    if is_host(like):
+        return array
+    if array.nbytes > KEPT_BYTES:
+        return to_device(array, device_of(like))
+    kept, copied, made_on = _kept(device_of(like), array.dtype, array.shape, array.tobytes())
+    with kept.device:
+        current = library().cuda.get_current_stream()
+        if (
+            current.ptr != made_on.ptr and capture.recording() is None
+        ):  # a capture begins when everything before it is done
+            current.wait_event(copied)
+    capture.hold(kept)
+    return kept
+
+
+@functools.lru_cache(maxsize=256)
+def _kept(device: str, dtype: Any, shape: tuple[int, ...], content: bytes) -> tuple[Any, Any, Any]:
+    """The copy, the event at its end, and the stream that it went on."""
+    array = to_device(np.ndarray(shape, dtype, content), device)
+    with array.device:
+        stream = library().cuda.get_current_stream()
+        return array, stream.record(), stream
 
 
 def scalar(value: Any, dtype: Any, like: Any) -> Any:

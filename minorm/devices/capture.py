@@ -8,6 +8,11 @@ captured, whoever hands such numbers to a kernel keeps them in a slot instead,
 and whoever counts steps leaves a note how: `recording.again.append(function)`. Before each replay the notes are
 called; they meet `recording.replaying`, launch nothing, and write their numbers into the same slots, in the same order.
 One copy then brings all of them to the device. minorm/cuda/graphs.py is what users see.
+
+A note counts something, so all of them are called or none: `recording.checks` says before the first one whether the
+memory is still that of the capture.
+
+`watched()` collects what a step touches, be it captured or not: make_graphed_step looks there before it replays.
 """
 
 from __future__ import annotations
@@ -26,6 +31,7 @@ CHUNK = 1 << 16  # bytes that one copy brings to the device
 
 class _Here(threading.local):
     recording: Recording | None = None
+    watch: Watch | None = None
 
 
 _here = _Here()
@@ -36,14 +42,85 @@ def recording() -> Recording | None:
     return _here.recording
 
 
+def is_captured() -> bool:
+    """Is this thread capturing: are launches written down, and not done?"""
+    return _here.recording is not None and not _here.recording.replaying
+
+
+def noted(function: Callable[[], Any]) -> bool:
+    """Whether this thread is capturing. If so, `function` is called before each replay, and need not be now."""
+    if _here.recording is None or _here.recording.replaying:
+        return False
+    _here.recording.again.append(function)
+    return True
+
+
+def hold(array: Any) -> None:
+    """Keep an array that a captured launch reads as long as its graph."""
+    if _here.recording is not None:
+        _here.recording.held.append(array)
+
+
 def refuse_copies(what: str) -> None:
     """RuntimeError while a graph is captured: its replay would copy from memory that means something else by then."""
-    if _here.recording is not None:
+    if is_captured():
         raise RuntimeError(
             f"cuda.graph: {what} is copied between the CPU and a GPU while a graph is captured; a graph replays what "
             "the GPU does, and nothing of the CPU: make the array on the GPU before the capture, and fill it with "
             "copy_() before a replay"
         )
+
+
+def refuse_draws() -> None:
+    """RuntimeError while a graph is captured, before the CPU draws numbers: each replay would use the same ones."""
+    if is_captured():
+        raise RuntimeError(
+            "cuda.graph: numbers are drawn on the CPU while a graph is captured, and each replay would use the same "
+            "ones; expected uniform numbers and dropout, which are drawn on the GPU, or numbers that are drawn before "
+            "the replay and copied to the GPU"
+        )
+
+
+def refuse_number(operation: str, name: str) -> None:
+    """RuntimeError while a graph is captured, for an operation that is given a number of the CPU."""
+    if is_captured():
+        raise RuntimeError(
+            f"{operation}: {name} is a number of the CPU, and each replay of a CUDA graph would be given the same one; "
+            "expected the call outside the graph, after a replay"
+        )
+
+
+class Watch:
+    """What a step touches, in order.
+
+    gradients  (leaf, its gradient by then) whenever backward() adds to one or an optimizer reads one
+    modules    those that were called
+    """
+
+    def __init__(self) -> None:
+        self.gradients: list[tuple[Any, Any]] = []
+        self.modules: list[Any] = []
+
+
+watches: list[Watch] = []  # those that are open in any thread: while there are none, a module's call asks no more
+
+
+@contextmanager
+def watched() -> Iterator[Watch]:
+    """Inside, what this thread touches is collected."""
+    before, watch = _here.watch, Watch()
+    _here.watch = watch
+    watches.append(watch)
+    try:
+        yield watch
+    finally:
+        watches.remove(watch)
+        _here.watch = before
+
+
+def watch() -> Watch | None:
+    """What collects in this thread."""
+    return _here.watch if watches else None
 
 
 class Slot:
@@ -60,12 +137,16 @@ class Recording:
 
     library     the module cupy
     again       what the host does before each replay
+    checks      each gives a sentence where something is not as it was at the capture, else an empty text
+    held        arrays that captured launches read, and that would be gone otherwise
     replaying   True while it does so, False while the graph is captured
     """
 
     def __init__(self, library: Any) -> None:
         self.library = library
         self.again: list[Callable[[], None]] = []
+        self.checks: list[Callable[[], str]] = []
+        self.held: list[Any] = []
         self.replaying = False
         self._slots: list[Slot] = []
         self._chunks: list[tuple[Any, Any]] = []  # (bytes on the host, in pinned memory; bytes on the device)
@@ -116,6 +197,10 @@ class Recording:
             yield
         finally:
             _here.recording = None
+
+    def changed(self) -> str:
+        """What is not as it was at the capture, so that there can be no replay; an empty text where all is."""
+        return next(filter(None, (check() for check in self.checks)), "")
 
     def renew(self) -> None:
         """Work the numbers of the next replay out, and start their copy to the device on the current stream."""

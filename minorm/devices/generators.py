@@ -25,6 +25,7 @@ from typing import Any
 
 import numpy as np
 
+from minorm.devices import capture
 from minorm.support.argument_errors import checked, kind_of
 from minorm.support.documented import documented
 
@@ -163,6 +164,7 @@ class Generator:
 
 def source(given: Any = None) -> np.random.Generator:
     """What draws: the generator of all for None, else the one that is handed over, ours or NumPy's."""
+    capture.refuse_draws()
     if given is None:
         return generator()
     found = given.numbers if isinstance(given, Generator) else given

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from minorm.devices import dtypes
+from minorm import devices
+from minorm.devices import constant_of, dtypes
 from minorm.functional.activation import softmax
 from minorm.functional.arguments import floats
 from minorm.functional.dropout import dropout
@@ -99,20 +100,21 @@ def attention_weights(
     scores = (query * (factor * sign)) @ (key * factor).mT
     if is_causal:
         rows, columns = scores.shape[-2:]
-        mask = Tensor(np.tri(rows, columns, dtype=bool)).to(query.device)
+        mask = Tensor(constant_of(np.tri(rows, columns, dtype=bool), query.array))
     if mask is None:
         return softmax(scores, -1)
     if mask.dtype != dtypes.bool:
         return softmax(scores + mask.to(scores.dtype), -1)
     seen = mask.array.any(-1, keepdims=True)
-    if bool(seen.all()):
+    if is_causal or (devices.is_host(seen) and bool(seen.all())):  # a GPU is not asked, as the host would wait
         return softmax(where(mask, scores, -math.inf), -1)
     return where(mask, softmax(where(mask | Tensor(~seen), scores, -math.inf), -1), 0.0)
 
 
 def _shared(x: Tensor, query: Tensor) -> Tensor:
     """Each head of x (axis -3) as often, one after the other, as the query has heads for it."""
-    return x[(..., np.arange(x.shape[-3]).repeat(query.shape[-3] // x.shape[-3]), slice(None), slice(None))]
+    heads = np.arange(x.shape[-3]).repeat(query.shape[-3] // x.shape[-3])
+    return x[(..., constant_of(heads, x.array), slice(None), slice(None))]
 
 
 def joined_masks(*masks: Any) -> Any:
@@ -122,7 +124,7 @@ def joined_masks(*masks: Any) -> Any:
         if mask is None:
             continue
         added = (
-            where(mask, -math.inf, Tensor(np.zeros((), dtype)).to(mask.device))
+            where(mask, -math.inf, Tensor(devices.scalar(0, dtype, mask.array)))
             if mask.dtype == dtypes.bool
             else mask.to(dtype)
         )

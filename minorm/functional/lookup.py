@@ -150,7 +150,7 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
     if classes <= largest or (tensor.numel() and int(tensor.min()) < 0):
         raise ValueError(f"one_hot: tensor holds {int(tensor.min())} to {largest}; expected classes 0 to {classes - 1}")
     check_room("one_hot", (*tensor.shape, classes))
-    return (tensor.unsqueeze(-1) == Tensor(np.arange(classes)).to(tensor.device)).to(dtypes.int64)
+    return (tensor.unsqueeze(-1) == Tensor(devices.constant_of(np.arange(classes), tensor.array))).to(dtypes.int64)
 
 
 def _check_places(name: str, input: Any, weight: Tensor) -> None:

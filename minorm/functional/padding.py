@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from minorm.devices import constant_of
 from minorm.graph import trace
 from minorm.ops.operands import check_room
 from minorm.support.argument_errors import not_a_tensor
@@ -69,4 +70,5 @@ def along(x: Tensor, axis: int, low: int, high: int, mode: str) -> Tensor:
         return x
     check_room("pad", (x.shape[axis] + max(low, 0), x.shape[axis] + max(high, 0)))
     places = np.pad(np.arange(x.shape[axis]), (max(low, 0), max(high, 0)), mode)  # type: ignore[call-overload]
-    return x[(*(slice(None),) * axis, places[max(0, -low) : len(places) - max(0, -high)])]
+    places = places[max(0, -low) : len(places) - max(0, -high)]
+    return x[(*(slice(None),) * axis, constant_of(places, x.array))]

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from minorm.devices import constant_of
 from minorm.functional.argument_texts import WINDOWS
 from minorm.functional.arguments import floats
 from minorm.functional.scatter import scatter
@@ -116,7 +117,9 @@ def unfold(
     places, (high, wide), (top, left) = _windows("unfold", input.shape[2:], kernel_size, dilation, padding, stride)
     rows = combining.pad(input, (left, left, top, top)).reshape(*input.shape[:2], high * wide)
     count, columns = places.shape
-    return rows[:, :, places.reshape(-1)].reshape(input.shape[0], input.shape[1] * count, columns)
+    return rows[:, :, constant_of(places.reshape(-1), input.array)].reshape(
+        input.shape[0], input.shape[1] * count, columns
+    )
 
 
 @documented(
@@ -153,9 +156,10 @@ def fold(
     if input.ndim != 3 or input.shape[1] % count or input.shape[2] != columns:
         raise ValueError(f"fold: input has shape {input.shape}; expected (N, C * {count}, {columns})")
     channels = input.shape[1] // count
-    where = np.broadcast_to(places.reshape(-1), (len(input), channels, count * columns))
+    where = constant_of(places.reshape(-1), input.array)
+    where = np.broadcast_to(where, (len(input), channels, count * columns))
     nothing = Tensor(np.zeros_like(input.array, shape=(len(input), channels, high * wide)))
-    summed = scatter(nothing, 2, Tensor(where).to(input.device), input.reshape(len(input), channels, -1), "add")
+    summed = scatter(nothing, 2, Tensor(where), input.reshape(len(input), channels, -1), "add")
     image = summed.reshape(len(input), channels, high, wide)
     return image[:, :, top : top + height, left : left + width]
 

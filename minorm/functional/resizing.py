@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from minorm.devices import dtypes
+from minorm.devices import constant_of, dtypes
 from minorm.functional.argument_texts import RESIZING
 from minorm.functional.arguments import floats
 from minorm.functional.pooling import adaptive_avg_pool1d, adaptive_avg_pool2d
@@ -65,10 +65,11 @@ def interpolate(
         if (n, scale) == (m, 1):
             continue
         if mode.startswith("nearest"):
-            input = input[(*(slice(None),) * axis, nearest(n, m, scale, mode))]
+            input = input[(*(slice(None),) * axis, constant_of(nearest(n, m, scale, mode), input.array))]
         else:
             rows = weights(n, m, scale, mode, bool(align_corners), antialias)
-            across = Tensor(np.ascontiguousarray(rows.T.astype(dtypes.compute_type(input.dtype)))).to(input.device)
+            columns = np.ascontiguousarray(rows.T.astype(dtypes.compute_type(input.dtype)))
+            across = Tensor(constant_of(columns, input.array))
             product = input.to(across.dtype).transpose(axis, -1) @ across
             input = product.transpose(axis, -1).to(input.dtype)
     return input

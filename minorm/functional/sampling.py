@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from minorm.devices import dtypes
+from minorm.devices import constant_of, dtypes
 from minorm.functional.arguments import float_type
 from minorm.graph import trace
 from minorm.ops.grid_sample import GridSample
@@ -87,7 +87,7 @@ def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool = False)
     steps = [_positions(n, align_corners) for n in lengths]
     across_first = np.meshgrid(*steps, indexing="ij")[::-1]
     base = np.stack([*across_first, np.ones(lengths)], -1).reshape(-1, len(lengths) + 1).astype(wide)
-    grid = Tensor(base).to(theta.device) @ theta.to(wide).mT
+    grid = Tensor(constant_of(base, theta.array)) @ theta.to(wide).mT
     return grid.to(theta.dtype).reshape(size[0], *lengths, len(lengths))
 
 

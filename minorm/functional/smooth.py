@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from minorm.devices import dtypes, generators
+from minorm.devices import constant_of, dtypes, generators
 from minorm.functional.activation import elu, sigmoid, softmax, softplus, tanh
 from minorm.functional.argument_texts import ALONG, ELEMENTWISE
 from minorm.functional.arguments import floats
@@ -166,11 +166,11 @@ def gumbel_softmax(logits: Tensor, tau: float = 1.0, hard: bool = False, eps: fl
     floats("gumbel_softmax", logits=logits)
     del eps
     wide = dtypes.compute_type(logits.dtype)
-    noise = generators.generator().gumbel(size=logits.shape)
+    noise = generators.source().gumbel(size=logits.shape)
     soft = softmax((logits + Tensor(np.asarray(noise, wide)).to(logits.device).to(logits.dtype)) / tau, dim)
     if not hard:
         return soft
     chosen = soft.detach().argmax(dim, True)
     places = np.arange(soft.shape[dim]).reshape([-1 if i == dim % soft.ndim else 1 for i in range(soft.ndim)])
-    one_hot = (Tensor(places).to(soft.device) == chosen).to(soft.dtype)
+    one_hot = (Tensor(constant_of(places, soft.array)) == chosen).to(soft.dtype)
     return one_hot - soft.detach() + soft

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from minorm.devices import constant_of
 from minorm.functional.activation import relu
 from minorm.functional.argument_texts import AXES, POOLING, SAMPLE, UNPOOLING
 from minorm.functional.arguments import floats
@@ -56,14 +57,14 @@ def _adaptive_max(rank: int, input: Tensor, output_size: OutputSize, return_indi
         output = ints(name, "output_size", wanted, rank)
         if 0 in lengths:
             raise ValueError(f"{name}: input has shape {x.shape}; expected at least 1 along every spatial axis")
-        places = _parts(lengths, output)
+        places = constant_of(_parts(lengths, output), x.array)
         rows = x.reshape(*x.shape[:2], math.prod(lengths))
         parts = rows[:, :, places.reshape(-1)].reshape(*x.shape[:2], *places.shape)
         values, found = parts.max(-1)
         if not return_indices:
             return values
         with_batch = np.broadcast_to(places, (*x.shape[:2], *places.shape))
-        return values, Tensor(with_batch).to(x.device).gather(-1, found.unsqueeze(-1)).squeeze(-1)
+        return values, Tensor(with_batch).gather(-1, found.unsqueeze(-1)).squeeze(-1)
 
     return batched(name, rank, input, pool)
 

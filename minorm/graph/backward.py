@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from minorm import devices
+from minorm.devices import capture
 from minorm.graph import hooks
 from minorm.graph.graph import Function
 from minorm.support.documented import documented
@@ -53,7 +54,10 @@ def backward(root: Any, gradient: Any, retain_graph: bool = False) -> None:
         tensor([2., 4.])
     """
     given: set[int] = {id(gradient)}
-    found = _walk([(root, gradient)], retain_graph)
+    found = walk([(root, gradient)], retain_graph)
+    watch = capture.watch()
+    if watch is not None:
+        watch.gradients += [(leaf, leaf.grad) for leaf, _ in found]
     with _adding:
         for leaf, array in found:
             if id(array) in given or isinstance(array.base, type(array)):
@@ -76,7 +80,7 @@ def _add(leaf: Any, array: Any) -> None:
         leaf.grad = leaf.from_array(leaf.accumulate(grad.array, array, False))
 
 
-def _walk(seeds: Sequence[tuple[Any, Any]], retain_graph: bool) -> list[tuple[Any, Any]]:
+def walk(seeds: Sequence[tuple[Any, Any]], retain_graph: bool) -> list[tuple[Any, Any]]:
     """Visit creators by falling serial number, from (tensor, gradient) on; returns the leaves and their gradients."""
     root = seeds[0][0]
     leaves: list[Any] = []
@@ -225,7 +229,7 @@ def grad(
             if x.creator is not None:
                 take = functools.partial(found.__setitem__, id(x))
                 stack.enter_context(hooks.register(x, take))
-        for leaf, array in _walk(seeds, bool(retain_graph)):
+        for leaf, array in walk(seeds, bool(retain_graph)):
             found[id(leaf)] = leaf.from_array(array)
     missing = [i for i, x in enumerate(starts) if id(x) not in found]
     if missing and not allow_unused:

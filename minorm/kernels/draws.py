@@ -41,7 +41,11 @@ def take_blocks(generator: Any, count: int, bits: int = WORD, on_host: bool = Tr
     """
     count = -(-count * bits // BLOCK)
     recording = None if on_host else capture.recording()
+    if on_host:
+        capture.refuse_draws()
     blocks = generators.take_blocks(generator, count if recording is None else 0)
+    if blocks is None:
+        capture.refuse_draws()
     if recording is None or blocks is None:
         return blocks
     fields = np.zeros((), [("words", np.uint64, len(blocks))])

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, ClassVar, TypeVar
 
 from minorm import devices
-from minorm.devices import dtypes
+from minorm.devices import capture, dtypes
 from minorm.nn import module_hooks, offer, state_dicts
 from minorm.nn.attributes import BUFFER, BUFFERS, MODULE, MOVED, PARAMETER, Attributes
 from minorm.nn.conversion import Conversion
@@ -69,6 +69,8 @@ class Module(Attributes):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """What `forward` returns, or what hooks make of it."""
+        if capture.watches and (watch := capture.watch()) is not None:
+            watch.modules.append(self)
         registered = self.__dict__.get("_hooks")
         if registered is None:
             return self.forward(*args, **kwargs)

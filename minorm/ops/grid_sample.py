@@ -12,7 +12,7 @@ from math import prod
 
 import numpy as np
 
-from minorm.devices import dtypes, to_device_of
+from minorm.devices import constant_of, dtypes
 from minorm.graph.graph import Function
 from minorm.kernels.select import backend
 
@@ -65,7 +65,7 @@ class GridSample(Function):
         positions = self.grid.astype(dtypes.compute_type(self.grid.dtype), copy=False)
         positions = positions.reshape(len(self.x), prod(positions.shape[1:-1]), len(lengths))[..., ::-1]
         axes = [_along(positions[..., k].reshape(-1), n, *self.options) for k, n in enumerate(lengths)]
-        first = to_device_of(np.arange(len(self.x)).repeat(positions.shape[1]), self.x)
+        first = constant_of(np.arange(len(self.x)).repeat(positions.shape[1]), self.x)
         for combination in itertools.product(*axes):
             places = first
             for n, (place, _, _) in zip(lengths, combination, strict=True):

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from minorm.devices import dtypes
+from minorm.devices import constant_of, dtypes
 from minorm.graph import trace
 from minorm.graph.graph import Function
 from minorm.kernels.select import as_array, backend, is_array
@@ -174,4 +174,5 @@ class Gather(Function):
 def rolled(x: Any, step: int, axis: int) -> Any:
     """y[(i + step) mod n] = x[i] along one axis, as a new Tensor."""
     n = x.shape[axis]
-    return x[(*(slice(None),) * axis, (np.arange(n) - step % max(1, n)) % max(1, n))]
+    places = (np.arange(n) - step % max(1, n)) % max(1, n)
+    return x[(*(slice(None),) * axis, constant_of(places, x.array))]

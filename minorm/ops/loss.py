@@ -67,7 +67,8 @@ class CrossEntropy(Function):
     def forward(self, x, target, *, reduction, ignore_index, label_smoothing):
         self.x, self.count, maths = x, None, backend(x).elementwise
         self.options = {"ignore_index": ignore_index, "label_smoothing": label_smoothing}
-        self.classes = target.reshape(-1).astype(np.int64)  # a copy: the caller may fill its array again
+        # a copy: the caller may fill its array again
+        self.classes = backend(target).copying.cast(target.reshape(-1), dtypes.int64)
         losses, self.lse = maths.cross_entropy(class_rows(x), self.classes, **self.options)
         dtype, mean = full_type(x), reduction == "mean"
         if reduction == "none":

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from minorm.devices import device_of, dtypes, to_device
+from minorm.devices import constant_of, dtypes
 from minorm.graph.graph import Function
 from minorm.kernels.reference.pool import (  # noqa: F401  the lengths of results, for who checks them
     channels_last,
@@ -16,6 +16,7 @@ from minorm.kernels.reference.pool import (  # noqa: F401  the lengths of result
 )
 from minorm.kernels.select import backend, contiguous
 
+ALL = slice(None)
 Ints = tuple[int, ...]
 Pairs = tuple[tuple[int, int], ...]
 
@@ -102,12 +103,12 @@ def _backward(dy: Any, n: int, o: int, axis: int) -> Any:
 def _sums_of_parts(x: Any, o: int, axis: int) -> Any:
     """The sums of the o parts of an axis, from the first element of every part to the last."""
     y: Any = None
-    for parts, places in _steps(x.shape[axis], o, device_of(x)):
-        step = x.take(places, axis)
+    for parts, places in _steps(x.shape[axis], o):
+        step = x.take(constant_of(places, x), axis)
         if y is None:
             y = step
         else:
-            y[(*(slice(None),) * axis, parts)] += step
+            y[(*(slice(None),) * axis, parts if parts is ALL else constant_of(parts, x))] += step
     return y
 
 
@@ -115,7 +116,7 @@ def _lengths(n: int, o: int, like: Any, axis: int) -> Any:
     """How long the parts are, along `axis`, in the type and on the device of `like`."""
     first, end = _bounds(n, o)
     shape = [-1 if i == axis else 1 for i in range(like.ndim)]
-    return to_device((end - first).astype(like.dtype), device_of(like)).reshape(shape)
+    return constant_of((end - first).astype(like.dtype), like).reshape(shape)
 
 
 def _bounds(n: int, o: int) -> tuple[Any, Any]:
@@ -125,12 +126,11 @@ def _bounds(n: int, o: int) -> tuple[Any, Any]:
 
 
 @functools.lru_cache(maxsize=64)
-def _steps(n: int, o: int, device: str) -> list[tuple[Any, Any]]:
+def _steps(n: int, o: int) -> list[tuple[Any, Any]]:
     """For k = 0, 1, ...: which parts have an element k, a slice where all have it, and where these elements are."""
     first, end = _bounds(n, o)
     steps = []
     for k in range((end - first).max()):
         parts = np.flatnonzero(first + k < end)
-        where = slice(None) if len(parts) == o else to_device(parts, device)
-        steps.append((where, to_device(first[parts] + k, device)))
+        steps.append((ALL if len(parts) == o else parts, first[parts] + k))
     return steps

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from minorm.devices import dtypes, to_device_of
+from minorm.devices import constant_of, dtypes
 from minorm.graph.graph import Function
 from minorm.kernels.select import backend
 from minorm.ops.gates import slope, value
@@ -149,10 +149,10 @@ class Recurrent(Function):
         self.order = self.mask = self.lengths = None
         if lengths is not None:
             time = np.arange(self.steps)[:, None]
-            self.lengths = to_device_of((lengths > 0)[:, None], x)
-            self.mask = to_device_of((time < lengths)[..., None], x)
+            self.lengths = constant_of((lengths > 0)[:, None], x)
+            self.mask = constant_of((time < lengths)[..., None], x)
             if reverse:
-                self.order = to_device_of(np.where(time < lengths, lengths - 1 - time, time), x)
+                self.order = constant_of(np.where(time < lengths, lengths - 1 - time, time), x)
         self.backwards = reverse
 
     def _turned(self, a):
@@ -161,7 +161,7 @@ class Recurrent(Function):
             return a
         if self.order is None:
             return a[::-1].copy()
-        return a[self.order, to_device_of(np.arange(self.batch), a)]
+        return a[self.order, constant_of(np.arange(self.batch), a)]
 
     def _start(self, state):
         states = np.empty_like(self.A, shape=(self.steps + 1, self.batch, self.hidden))

@@ -50,8 +50,7 @@ class Mean(Function):
 
     def backward(self, dy: Any) -> Any:
         count = math.prod(self.shape[axis] for axis in self.axes)
-        share = (dy / dtypes.compute_type(dy.dtype).type(max(1, count))).astype(dy.dtype, copy=False)
-        return spread(share, self.shape, self.axes)
+        return spread(backend(dy).elementwise.over(dy, max(1, count)), self.shape, self.axes)
 
 
 class Max(Function):

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from minorm.devices import dtypes, to_device_of
+from minorm.devices import constant_of, dtypes
 from minorm.graph.graph import Function
 from minorm.kernels.select import backend
 from minorm.ops.indexing import own
@@ -70,7 +70,7 @@ class ScatterElements(Scatter):
     """y[index[i, j], j] = updates[i, j] for axis 0, and so on."""
 
     def places_of(self, index, x, axis):
-        where = [to_device_of(a, x) for a in np.indices(index.shape, sparse=True)]
+        where = [constant_of(a, x) for a in np.indices(index.shape, sparse=True)]
         where[axis] = index
         return tuple(where)
 

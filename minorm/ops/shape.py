@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from minorm.devices import to_device_of
+from minorm.devices import constant_of
 from minorm.graph.graph import Function
 from minorm.kernels.select import backend, overlap
 from minorm.ops.elementwise import sum_to
@@ -133,7 +133,7 @@ class Diagonal(Function):
     def forward(self, x, *, letters):
         lengths = dict(zip(letters, x.shape, strict=True))
         axes = np.indices(tuple(lengths.values()), sparse=True)
-        counting = dict(zip(lengths, (to_device_of(axis, x) for axis in axes), strict=True))
+        counting = dict(zip(lengths, (constant_of(axis, x) for axis in axes), strict=True))
         self.shape, self.places = x.shape, tuple(counting[letter] for letter in letters)
         return x[self.places]
 

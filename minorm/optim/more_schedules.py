@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from minorm.devices import capture
 from minorm.optim.argument_texts import schedule
 from minorm.optim.combined_schedules import ChainedScheduler as ChainedScheduler  # noqa: PLC0414  passed on
 from minorm.optim.combined_schedules import SequentialLR as SequentialLR  # noqa: PLC0414  passed on
@@ -121,6 +122,7 @@ class CosineAnnealingWarmRestarts(LRScheduler):
         if epoch is None:
             super().step()
             return
+        capture.refuse_number(f"{self._name}.step", "epoch")
         if epoch < 0:
             raise ValueError(f"CosineAnnealingWarmRestarts: epoch is {epoch}; expected at least 0")
         self.last_epoch = epoch  # type: ignore[assignment]

@@ -170,6 +170,9 @@ class Optimizer(Checked):
                 gradients = [p.grad.array for p in parameters]
                 self._check_gradients(parameters, gradients)
                 self._follow(group, parameters)
+                watch = capture.watch()
+                if watch is not None:
+                    watch.gradients += [(p, p.grad) for p in parameters]
                 recording = capture.recording()
                 if recording is None:
                     self._update_each_device(group, parameters, gradients)
@@ -206,6 +209,30 @@ class Optimizer(Checked):
             self.state.clear()
             self.state.update(before)
         recording.again.append(again)
+        recording.checks.append(self._unchanged(group, parameters))
+
+    def _unchanged(self, group: dict[str, Any], parameters: list[Tensor]) -> Callable[[], str]:
+        """Asks before each replay whether it would step what the capture has stepped, in the same memory."""
+        arrays = [(p, p.array) for p in parameters]
+        states = [(p, name, value) for p in parameters for name, value in self.state[p].items() if name in _ARRAYS]
+        before = self._form(group)
+
+        def check() -> str:
+            if any(p.array is not array for p, array in arrays) or any(
+                self.state[p].get(name) is not value for p, name, value in states
+            ):
+                return (
+                    "a parameter or the optimizer's state lies in other memory than at the capture; expected "
+                    "load_state_dict, to() and add_param_group before it"
+                )
+            return "" if self._form(group) == before else f"{self._name} has other groups or ways than at the capture"
+
+        return check
+
+    def _form(self, group: dict[str, Any]) -> tuple[Any, ...]:
+        """What a captured step cannot follow: parameters that come or go, and what a group may switch on and off."""
+        trained = [sum(p.requires_grad for p in each["params"]) for each in self.param_groups]
+        return (*trained, *(bool(group.get(name)) for name in ("momentum", "nesterov", "amsgrad")))
 
     def _check_gradients(self, parameters: list[Tensor], gradients: list[Any]) -> None:
         for p, g in zip(parameters, gradients, strict=True):

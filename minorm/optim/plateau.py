@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from minorm.devices import capture
 from minorm.optim.argument_texts import SCHEDULE
 from minorm.optim.optimizer import Optimizer
 from minorm.optim.schedule import LRScheduler
@@ -66,6 +67,7 @@ class ReduceLROnPlateau(LRScheduler):
 
     def step(self, metrics: Any, epoch: int | None = None) -> None:  # type: ignore[override]
         """Look at the number of this epoch, a loss say."""
+        capture.refuse_number(f"{self._name}.step", "metrics")
         current = float(metrics)
         self.last_epoch = self.last_epoch + 1 if epoch is None else epoch
         if self.is_better(current, self.best):

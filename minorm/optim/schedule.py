@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+from minorm.devices import capture
 from minorm.optim.argument_texts import SCHEDULE
 from minorm.optim.optimizer import Optimizer
 from minorm.support.argument_errors import Checked
@@ -167,7 +168,12 @@ class LRScheduler(Checked):
         """What moves with the rates, such as the momentum."""
 
     def step(self) -> None:
-        """Go to the next t, after an epoch (for OneCycleLR: after each optimizer step)."""
+        """Go to the next t, after an epoch (for OneCycleLR: after each optimizer step).
+
+        Inside a CUDA graph that is captured, each replay does this.
+        """
+        if capture.noted(self.step):
+            return
         t = self.last_epoch + 1
         rates = self._after(t, self.get_last_lr())
         self._go(t)

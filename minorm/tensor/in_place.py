@@ -209,7 +209,8 @@ class InPlace:
             direct(self.array, values[1].array)
         else:
             with devices.on_device_of(self.array):
-                self.array[...] = function.apply(*values, **options).array.astype(self.dtype, copy=False)
+                result = function.apply(*values, **options).array
+                select.backend(self.array).copying.assign(self.array, result)
         self.version.count += 1
         return self
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext
 from typing import Any
 
@@ -15,11 +15,12 @@ from minorm.distributed import DistributedDataParallel
 from minorm.graph.grad_mode import no_grad
 from minorm.nn import Module, accumulate_stats
 from minorm.nn.utils import clip_grad_norm_
-from minorm.support.argument_errors import kind_of
 from minorm.support.documented import documented
 from minorm.tensor.tensor import Tensor
-from minorm.training.divisor import divisor, samples
-from minorm.training.score import Score
+from minorm.training.batches import Batch, batches, count, device_of, ignored
+from minorm.training.divisor import samples
+from minorm.training.graphed import GraphedLoop
+from minorm.training.score import Score, judged
 
 LOOP = {
     "model": "a Module, on any device",
@@ -68,21 +69,43 @@ def train_epoch(
         >>> round(model.weight.item(), 3)
         3.0
     """
+    return train_by(
+        None,
+        model,
+        loader,
+        loss_function,
+        optimizer,
+        scheduler,
+        after_step,
+        accumulate=accumulate,
+        clip_grad=clip_grad,
+    )
+
+
+def train_by(
+    graphed: GraphedLoop | None,
+    model: Module,
+    loader: Iterable[Any],
+    loss_function: Any,
+    optimizer: Any,
+    scheduler: Any,
+    after_step: Callable[[Score], None] | None,
+    *,
+    accumulate: int,
+    clip_grad: float,
+) -> Score:
+    """`train_epoch`; with `graphed`, which knows the same model and optimizer, steps of one batch are CUDA graphs."""
     model.train()
     parallel = model if isinstance(model, DistributedDataParallel) else None
     score = Score(1 if parallel is None else parallel.group.size)
-    given = _batches("train_epoch", model, loader)
+    given = batches("train_epoch", model, loader, loss_function)
     if parallel is None:  # a batch may be empty where broken images were left out
-        given = (batch for batch in given if samples(batch[1]))
-    for batches in _groups(given, accumulate):
-        if parallel is None:
-            counts = _backward(model, loss_function, optimizer, batches, score)
+        given = (batch for batch in given if samples(batch.targets))
+    for group in _groups(given, accumulate):
+        if graphed is not None and len(group) == 1 and group[0].divisor != 0:
+            graphed.step(group[0], score)
         else:
-            counts = _backward_together(parallel, loss_function, optimizer, batches, score)
-        if counts and clip_grad:
-            clip_grad_norm_(model.parameters(), clip_grad)
-        if counts:
-            optimizer.step()
+            _step(model, loss_function, optimizer, group, score, clip_grad)
         if scheduler is not None:
             scheduler.step()
         if after_step is not None:
@@ -92,6 +115,17 @@ def train_epoch(
         score.pool(parallel.group)
     _expect_targets(score, loss_function)
     return score
+
+
+def _step(
+    model: Module, loss_function: Any, optimizer: Any, group: list[Batch], score: Score, clip_grad: float
+) -> None:
+    """One step on the loss of these batches; it is left out where none of their targets counts."""
+    backward: Any = _backward_together if isinstance(model, DistributedDataParallel) else _backward
+    if backward(model, loss_function, optimizer, group, score):
+        if clip_grad:
+            clip_grad_norm_(model.parameters(), clip_grad)
+        optimizer.step()
 
 
 @documented(LOOP)
@@ -113,12 +147,12 @@ def evaluate(model: Module, loader: Iterable[Any], loss_function: Callable[[Tens
     model.eval()
     try:
         with no_grad():
-            for inputs, targets in _batches("evaluate", model, loader):
-                if targets.ndim and not targets.shape[0]:
+            for batch in batches("evaluate", model, loader, loss_function):
+                if batch.targets.ndim and not batch.targets.shape[0]:
                     continue  # the part of a rank for which no sample is left
-                outputs = model(inputs)
-                loss = loss_function(outputs, targets)
-                _add(score, model, loss_function, inputs, outputs, targets, loss)
+                outputs = model(batch.inputs)
+                loss = loss_function(outputs, batch.targets)
+                _count(score, model, loss_function, batch, outputs, loss)
     finally:
         model.train(before)
     if isinstance(model, DistributedDataParallel) and _is_a_part(loader):
@@ -146,28 +180,28 @@ def predict(model: Module, images: Tensor) -> Tensor:
     model.eval()
     try:
         with no_grad():
-            result: Tensor = model(images.to(_device(model)))
+            result: Tensor = model(images.to(device_of(model)))
     finally:
         model.train(before)
     return result
 
 
-def _groups(batches: Iterator[Any], size: int) -> Iterator[list[Any]]:
+def _groups(given: Iterator[Batch], size: int) -> Iterator[list[Batch]]:
     """Lists of `size` batches; the last one may be shorter."""
-    while group := list(itertools.islice(batches, size)):
+    while group := list(itertools.islice(given, size)):
         yield group
 
 
-def _backward(model: Module, loss_function: Any, optimizer: Any, batches: list[Any], score: Score) -> bool:
+def _backward(model: Module, loss_function: Any, optimizer: Any, group: list[Batch], score: Score) -> bool:
     """The gradients of the loss of these batches as a whole; False where none of their targets counts."""
-    divisors = [divisor(loss_function, targets) for _, targets in batches]
-    shares = _shares(np.array([1.0 if part is None else part for part in divisors]), divisors[0] is None)
-    together = accumulate_stats(model) if len(batches) > 1 else nullcontext()
+    divisors = [1.0 if batch.divisor is None else batch.divisor for batch in group]
+    shares = _shares(np.array(divisors), group[0].divisor is None)
+    together = accumulate_stats(model) if len(group) > 1 else nullcontext()
     with together:
-        for number, (inputs, targets) in enumerate(batches):
-            outputs = model(inputs)
-            loss = loss_function(outputs, targets)
-            _add(score, model, loss_function, inputs, outputs, targets, loss)
+        for number, batch in enumerate(group):
+            outputs = model(batch.inputs)
+            loss = loss_function(outputs, batch.targets)
+            _count(score, model, loss_function, batch, outputs, loss)
             if number == 0:
                 optimizer.zero_grad()
             share = float(shares[number])
@@ -181,16 +215,8 @@ def _shares(divisors: Any, summed: bool) -> Any:
     return np.ones(len(divisors)) if summed else divisors / (divisors.sum() or 1.0)
 
 
-def _add(
-    score: Score, model: Module, loss_function: Any, inputs: Tensor, outputs: Any, targets: Tensor, loss: Tensor
-) -> None:
-    """Count a batch; where its loss is no number, say why."""
-    ignore_index = getattr(loss_function, "ignore_index", None)
-    part = divisor(loss_function, targets)
-    try:
-        score.add(loss, outputs, targets, ignore_index, divisor=part, summed=part is None)
-    except NonFiniteLoss as error:
-        raise NonFiniteLoss(f"{error}; {reason(model, inputs, targets, ignore_index)}") from None
+def _count(score: Score, model: Module, loss_function: Any, batch: Batch, outputs: Any, loss: Tensor) -> None:
+    count(score, model, loss_function, batch, loss, judged(outputs, batch.targets, ignored(loss_function)))
 
 
 def _expect_targets(score: Score, loss_function: Any) -> None:
@@ -207,79 +233,39 @@ def _expect_targets(score: Score, loss_function: Any) -> None:
 
 
 def _backward_together(
-    model: DistributedDataParallel, loss_function: Any, optimizer: Any, batches: list[Any], score: Score
+    model: DistributedDataParallel, loss_function: Any, optimizer: Any, group: list[Batch], score: Score
 ) -> bool:
     """The same where each rank has a part of every batch. Gradients travel once, with the last batch."""
-    divisors = [divisor(loss_function, targets) for _, targets in batches]
     shares = np.ones(1)
-    if len(batches) > 1:
-        mine = np.array([1.0 if part is None else part for part in divisors])
-        shares = _shares(model.group.all_reduce(mine, label="the targets of a step"), divisors[0] is None)
-    together = accumulate_stats(model) if len(batches) > 1 else nullcontext()
+    if len(group) > 1:
+        mine = np.array([1.0 if batch.divisor is None else batch.divisor for batch in group])
+        shares = _shares(model.group.all_reduce(mine, label="the targets of a step"), group[0].divisor is None)
+    together = accumulate_stats(model) if len(group) > 1 else nullcontext()
     counts = False
     with together:
-        for number, (inputs, targets) in enumerate(batches):
-            outputs = model(inputs)
-            loss = loss_function(outputs, targets)
+        for number, batch in enumerate(group):
+            outputs = model(batch.inputs)
+            loss = loss_function(outputs, batch.targets)
             if number == 0:
                 optimizer.zero_grad()
-            with model.no_sync() if number < len(batches) - 1 else nullcontext():
-                share = float(shares[number])
-                loss = _whole_loss(model, loss_function, loss, inputs, targets, divisors[number], share)
+            with model.no_sync() if number < len(group) - 1 else nullcontext():
+                loss = _whole_loss(model, loss_function, loss, batch, float(shares[number]))
             counts = counts or model.counted > 0
-            _add(score, model, loss_function, inputs, outputs, targets, loss)
+            _count(score, model, loss_function, batch, outputs, loss)
     return counts
 
 
-def _whole_loss(
-    model: DistributedDataParallel,
-    loss_function: Any,
-    loss: Tensor,
-    inputs: Tensor,
-    targets: Tensor,
-    part: float | None,
-    share: float,
-) -> Tensor:
+def _whole_loss(model: DistributedDataParallel, loss_function: Any, loss: Tensor, batch: Batch, share: float) -> Tensor:
     """The whole batch's loss, and `share` times its gradients; where a rank's is no number, say on all ranks why."""
     ranks = model.group.size
     try:
-        if part is None:  # a sum: the mean of as many times it as there are ranks
+        if batch.divisor is None:  # a sum: the mean of as many times it as there are ranks
             return model.backward(loss * ranks, 1)
         if not 0 < share < 1:
-            return model.backward(loss, part)
-        return model.backward(loss * share, part) / share
+            return model.backward(loss, batch.divisor)
+        return model.backward(loss * share, batch.divisor) / share
     except NonFiniteLoss as error:
-        ignore_index = getattr(loss_function, "ignore_index", None)
-        mine = reason(model, inputs, targets, ignore_index) if error.rank == model.group.rank else ""
+        own = error.rank == model.group.rank
+        mine = reason(model, batch.inputs, batch.targets, ignored(loss_function)) if own else ""
         said = model.group.all_gather_text(mine, "why a loss is no number")
         raise NonFiniteLoss("; ".join([str(error), *filter(None, said)]), error.rank) from None
-
-
-def _batches(operation: str, model: Module, loader: Iterable[Any]) -> Iterator[tuple[Tensor, Tensor]]:
-    """The batches of the loader, which are on the CPU, where the model is."""
-    device = _device(model)
-    for batch in loader:
-        if not _is_pair(batch):
-            raise TypeError(
-                f"{operation}: a batch is {_form(batch)}; expected (inputs, targets), two Tensors; "
-                "for other batches write a loop of your own"
-            )
-        inputs, targets = batch
-        yield inputs.to(device), targets.to(device)
-
-
-def _is_pair(batch: Any) -> bool:
-    return isinstance(batch, (tuple, list)) and len(batch) == 2 and all(isinstance(part, Tensor) for part in batch)
-
-
-def _form(batch: Any) -> str:
-    """The batch in words: `a dict with the keys ['image', 'mask']`, `a tuple of Tensor, dict`."""
-    if isinstance(batch, Mapping):
-        return f"a {kind_of(batch)} with the keys {list(batch)}"
-    if isinstance(batch, (tuple, list)):
-        return f"a {kind_of(batch)} of {', '.join(map(kind_of, batch)) or 'nothing'}"
-    return f"a {kind_of(batch)}"
-
-
-def _device(model: Module) -> str:
-    return next((p.device for p in model.parameters()), "cpu")

@@ -30,10 +30,12 @@ from minorm.distributed import DistributedDataParallel, Group
 from minorm.serialization import atomic, checkpoint
 from minorm.support.documented import documented
 from minorm.training import initial, model_building, resuming, saved
+from minorm.training.batches import device_of
 from minorm.training.criterion import make_loss
+from minorm.training.graphed import GraphedLoop
 from minorm.training.images import PARTS, Known, changes, kept, known, known_before, place
 from minorm.training.log_file import LOG, Row, log
-from minorm.training.loop import evaluate, train_epoch
+from minorm.training.loop import evaluate, train_by
 from minorm.training.one_rank import on_rank_0
 from minorm.training.optimizing import averaged, make_optimizer, make_scheduler
 from minorm.training.own_code import Code, is_file
@@ -53,6 +55,7 @@ from minorm.training.settings import Settings
     sets="(train, validation) datasets, where they were loaded already; None loads them",
     num_workers="threads that read images ahead; they change no bit",
     code="of a model that `settings.model` names as FILE.py:FUNCTION, where it was read already; None reads it",
+    graph="True: on a GPU steps of one batch are CUDA graphs, which change no bit; False computes them eagerly",
     init="a file of weights to begin with, or a run's folder: what fits the model by name and shape is taken, and no "
     "code in it is run; None draws all weights",
 )
@@ -82,6 +85,7 @@ class Run:
         *,
         code: Code | None = None,
         init: str | None = None,
+        graph: bool = True,
     ) -> None:
         self.settings, self.out, self.group = settings, out, group
         self.code = Code.read(settings.model) if code is None and is_file(settings.model) else code
@@ -116,6 +120,9 @@ class Run:
         self.steps = settings.epochs * self.steps_per_epoch
         self.scheduler = make_scheduler(settings, self.optimizer, self.steps)
         self.average = averaged(settings, self.model)
+        self._graphed: GraphedLoop | None = None
+        if graph and self._trained is self.model and settings.accumulate == 1 and device_of(self.model) != "cpu":
+            self._graphed = GraphedLoop(self.model, self.loss_function, self.optimizer, settings.clip_grad)
         self.epoch = 0  # finished ones
         self.patience_from = 0  # the epoch from which `early_stopping` counts
         self.history: list[Row] = []
@@ -137,6 +144,7 @@ class Run:
         other_images: bool = False,
         code: Code | None = None,
         epochs: int | None = None,
+        graph: bool = True,
     ) -> Run:
         """The run in folder `out`, as it was after its last finished epoch; on the same number of ranks, carried by
         any number of processes.
@@ -149,6 +157,7 @@ class Run:
         code          the code itself, read before and agreed to, in place of `model` and `trust`
         epochs        the last epoch, in place of that of the settings: also a finished run goes on to it. The learning
                       rate goes on as in a run of so many epochs, and `early_stopping` counts from here
+        graph         as of a new run
 
         ValueError for a damaged checkpoint and for what differs; UntrustedCode, which is one, where neither `model` nor
         `trust` says to run the code that builds the model. None is run by then.
@@ -163,7 +172,7 @@ class Run:
         settings = resuming.to_epoch(file, replace(before, model=facts["name"]), found["epoch"], epochs)
         path = place(found.get("images"), file, needed=sets is None) if path is None else path
         sets = kept(found.get("images"), sets or load_data(settings, path), settings.seed)
-        run = cls(settings, out, path, device, group, sets, num_workers, code=code)
+        run = cls(settings, out, path, device, group, sets, num_workers, code=code, graph=graph)
         resuming.check_same_sizes(file, facts, run.model_facts)
         resuming.check_same_classes(file, found.get("preprocessing", {}).get("classes"), run.preprocessing.classes)
         if run.rank == 0 and not other_images:
@@ -243,7 +252,8 @@ class Run:
                 after_step(score)
 
         settings, rest = self.settings, (self.optimizer, self.scheduler, follow)
-        return train_epoch(
+        return train_by(
+            self._graphed,
             self._trained,
             self._batches,
             self.loss_function,

@@ -11,6 +11,7 @@ import numpy as np
 from minorm.devices import dtypes
 from minorm.diagnosis.finite import NonFiniteLoss
 from minorm.support.documented import documented
+from minorm.tensor import combining
 from minorm.tensor.tensor import Tensor
 
 
@@ -55,6 +56,12 @@ class Score:
         divisor  what the loss is the mean of; None is the number of samples, and with 0 the loss is not looked at
         summed   True where it is no mean: the losses of all batches add up
         """
+        self.count(loss, labels, judged(logits, labels, ignore_index), divisor=divisor, summed=summed)
+
+    def count(
+        self, loss: Tensor, labels: Tensor, judged: Tensor | None, *, divisor: float | None = None, summed: bool = False
+    ) -> None:
+        """As `add`, where `judged` is known: how many predictions were right, and how many counted."""
         count = labels.shape[0] if labels.ndim else 1
         self._summed = summed
         share = 0.0 if summed else count if divisor is None else divisor
@@ -66,16 +73,10 @@ class Score:
         self.seconds = time.perf_counter() - self._start
         self.images += count
         self._divisor += share
-        if _are_classes(logits, labels):
-            self._count(logits.detach().argmax(1), labels, logits.shape[1], ignore_index)
-
-    def _count(self, predicted: Tensor, labels: Tensor, classes: int, ignore_index: int | None) -> None:
-        if ignore_index is not None and 0 <= ignore_index < classes:
-            kept = labels != ignore_index
-            predicted, labels = predicted[kept], labels[kept]
-        outside = (labels < 0).sum() + (labels >= classes).sum()
-        self.correct += int((predicted == labels).sum().item())
-        self.counted += labels.numel() - int(outside.item())
+        if judged is not None:
+            right, counted = judged.tolist()
+            self.correct += right
+            self.counted += counted
 
     def pool(self, group: Any) -> None:
         """Add up what the ranks of a distributed run have counted, in one message."""
@@ -111,6 +112,18 @@ class Score:
         if self.accuracy is not None:
             said.append(f"accuracy={self.accuracy:.4f}")
         return f"Score({', '.join(said)}, {self.images_per_second:,.0f} images/s)"
+
+
+def judged(logits: Any, labels: Tensor, ignore_index: int | None) -> Tensor | None:
+    """(right, counted), two integers where the logits are, so the host need not wait; None where there is no class."""
+    if not _are_classes(logits, labels):
+        return None
+    classes = logits.shape[1]
+    counts = (labels >= 0) & (labels < classes)
+    if ignore_index is not None and 0 <= ignore_index < classes:
+        counts = counts & (labels != ignore_index)
+    right = (logits.detach().argmax(1) == labels) & counts
+    return combining.stack([right.sum(), counts.sum()])
 
 
 def _are_classes(logits: Any, labels: Tensor) -> bool:

@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import cupy_graphs
 import numpy as np
 import pytest
 
@@ -110,6 +111,29 @@ def test_a_run_that_was_stopped_goes_on_there_and_ends_with_the_same_scores(pict
     left, right = (load_training(str(folder / CHECKPOINT))["model"] for folder in (whole, stopped))
     for name, value in left.items():
         np.testing.assert_array_equal(np.asarray(right[name]), np.asarray(value), err_msg=name)
+
+
+@pytest.mark.usefixtures("cuda")
+def test_a_command_without_graphs_writes_the_same_run(
+    pictures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The command captures its steps by itself; --no-graph, or no-graph = true in a file, switches that off."""
+    replays = []
+    launch = cupy_graphs.Graph.launch
+    monkeypatch.setattr(cupy_graphs.Graph, "launch", lambda graph, stream=None: (replays.append(1), launch(graph)))
+    (tmp_path / "run.toml").write_text("no-graph = true\n")
+    new = ["--data", "folder", "--image-size", "8", "--epochs", "2", "--batch-size", "4", "--ema", "0.9"]
+    model = ["--model", f"{pictures}/model.py:build"]
+    counts = {}
+    for name, more in {"graphs": [], "none": ["--no-graph"], "file": ["--config", str(tmp_path / "run.toml")]}.items():
+        replays.clear()
+        assert train(pictures, tmp_path / name, *new, *model, *more) == 0
+        counts[name] = len(replays)
+    assert counts["graphs"] > 0
+    assert counts["none"] == counts["file"] == 0
+    for file in (LOG, CHECKPOINT, BEST):
+        expected = (tmp_path / "none" / file).read_bytes()
+        assert (tmp_path / "graphs" / file).read_bytes() == (tmp_path / "file" / file).read_bytes() == expected, file
 
 
 def data() -> ArrayDataset:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -9,6 +11,8 @@ import numpy as np
 import pytest
 
 import minorm as mn
+import minorm.functional as F
+from minorm import devices
 
 pytestmark = pytest.mark.usefixtures("cuda")
 
@@ -161,3 +165,46 @@ def test_an_array_comes_to_the_cpu_on_a_stream_of_its_own_gpu(cuda: Any) -> None
         assert x.cpu().tolist() == x.tolist() == [1, 1, 1]
         assert x.sum().item() == 3
         assert x[0]
+
+
+def test_a_constant_is_copied_once_and_a_graph_keeps_it(cuda: Any) -> None:
+    devices._kept.cache_clear()
+    like = mn.ones(3, device="cuda:1").array
+    with like.device:
+        first = devices.constant_of(np.arange(5), like)
+        cuda.transfers.clear()
+        assert devices.constant_of(np.arange(5), like) is first
+        assert (cuda.transfers.to_device, cuda.transfers.waits) == (0, [])
+        with mn.cuda.stream(mn.cuda.Stream("cuda:1")):
+            assert devices.constant_of(np.arange(5), like) is first
+            assert len(cuda.transfers.waits) == 1, "the copy went on another stream"
+            graph = mn.cuda.CUDAGraph()
+            with mn.cuda.graph(graph):
+                mn.Tensor(devices.constant_of(np.arange(5), like)) + 1
+        kept = weakref.ref(first)
+        del first
+        devices._kept.cache_clear()
+        gc.collect()
+        assert kept() is not None, "a replay reads it"
+    assert devices.constant_of(np.arange(4), np.ones(1)).tolist() == [0, 1, 2, 3]
+    large = np.zeros(devices.KEPT_BYTES + 1, np.uint8)
+    assert devices.constant_of(large, like) is not devices.constant_of(large, like)
+    assert devices.constant_of(np.zeros((0, 2), mn.bfloat16), like).shape == (0, 2)
+
+
+def test_attention_does_not_ask_whether_every_row_sees_something(cuda: Any) -> None:
+    rng = np.random.default_rng(0)
+    arrays = [rng.standard_normal((2, 3, 4)).astype(np.float32) for _ in range(3)]
+    masks = [np.array([[True, False, True], [True, True, False], [False, True, True]]), np.eye(3, dtype=bool)]
+    masks[1][2] = False  # the last one sees nothing
+    found: dict[str, list[Any]] = {}
+    for device in ("cpu", "cuda"):
+        q, k, v = (mn.tensor(array).to(device) for array in arrays)
+        given = [mn.tensor(mask).to(device) for mask in masks]
+        cuda.transfers.clear()
+        results = [F.scaled_dot_product_attention(q, k, v, mask) for mask in given]
+        results.append(F.scaled_dot_product_attention(q, k, v, is_causal=True))
+        assert cuda.transfers.to_host == 0
+        found[device] = [result.cpu().numpy() for result in results]
+    for gpu, cpu in zip(found["cuda"], found["cpu"], strict=True):
+        np.testing.assert_allclose(gpu, cpu, rtol=1e-5, atol=1e-6)

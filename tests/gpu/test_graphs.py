@@ -153,7 +153,9 @@ def test_each_replay_draws_numbers_of_its_own_and_those_of_eager_steps(cuda: Any
         (lambda run: run.loss.item(), "what CUDA or CuPy refused here cannot be captured.*item"),
         (lambda run: run.loss.cpu(), r"an array of shape \(\) is copied between the CPU and a GPU"),
         (lambda run: mn.ones(3).to("cuda"), r"an array of shape \(3,\) is copied between the CPU and a GPU"),
-        (lambda run: mn.randn(4, device="cuda"), r"an array of shape \(4,\) is copied"),
+        (lambda run: mn.randn(4, device="cuda"), "numbers are drawn on the CPU while a graph is captured"),
+        (lambda run: F.gumbel_softmax(mn.ones(4, device="cuda")), "numbers are drawn on the CPU"),
+        (lambda run: mn.rand(4), "numbers are drawn on the CPU"),
         (lambda run: run.x[run.x > 0], "what CUDA or CuPy refused here cannot be captured"),
         (lambda run: mn.cuda.synchronize(), "what CUDA or CuPy refused here cannot be captured"),
     ],
@@ -190,8 +192,65 @@ def test_optimizers_that_cannot_be_captured(cuda: Any) -> None:
     with mn.cuda.graph(graph):
         run.step()
     run.optimizer.load_state_dict(run.optimizer.state_dict())
-    with pytest.raises(RuntimeError, match="a parameter or the optimizer's state lies in other memory"):
+    before, drawn = run.state(), mn.random.get_state()
+    with pytest.raises(RuntimeError, match=r"lies in other memory than at the capture.*: capture again"):
         graph.replay()
+    assert all(np.array_equal(value, before[key]) for key, value in run.state().items()), "no step was counted"
+    assert mn.random.get_state() == drawn
+
+
+def test_a_group_that_is_stepped_in_another_way_is_captured_again(cuda: Any) -> None:
+    run, graph = Run(OPTIMIZERS["momentum"]), mn.cuda.CUDAGraph()
+    run.step()
+    with mn.cuda.graph(graph):
+        run.step()
+    for name, value in (("nesterov", False), ("momentum", 0.0)):
+        before = run.optimizer.param_groups[0][name]
+        run.optimizer.param_groups[0][name] = value
+        with pytest.raises(RuntimeError, match=r"SGD has other groups or ways than at the capture: capture again"):
+            graph.replay()
+        run.optimizer.param_groups[0][name] = before
+    graph.replay()
+    run.optimizer.add_param_group({"params": [mn.ones(2, device="cuda", requires_grad=True)]})
+    with pytest.raises(RuntimeError, match="SGD has other groups"):
+        graph.replay()
+
+
+def test_a_schedule_inside_a_graph_moves_on_at_each_replay(cuda: Any) -> None:
+    rates = []
+    for captured in (False, True):
+        run, graph = Run(OPTIMIZERS["SGD"]), mn.cuda.CUDAGraph()
+
+        def step(run: Run = run) -> None:
+            run.step()
+            run.schedule.step()
+
+        step()
+        if captured:
+            with mn.cuda.graph(graph):
+                step()
+        assert run.schedule.last_epoch == 1, "a capture counts nothing"
+        found = []
+        for _ in range(5):
+            if captured:
+                graph.replay()
+            else:
+                step()
+            found.append((run.optimizer.param_groups[0]["lr"], run.loss.item()))
+        rates.append(found)
+    assert rates[0] == rates[1]
+    assert rates[0][0] != rates[0][1]
+
+
+def test_a_schedule_that_is_given_a_number_stays_outside(cuda: Any) -> None:
+    run = Run(OPTIMIZERS["SGD"])
+    plateau = optim.lr_scheduler.ReduceLROnPlateau(run.optimizer)
+    restarts = optim.lr_scheduler.CosineAnnealingWarmRestarts(run.optimizer, 3)
+    for schedule, argument in ((plateau, "metrics"), (restarts, "epoch")):
+        name = type(schedule).__name__
+        refused = pytest.raises(RuntimeError, match=rf"{name}.step: {argument} is a number of the CPU")
+        with refused, mn.cuda.graph(mn.cuda.CUDAGraph()):
+            schedule.step(1.0)
 
 
 def test_one_graph_at_a_time_and_each_once(cuda: Any) -> None:

@@ -23,7 +23,7 @@ from minorm.functional.einsum import einsum
 from minorm.functional.quantization import dequantize, quantize
 from minorm.functional.sampling import affine_grid, grid_sample
 from minorm.graph.gradient_probe import GradientProbe
-from minorm.ops import activation, reduction, response, scatter, special, stepwise
+from minorm.ops import activation, convolution, reduction, response, scatter, special, stepwise
 from minorm.ops.shape import Unbind
 
 
@@ -62,6 +62,11 @@ def _by_position(x: mn.Tensor, y: mn.Tensor) -> mn.Tensor:
     return x
 
 
+def _cast_for_a_convolution(a: mn.Tensor) -> mn.Tensor:
+    other = mn.float32 if a.dtype == mn.float64 else mn.float64
+    return convolution.CastLaidOut.apply(a, dtype=other).to(a.dtype) * 2
+
+
 OPERATIONS: dict[str, Case] = {
     "add": (lambda a, b: a + b, ((4, 5), (5,))),
     "sub": (lambda a, b: a - b, ((4, 5), (4, 1))),
@@ -78,6 +83,7 @@ OPERATIONS: dict[str, Case] = {
     "ties": (lambda a: mn.maximum(a, a) + mn.minimum(a, a), ((4, 5),)),
     "where": (lambda a, b: mn.where(a > b, a, b * 2), ((4, 5), (5,))),
     "comparisons": (lambda a, b: a * (a >= b).to(a.dtype) + (a == b).to(a.dtype), ((4, 5), (5,))),
+    "cast for a convolution": (_cast_for_a_convolution, ((2, 3, 4, 5),)),
     "matmul": (lambda a, b: a @ b, ((3, 4, 5), (5, 6))),
     "matmul of stacks": (lambda a, b: a @ b, ((3, 4, 5), (3, 5, 2))),
     "matmul of vectors": (lambda a, b: a @ b, ((5,), (5,))),

@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from minorm import devices
 from minorm.data.dataset import Array
 from minorm.data.showing import Shown
 from minorm.devices import dtypes, generators
@@ -23,6 +24,9 @@ class ImageTransform(Shown):
     def __call__(self, images: Any, generator: Any = None) -> Any:
         """The images changed: N x C x H x W, or one C x H x W; an array for an array, a Tensor for a Tensor."""
         array = images.array if isinstance(images, Tensor) else images
+        if not devices.is_host(array):
+            raise ValueError(f"{type(self).__name__}: images are on {devices.device_of(array)}, and transforms compute "
+                             "on the CPU; expected them before they go to the GPU")  # fmt: skip
         if not isinstance(array, np.ndarray) or array.ndim not in (3, 4):
             raise ValueError(f"{type(self).__name__}: images are {getattr(images, 'shape', type(images).__name__)}; "
                              "expected an array of shape (N, C, H, W), or (C, H, W) for one; "

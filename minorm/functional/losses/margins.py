@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from minorm.devices import dtypes
+from minorm.devices import constant_of, dtypes
 from minorm.functional.activation import softplus
 from minorm.functional.argument_texts import CLASSES, LOSS, TRIPLET
 from minorm.functional.arguments import floats
@@ -231,7 +231,7 @@ def multi_margin_loss(
     gap = _positive(rows - right + margin) ** p
     if weight is not None:
         gap = gap * weight[labels]
-    wrong = Tensor(np.arange(rows.shape[1])).to(input.device) != labels
+    wrong = Tensor(constant_of(np.arange(rows.shape[1]), input.array)) != labels
     loss = where(wrong, gap, 0.0).sum(1) / max(1, rows.shape[1])
     return reduced(loss if input.ndim > 1 or target.ndim else loss.squeeze(0), reduction)
 

@@ -34,9 +34,9 @@ from minorm.kernels.reference import elementwise as reference
 __all__ = [
     "accumulate", "add", "check_target", "copy", "cross_entropy", "cross_entropy_grad", "div", "elu", "elu_grad", "erf",
     "erf_grad", "exp", "expm1", "gelu", "gelu_grad", "hardswish", "hardswish_grad", "leaky_relu", "leaky_relu_grad",
-    "log", "log1p", "log_softmax", "log_softmax_grad", "mul", "power", "reduce_losses", "relu", "relu6", "relu6_grad",
-    "relu_grad", "scale", "sigmoid", "sigmoid_grad", "silu", "silu_grad", "softmax", "softmax_grad", "sub", "sum_axes",
-    "sum_to", "tanh", "tanh_grad",
+    "log", "log1p", "log_softmax", "log_softmax_grad", "mul", "over", "power", "reduce_losses", "relu", "relu6",
+    "relu6_grad", "relu_grad", "scale", "sigmoid", "sigmoid_grad", "silu", "silu_grad", "softmax", "softmax_grad",
+    "sub", "sum_axes", "sum_to", "tanh", "tanh_grad",
 ]  # fmt: skip
 
 _maps: Any = minorm_ext.kernels("elementwise")
@@ -111,6 +111,9 @@ _mul = functools.partial(_pooled, np.multiply)
 
 def scale(x: Any, factor: float) -> Any:
     return _map("scale", reference.scale, x, None, factor)
+
+
+over = reference.over
 
 
 def copy(x: Any) -> Any:

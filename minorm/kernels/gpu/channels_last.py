@@ -12,6 +12,7 @@ from minorm.kernels.gpu import copying, launch, memory
 Ints = tuple[int, ...]
 
 
+@functools.lru_cache(maxsize=4096)
 def lies(shape: Ints, strides: Ints, itemsize: int, last: bool) -> bool:
     """Do the elements of an array lie without gaps in C order, or with the channels last? Some lie in both."""
     wanted = strides_of(shape, itemsize, last)

@@ -31,12 +31,12 @@ def forward(
     x: Any, w: Any, b: Any, stride: Ints, padding: Pairs, dilation: Ints, groups: int, epilogue: Any = None
 ) -> Any:
     """y = W * x + b, and then the epilogue of minorm/kernels/epilogue.py."""
-    _, covered = _geometry("conv.forward", x.shape, w.shape, stride, padding, dilation, groups)
+    y_shape, covered = _geometry("conv.forward", x.shape, w.shape, stride, padding, dilation, groups)
     check_bias("conv.forward", b, w.shape[0])
     check_epilogue("conv.forward", epilogue, w.shape[0], dtypes.compute_type(x.dtype))
     if not covered or not _of_one_type(x, w):
         return reference.forward(x, w, b, stride, padding, dilation, groups, epilogue)
-    y = conv_cudnn.forward(x, w, b, stride, padding, dilation)
+    y = conv_cudnn.forward(x, w, b, y_shape, stride, padding, dilation)
     if y is None:
         y = columns.forward(x, w, b, stride, padding, dilation, groups)
     return y if epilogue is None else applied(y, epilogue)

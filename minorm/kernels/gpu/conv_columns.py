@@ -27,7 +27,7 @@ import cupy
 
 from minorm.devices import dtypes
 from minorm.kernels import switches
-from minorm.kernels.gpu import launch
+from minorm.kernels.gpu import copying, launch
 from minorm.kernels.gpu.matmul import product
 from minorm.kernels.gpu.memory import owned
 from minorm.kernels.gpu.operands import plain
@@ -74,7 +74,7 @@ def grad_weight(dy: Any, x: Any, w_shape: Ints, stride: Ints, padding: Pairs, di
     dw: Any = None
     for part, rows in channels_first(dy, w_shape, x.shape):
         dw = _grad_weight(rows, dy.shape, x, w_shape, part, dw, stride, padding, dilation, groups)
-    return owned(dw.reshape(w_shape).astype(x.dtype, copy=False))
+    return owned(copying.as_type(dw.reshape(w_shape), x.dtype))
 
 
 def gradients(
@@ -86,7 +86,7 @@ def gradients(
     for part, rows in channels_first(dy, w.shape, x.shape):
         _grad_input(rows, w, dy.shape, dx, part, stride, padding, dilation, groups, None, more)
         dw = _grad_weight(rows, dy.shape, x, w.shape, part, dw, stride, padding, dilation, groups)
-    return dx, owned(dw.reshape(w.shape).astype(x.dtype, copy=False))
+    return dx, owned(copying.as_type(dw.reshape(w.shape), x.dtype))
 
 
 def channels_first(dy: Any, w_shape: Ints, x_shape: Ints) -> Iterator[tuple[slice, Any]]:
@@ -160,7 +160,7 @@ def _im2col(struct: Any, x: Any) -> Any:
 
 def _col2im(struct: Any, cols: Any, dx: Any, b: Any, more: Any) -> None:
     """What every place of dx (images, channels, *size) gathers from the columns."""
-    b = None if b is None else plain(b.astype(dx.dtype, copy=False))
+    b = None if b is None else plain(copying.as_type(b, dx.dtype))
     compute = dtypes.compute_type(dx.dtype)
     images, channels = dx.shape[:2]
     index = launch.index_type(max(dx.size, cols.size))
@@ -173,7 +173,7 @@ def _swap(x: Any, y: Any, b: Any) -> None:
     """y[i, j] = x[j, i] + b[j] of an array x of y's elements, two axes exchanged; y may have another type."""
     outer, inner = y.shape[:2]
     plane = prod(y.shape[2:])
-    b = None if b is None else plain(b.astype(y.dtype, copy=False))
+    b = None if b is None else plain(copying.as_type(b, y.dtype))
     itemsize = max(x.dtype.itemsize, y.dtype.itemsize)
     width = launch.width(itemsize, plane) if launch.is_aligned(x, y) else 1
     index = launch.index_type(y.size)

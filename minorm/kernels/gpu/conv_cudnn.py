@@ -10,7 +10,7 @@ Weights and their gradient stay in the order of the parameter: where it is not t
 them, in a kernel that is as small as they are.
 
 A bias is added in the graph of a forward pass, for which cuDNN has kernels ready in both orders. What is added to the
-gradient of images follows behind: in a graph cuDNN would compile a kernel for it, half a second for each set of shapes.
+gradient of images follows behind: in a graph cuDNN would compile a kernel for it, a second for each set of shapes.
 """
 
 from __future__ import annotations
@@ -26,10 +26,9 @@ import numpy as np
 
 from minorm.devices import dtypes
 from minorm.kernels import switches
-from minorm.kernels.gpu import channels_last, elementwise, launch, memory
+from minorm.kernels.gpu import channels_last, copying, elementwise, launch, memory
 from minorm.kernels.gpu.channels_last import empty, in_order, lies, only_last, strides_of
 from minorm.kernels.gpu.operands import plain
-from minorm.kernels.reference.conv import output_shape
 
 try:
     import cudnn
@@ -52,15 +51,17 @@ class Windows(NamedTuple):
     dilation: Ints
 
 
-class Convolution(NamedTuple):
-    """What cuDNN is asked for: a graph is made for each."""
+class Asked(NamedTuple):
+    """What is asked of cuDNN: there is a graph for each."""
 
     name: str  # of the node
     dtype: Any
     device: int
     shapes: tuple[Ints, Ints, Ints]  # of first, second and result
-    windows: Windows
+    strides: tuple[Ints, Ints]  # of first and second, in bytes
+    windows: tuple[Ints, Pairs, Ints]
     bias: bool
+    weights_last: bool  # where weights are the result: are their channels to lie last?
     tf32: bool
 
 
@@ -84,10 +85,9 @@ class Call(NamedTuple):
     workspace: int
 
 
-def forward(x: Any, w: Any, b: Any, stride: Ints, padding: Pairs, dilation: Ints) -> Any:
+def forward(x: Any, w: Any, b: Any, y_shape: Ints, stride: Ints, padding: Pairs, dilation: Ints) -> Any:
     """y = W * x + b; channels of w tell the groups, for cuDNN too."""
-    out = output_shape(x.shape[2:], w.shape[2:], stride, padding, dilation)
-    return _result("conv_fprop", x, w, (x.shape[0], w.shape[0], *out), (stride, padding, dilation), b)
+    return _result("conv_fprop", x, w, y_shape, (stride, padding, dilation), b)
 
 
 def grad_input(dy: Any, w: Any, x_shape: Ints, stride: Ints, padding: Pairs, dilation: Ints, b: Any) -> Any:
@@ -112,7 +112,7 @@ def is_used(dtype: Any, padding: Pairs = ()) -> bool:
 def laid_out(x: Any, dtype: Any) -> Any:
     """Images or weights cast to the type of a convolution, in the order in which it reads them: itself if it is so."""
     if x.ndim < 3 or not x.size or not is_used(dtype) or not _prefers_last(dtype, switches.conv_tf32):
-        return x.astype(dtype, copy=False)
+        return copying.as_type(x, dtype)
     return channels_last.in_order(x, True) if x.dtype == dtype else channels_last.cast(x, dtype)
 
 
@@ -125,71 +125,51 @@ def _result(name: str, first: Any, second: Any, shape: Ints, windows: Any, b: An
     if cudnn is None or not switches.cudnn:
         return None
     device = first.data.device_id
-    arrays = first.shape, first.strides, second.shape, second.strides
-    how = b is not None, weights_last, switches.conv_tf32
-    call = _call(name, first.dtype, device, *arrays, shape, *windows, *how)
+    shapes, strides = (first.shape, second.shape, shape), (first.strides, second.strides)
+    biased = b is not None
+    call = _call(Asked(name, first.dtype, device, shapes, strides, windows, biased, weights_last, switches.conv_tf32))
     if call is None:
         return None
-    given = [
-        in_order(x, last) if turned or not launch.is_aligned(x) else x
-        for x, last, turned in zip((first, second), call.last, call.turned, strict=False)
-    ]
+    if call.turned[0] or not launch.is_aligned(first):
+        first = in_order(first, call.last[0])
+    if call.turned[1] or not launch.is_aligned(second):
+        second = in_order(second, call.last[1])
     out = empty(shape, first.dtype, call.strides)
-    given.append(out)
-    if call.bias:
-        given.append(_aligned(b, first.dtype))
+    given = [first, second, out, _aligned(b, first.dtype)] if call.bias else [first, second, out]
     room = memory.empty((call.workspace,), np.uint8) if call.workspace else None
     addresses = {uid: x.data.ptr for uid, x in zip(call.uids, given, strict=True)}
     call.graph.execute(addresses, 0 if room is None else room.data.ptr, handle=_handle(device))
     if b is not None and not call.bias:
-        elementwise.accumulate(out, b.astype(out.dtype, copy=False).reshape(-1, *[1] * (out.ndim - 2)))
+        elementwise.accumulate(out, copying.as_type(b, out.dtype).reshape(-1, *[1] * (out.ndim - 2)))
     return out
 
 
 def _aligned(b: Any, dtype: Any) -> Any:
-    b = plain(b.astype(dtype, copy=False))
-    return b if launch.is_aligned(b) else b.copy()
+    b = plain(copying.as_type(b, dtype))
+    return b if launch.is_aligned(b) else copying.copy(b)
 
 
 # Graphs
 
 
 @functools.lru_cache(maxsize=4096)
-def _call(
-    name: str,
-    dtype: Any,
-    device: int,
-    first: Ints,
-    first_strides: Ints,
-    second: Ints,
-    second_strides: Ints,
-    result: Ints,
-    stride: Ints,
-    padding: Pairs,
-    dilation: Ints,
-    bias: bool,
-    weights_last: bool,
-    tf32: bool,
-) -> Call | None:
+def _call(asked: Asked) -> Call | None:
     """How arrays of these shapes and steps are convolved; None where cuDNN has no plan."""
-    if not is_used(dtype, padding):
+    name, dtype, result = asked.name, asked.dtype, asked.shapes[2]
+    if not is_used(dtype, asked.windows[1]):
         return None
-    images = _prefers_last(dtype, tf32) or only_last(first, first_strides, dtype.itemsize)
-    weights = only_last(second, second_strides, dtype.itemsize) if _WEIGHTS[name] == 1 else weights_last
-    shapes, windows = (first, second, result), Windows(stride, padding, dilation)
-    for last, fused in itertools.product(_orders(_WEIGHTS[name], images, weights), _with_bias(name, bias)):
-        asked = Convolution(name, dtype, device, shapes, windows, fused, tf32)
+    given = list(zip(asked.shapes, asked.strides, strict=False))  # of first and second
+    images = _prefers_last(dtype, asked.tf32) or only_last(*given[0], dtype.itemsize)
+    weights = only_last(*given[1], dtype.itemsize) if _WEIGHTS[name] == 1 else asked.weights_last
+    for last, bias in itertools.product(_orders(_WEIGHTS[name], images, weights), _with_bias(name, asked.bias)):
         try:
-            graph, uids = _built(asked, last)
+            graph, uids = _built(asked, last, bias)
         except (RuntimeError, ImportError, cudnn.cudnnGraphNotSupportedError):
             continue
-        turned = tuple(
-            not lies(shape, strides, dtype.itemsize, order)
-            for shape, strides, order in zip((first, second), (first_strides, second_strides), last, strict=False)
-        )
+        turned = tuple(not lies(*array, dtype.itemsize, order) for array, order in zip(given, last, strict=False))
         strides = strides_of(result, dtype.itemsize, True)
         in_rows = not last[2] or lies(result, strides, dtype.itemsize, False)
-        return Call(graph, last, turned, None if in_rows else strides, fused, uids, graph.get_workspace_size())
+        return Call(graph, last, turned, None if in_rows else strides, bias, uids, graph.get_workspace_size())
     return None
 
 
@@ -209,10 +189,10 @@ def _with_bias(name: str, bias: bool) -> tuple[bool, ...]:
     return (True, False) if bias and name == "conv_fprop" else (False,)
 
 
-def _built(asked: Convolution, last: tuple[bool, bool, bool]) -> tuple[Any, tuple[int, ...]]:
+def _built(asked: Asked, last: tuple[bool, bool, bool], biased: bool) -> tuple[Any, tuple[int, ...]]:
     """The graph, and by which numbers it knows first, second, result and bias."""
     kind, wide = getattr(cudnn.data_type, _TYPES[asked.dtype]), cudnn.data_type.FLOAT
-    windows, shapes = _of_images(asked.windows), [_images(shape) for shape in asked.shapes]
+    windows, shapes = _of_images(Windows(*asked.windows)), [_images(shape) for shape in asked.shapes]
     graph = cudnn.pygraph(
         io_data_type=kind, intermediate_data_type=wide, compute_data_type=wide, handle=_handle(asked.device)
     )
@@ -228,7 +208,7 @@ def _built(asked: Convolution, last: tuple[bool, bool, bool]) -> tuple[Any, tupl
         stride=list(windows.stride),
         dilation=list(windows.dilation),
     )
-    if asked.bias:
+    if biased:
         row = (1, shapes[2][1], *[1] * len(windows.stride))
         bias = [tensor("bias", row, last[2])]
         out = graph.bias(name="biased", input=out, bias=bias[0])

@@ -43,6 +43,11 @@ def cast(x: Any, dtype: Any, order: str = "K") -> Any:
     return out
 
 
+def as_type(x: Any, dtype: Any) -> Any:
+    """x itself if it has this type, else a cast."""
+    return x if x.dtype == dtype else cast(x, dtype)
+
+
 def copy(x: Any, order: str = "K") -> Any:
     """x in memory of its own: in its order ("K"), or row by row ("C")."""
     out = _like(x, x.dtype, order)

@@ -98,8 +98,9 @@ class Plan:
 
     def run(self, handle: int, one: int, zero: int, a: int, b: int, out: int, bias: int) -> None:
         """Start it on the current stream, with addresses of the arrays and of the host's factors."""
-        self._bias.value = bias
-        _set("MatmulDesc", self.description, _BIAS, self._bias)
+        if self._bias.value != bias:
+            self._bias.value = bias
+            _set("MatmulDesc", self.description, _BIAS, self._bias)
         first, second, result = self.layouts
         scratch = memory.empty((self.found.scratch,), np.uint8) if self.found.scratch else None
         room = 0 if scratch is None else scratch.data.ptr

@@ -35,9 +35,9 @@ from minorm.kernels.reference import elementwise as reference
 __all__ = [
     "accumulate", "add", "check_target", "copy", "cross_entropy", "cross_entropy_grad", "div", "elu", "elu_grad", "erf",
     "erf_grad", "exp", "expm1", "gelu", "gelu_grad", "hardswish", "hardswish_grad", "leaky_relu", "leaky_relu_grad",
-    "log", "log1p", "log_softmax", "log_softmax_grad", "mul", "power", "reduce_losses", "relu", "relu6", "relu6_grad",
-    "relu_grad", "scale", "sigmoid", "sigmoid_grad", "silu", "silu_grad", "softmax", "softmax_grad", "sub", "sum_axes",
-    "sum_to", "tanh", "tanh_grad",
+    "log", "log1p", "log_softmax", "log_softmax_grad", "mul", "over", "power", "reduce_losses", "relu", "relu6",
+    "relu6_grad", "relu_grad", "scale", "sigmoid", "sigmoid_grad", "silu", "silu_grad", "softmax", "softmax_grad",
+    "sub", "sum_axes", "sum_to", "tanh", "tanh_grad",
 ]  # fmt: skip
 
 Ints = tuple[int, ...]
@@ -167,6 +167,10 @@ def div(a: Any, b: Any) -> Any:
 
 def scale(x: Any, factor: float) -> Any:
     return _map("scale", reference.scale, x, None, factor)
+
+
+def over(x: Any, number: float) -> Any:
+    return _map("over", reference.over, x, None, number)
 
 
 def copy(x: Any) -> Any:

@@ -20,6 +20,7 @@ from typing import Any
 import cupy
 
 from minorm.devices import dtypes
+from minorm.kernels.gpu import copying
 
 COMBINE: dict[str, Any] = {"add": cupy.add, "mul": cupy.multiply, "min": cupy.minimum, "max": cupy.maximum}
 
@@ -76,6 +77,12 @@ def put(x: Any, index: Any, values: Any) -> None:
 
     CuPy writes them in whatever order the threads come. So all of them bring the value of the last one.
     """
+    if index is Ellipsis and hasattr(values, "dtype") and values.ndim <= x.ndim:
+        copying.assign(x, values)
+        return
+    if index is Ellipsis and isinstance(values, (bool, int, float)):
+        copying.fill(x, values)
+        return
     if _may_repeat(index) and getattr(values, "size", 1) > 1:
         values = _with_last(x.shape, index, values)
     x[index] = values

@@ -11,7 +11,7 @@ import cupy
 
 from minorm.devices import dtypes
 from minorm.kernels.axis_sums import Stage, Sums, in_memory_order, stages
-from minorm.kernels.gpu import launch
+from minorm.kernels.gpu import copying, launch
 from minorm.kernels.gpu.operands import memory_order, plain
 from minorm.kernels.gpu.plans import sums_plan
 from minorm.kernels.gpu.program import Program
@@ -35,7 +35,7 @@ def middle(x: Any, stage: Stage, result: Any, divisor: float = 1) -> Any:
     """x (batches, rows, columns) summed over its rows and divided, of type `result`; (batches * columns,)."""
     batches, rows, columns = stage
     if rows == 1:
-        return x.reshape(-1).astype(result)
+        return copying.cast(x.reshape(-1), result)
     plan = sums_plan.plan(stage, x.dtype.itemsize, launch.is_aligned(x))
     last = plan.chunks == 1
     y = cupy.empty(batches * plan.chunks * columns, result if last else dtypes.float64)

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from minorm.devices import dtypes
 from minorm.kernels.reference.softmax import (
     check_target,
     cross_entropy,
@@ -28,9 +29,9 @@ from minorm.kernels.reference.widening import widened
 __all__ = [
     "accumulate", "add", "check_target", "cross_entropy", "cross_entropy_grad", "div", "elu", "elu_grad", "erf",
     "erf_grad", "exp", "expm1", "gelu", "gelu_grad", "hardswish", "hardswish_grad", "leaky_relu", "leaky_relu_grad",
-    "log", "log1p", "log_softmax", "log_softmax_grad", "mul", "power", "reduce_losses", "relu", "relu6", "relu6_grad",
-    "relu_grad", "scale", "sigmoid", "sigmoid_grad", "silu", "silu_grad", "softmax", "softmax_grad", "sub", "sum_axes",
-    "sum_to", "tanh", "tanh_grad",
+    "log", "log1p", "log_softmax", "log_softmax_grad", "mul", "over", "power", "reduce_losses", "relu", "relu6",
+    "relu6_grad", "relu_grad", "scale", "sigmoid", "sigmoid_grad", "silu", "silu_grad", "softmax", "softmax_grad",
+    "sub", "sum_axes", "sum_to", "tanh", "tanh_grad",
 ]  # fmt: skip
 
 
@@ -65,6 +66,11 @@ def copy(x: Any) -> Any:
 def scale(x: Any, factor: float) -> Any:
     """x * factor, for a Python number"""
     return x * x.dtype.type(factor)
+
+
+def over(x: Any, number: float) -> Any:
+    """x / number, for a Python number"""
+    return (x / dtypes.compute_type(x.dtype).type(number)).astype(x.dtype, copy=False)
 
 
 def accumulate(total: Any, x: Any) -> None:

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from minorm.devices import dtypes
+from minorm import devices
 from minorm.functional.argument_texts import PLACE
 from minorm.functional.attention import attend, joined_masks, scaled_dot_product_attention
 from minorm.functional.linear import linear
@@ -205,5 +205,6 @@ def _widened(mask: Tensor | None, extra: int) -> Tensor | None:
     """The mask with keys that all may look at, behind the others."""
     if mask is None or not extra:
         return mask
-    free = Tensor(np.zeros((*mask.shape[:-1], extra), dtypes.bool if mask.dtype == dtypes.bool else mask.dtype))
-    return cat([mask, free.to(mask.device)], -1)
+    with devices.on_device_of(mask.array):
+        free = Tensor(np.zeros_like(mask.array, shape=(*mask.shape[:-1], extra)))
+    return cat([mask, free], -1)

@@ -16,6 +16,7 @@ from minorm.onnx.graph import encoding
 from minorm.onnx.graph.errors import VerifyError
 from minorm.serialization import limits
 from minorm.support.documented import documented
+from minorm.tensor.tensor import Tensor
 
 # Largest |difference| allowed, as a share of max(1, max |expected|).
 TOLERANCE = {dtypes.float64: 1e-9, dtypes.float32: 1e-4, dtypes.float16: 1e-2, dtypes.bfloat16: 6e-2}
@@ -94,7 +95,7 @@ def verify(
         proto = encoding.read(model, "verify", limits.ONNX)
     names = [entry.name for entry in proto.graph.input]
     feeds = dict(inputs) if isinstance(inputs, Mapping) else dict(zip(names, inputs, strict=True))
-    arrays = {name: np.asarray(value) for name, value in feeds.items()}
+    arrays = {name: _array(value) for name, value in feeds.items()}
     random = training and any(node.op_type == "Dropout" for node in proto.graph.node)
     answer = sandbox.ask(model, None if random else arrays, checker=how_to_check(proto), seconds=seconds, memory=memory)
     if answer.failure is not None:
@@ -108,12 +109,17 @@ def verify(
     return Report(checker, runtime, *compare(proto, answer.outputs, expected, tolerance), answer.outputs)
 
 
+def _array(value: Any) -> Any:
+    """In NumPy's memory, from wherever it is."""
+    return value.numpy(force=True) if isinstance(value, Tensor) else np.asarray(value)
+
+
 def compare(
     proto: onnx.ModelProto, outputs: Sequence[Any], expected: Sequence[Any], tolerance: float | None = None
 ) -> tuple[float, float]:
     """The largest difference, and that over max(1, max |expected|); VerifyError where it is too large."""
     runtime = sandbox.version("onnxruntime")
-    wanted = [np.asarray(value) for value in expected]
+    wanted = [_array(value) for value in expected]
     worst, relative = 0.0, 0.0
     wrong = wrong_in_onnxruntime(proto)
     for entry, got, want in zip(proto.graph.output, outputs, wanted, strict=False):

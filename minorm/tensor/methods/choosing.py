@@ -264,7 +264,7 @@ class Choosing(Operators[TensorT], Generic[TensorT]):
         counts = repeats.cpu().array if hasattr(repeats, "from_array") else repeats
         counts = np.broadcast_to(own(np.asarray(counts)), (x.shape[axis],))
         check_room("repeat_interleave", (int(counts.sum(dtype=np.float64)),))
-        places = np.repeat(np.arange(x.shape[axis]), counts)
+        places = devices.constant_of(np.repeat(np.arange(x.shape[axis]), counts), x.array)
         return x[(*(slice(None),) * axis, places)]
 
     # By a mask
@@ -335,11 +335,12 @@ class Choosing(Operators[TensorT], Generic[TensorT]):
         if self.ndim != 1:
             raise ValueError(f"diag: x has shape {self.shape}; expected a vector or a matrix")
         n = self.shape[0] + abs(diagonal)
-        there: Any = devices.to_device_of(np.eye(n, k=diagonal, dtype=np.bool_), self.array)
+        there: Any = devices.constant_of(np.eye(n, k=diagonal, dtype=np.bool_), self.array)
         places = np.arange(n) - max(0, -diagonal if diagonal < 0 else 0)
         if not self.shape[0]:
             return self.from_array(np.zeros((n, n), self.array.dtype))
-        column = self[places.clip(0, self.shape[0] - 1)].unsqueeze(1)  # row i holds x[i], below the main one x[i + k]
+        places = devices.constant_of(places.clip(0, self.shape[0] - 1), self.array)
+        column = self[places].unsqueeze(1)  # row i holds x[i], below the main one x[i + k]
         return elementwise.Where.apply(
             self.from_array(there),
             column.expand(n, n),

@@ -135,7 +135,8 @@ class ndarray:
         result = self.memory[place]
         parts = place if isinstance(place, tuple) else (place,)
         if any(isinstance(p, np.ndarray) for p in parts):
-            transfers.to_host += any(isinstance(p, np.ndarray) and p.dtype == bool for p in parts)  # how many are true?
+            if any(isinstance(p, np.ndarray) and p.dtype == bool for p in parts):
+                transfers.to_host += 1  # how many are true?
             near("x[index]", self)
             return fresh(result, "take")
         return view(np.asarray(result) if not isinstance(result, np.generic) else self.memory[(*parts, ...)], self)

@@ -203,6 +203,21 @@ def _bincount(x: Array, weights: Any = None, minlength: Any = None) -> Array:
     return fresh(np.bincount(near("bincount", x), given, minlength or 0), "bincount")
 
 
+def _unique(
+    ar: Array,
+    return_index: bool = False,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+    axis: Any = None,
+    *,
+    equal_nan: bool = True,
+) -> Any:
+    _check_sorted(ar, None)
+    transfers.to_host += 1  # how many are there?
+    found = np.unique(near("unique", ar), return_index, return_inverse, return_counts, axis, equal_nan=equal_nan)
+    return tuple(fresh(part, "unique") for part in found) if isinstance(found, tuple) else fresh(found, "unique")
+
+
 def _created(name: str) -> Callable[..., Array]:
     def run(*args: Any, **options: Any) -> Array:
         return fresh(getattr(np, name)(*[content(name, a) for a in args], **options), name, "K")
@@ -259,6 +274,7 @@ SPECIAL: dict[str, Callable[..., Any]] = {
     "empty": ndarray,
     "may_share_memory": lambda a, b, max_work=None: bool(np.may_share_memory(a.memory, b.memory)),
     "nonzero": _nonzero,
+    "unique": _unique,
     "put_along_axis": _put_along_axis,
     "sort": _sort,
     "where": _where,

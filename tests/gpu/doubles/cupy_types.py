@@ -156,6 +156,7 @@ SIGNATURES = {
     "take_along_axis": "a, indices, axis",
     "tile": "A, reps",
     "transpose": "a, axes=None",
+    "unique": "ar, return_index=False, return_inverse=False, return_counts=False, axis=None, *, equal_nan=True",
     "where": "condition, x=None, y=None",
     "zeros": "shape, dtype=<class 'float'>, order='C'",
     "zeros_like": "a, dtype=None, order='K', subok=None, shape=None",

@@ -89,7 +89,8 @@ def others(numbers: Numbers) -> Iterator[tuple[str, Call]]:
     yield "cross_entropy", both(lambda x: F.cross_entropy(x, labels, label_smoothing=0.1), numbers(5, 13))
     yield "dropout", both(lambda x: seeded(F.dropout, x), numbers(9, 13))
     yield "uniform", lambda: [seeded(mn.rand, 9, 13, dtype=numbers.dtype, device=numbers.device)]
-    yield "arithmetic", both(lambda a, b: (a + b) * a, numbers(3, 5), numbers(3, 5))
+    yield "arithmetic", both(lambda a, b: (a + b) * a / 3 - a.mean(0), numbers(3, 5), numbers(3, 5))
+    yield "casts", functools.partial(casts, numbers.images()["channels last"])
     last = numbers(2, 5, 7, 8).detach().permute(0, 3, 1, 2).requires_grad_()
     for order, x in {"odd": numbers(2, 3, 5, 7), "columns": numbers(2, 3, 4, 16), "channels last": last}.items():
         yield f"max_pool2d, {order}", both(lambda x: F.max_pool2d(x, 3, 2, 1), x)
@@ -132,6 +133,16 @@ def captured(make: Callable[[Any], Any], p: nn.Parameter, gradient: mn.Tensor) -
             optimizer.step()
         graph.replay()
     return [p]
+
+
+def casts(x: mn.Tensor) -> list[mn.Tensor]:
+    """To each other type and back, and between channels last and rows."""
+    copying, found = select.backend(x.array).copying, []
+    for other in CLOSE:
+        rows = copying.full(x.shape, 0.5, other)
+        copying.assign(rows, x.array)
+        found += [mn.Tensor(copying.cast(copying.cast(x.array, other), x.dtype)), mn.Tensor(rows).to(x.dtype)]
+    return [*found, x.contiguous() + x, x + x.contiguous()]
 
 
 def of_backend(x: mn.Tensor, y: mn.Tensor, labels: mn.Tensor) -> list[mn.Tensor]:

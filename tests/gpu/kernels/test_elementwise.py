@@ -27,7 +27,7 @@ def needed() -> list[tuple[Any, ...]]:
     for dtype in instances.FLOATS:
         for width in (1, 16 // dtype.itemsize) if dtype == dtypes.float32 else (16 // dtype.itemsize,):
             rest = (dtype, dtypes.compute_type(dtype), width, dtypes.int32)
-            keys += [("map_one", f"op::{name}", *rest) for name in [*NAMES, "scale"]]
+            keys += [("map_one", f"op::{name}", *rest) for name in [*NAMES, "scale", "over"]]
             keys += [("map_two", f"op::{name}", *rest) for name in NAMES + TWO]
             keys += [("map_along", f"op::{name}", *rest) for name in TWO]
             keys += [("map_along", f"op::swapped<op::{name}>", *rest) for name in ["relu", *TWO]]
@@ -123,6 +123,7 @@ def test_arithmetic(dtype: Any, gpu: Any, cuda: Any) -> None:
             expected = getattr(reference, name)(a, b)
             instances.close(getattr(gpu, name)(cuda.array(a), cuda.array(b)), expected, 0)
         instances.close(gpu.scale(cuda.array(a), 0.5), reference.scale(a, 0.5), 0)
+        instances.close(gpu.over(cuda.array(a), 7), a.astype(dtypes.compute_type(dtype)) / 7, 1)
         total, x = cuda.array(a), cuda.array(b)
         gpu.accumulate(total, x)
         instances.close(total, a + b, 0)

@@ -24,9 +24,10 @@ def kernels(file: str, dtype: Any, index: Any, width: int) -> list[tuple[Any, ..
     compute = dtypes.compute_type(dtype)
     two, wide = (dtype, compute), (dtype, compute, width, index)
     if file == "elementwise.cu":
-        one = [("map_one", f"op::{name}", *wide) for name in [*ACTIVATIONS, "scale"]]
+        one = [("map_one", f"op::{name}", *wide) for name in [*ACTIVATIONS, "scale", "over"]]
         two_of = [f"op::{name}" for name in [*ACTIVATIONS, "add", "sub", "mul", "div"]]
-        one += [("map_along", of, *wide) for name in two_of for of in (name, f"op::swapped<{name}>")]
+        along = ["op::add", "op::div", "op::swapped<op::sub>", "op::swapped<op::gelu>"]  # which takes most registers
+        one += [("map_along", name, *wide) for name in along]
         return one + [("map_two", name, *wide) for name in two_of]
     if file == "softmax.cu":
         found: list[tuple[Any, ...]] = [

@@ -30,14 +30,11 @@ def test_a_step_of_resnet20(cuda: Any) -> None:
     before = shim.State.launches
     step()
     ours, cupys = shim.State.launches - before, cuda.transfers.launches
-    assert (
-        ours <= 155
-    )  # 21 convolutions, 21 normalizations with the ReLU and additions behind them, the loss, the optimizer
-    assert ours + cupys.total() <= 235
+    # 21 convolutions, 21 normalizations with the ReLU and additions behind them, the loss, the optimizer
+    assert ours <= 156
     # One product for each of the three of a convolution but the first's gradient for the images, and the linear layer's
-    # three; nothing is copied but single numbers.
-    assert cupys["gemm"] == 3 * 21 - 1 + 3
-    assert cupys["copy"] <= 5
+    # three. No kernel is CuPy's own; steps with cuDNN are those of tests/gpu/test_memory_order.py.
+    assert cupys == {"gemm": 3 * 21 - 1 + 3}
     assert (cuda.transfers.to_host, cuda.transfers.to_device) == (0, 0)
 
 

@@ -276,6 +276,6 @@ def test_a_loss_and_its_gradient_are_three_launches(cuda: Any) -> None:
         with mn.autocast("cuda", mn.bfloat16, enabled=inside):
             loss = F.cross_entropy(mn.Tensor(x, requires_grad=True), labels)
         loss.backward()
-        assert cuda.transfers.launches == {"copy": 2, "ones_like": 1}
+        assert not cuda.transfers.launches
         names = [name.partition("<")[0] for name in shim.State.ran]
-        assert names == ["cross_entropy", "sum_losses", "cross_entropy_grad"]
+        assert names == ["move", "cross_entropy", "sum_losses", "fill", "cross_entropy_grad", "move"]

@@ -96,6 +96,10 @@ struct scale {
     template <class C> static __device__ C y(C x, C factor) { return x * factor; }
 };
 
+struct over {
+    template <class C> static __device__ C y(C x, C number) { return x / number; }
+};
+
 struct add {
     template <class C> static __device__ C dx(C a, C b, C) { return a + b; }
 };

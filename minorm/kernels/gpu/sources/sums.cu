@@ -5,10 +5,13 @@
 // Of few long sums each is cut into chunks (blockIdx.y), whose sums a second launch adds up: how many the shape decides.
 // Rows: columns = 1, and a team, a warp or a block, walks along one sum. Columns: LANES threads lie side by side on V columns
 // each, the others of the block below them, `256 / LANES` rows at a time; at the end the block adds up what is in one column.
+// A thread has AHEAD accesses on their way before it adds the first.
 #include "types.cuh"
 
 __device__ inline double wide(double v) { return v; }
 template <class T> __device__ inline double wide(T v) { return widen<float>(v); }
+
+static const int AHEAD = 4;
 
 template <class T, class R, int V, bool WARP, class I>
 __global__ void sum_rows(I batches, I rows, I chunk, const T* x, R* y, double divisor) {
@@ -17,10 +20,19 @@ __global__ void sum_rows(I batches, I rows, I chunk, const T* x, R* y, double di
     if (batch >= batches) return;
     const I first = chunk * blockIdx.y, end = min(first + chunk, rows);
     double sum = 0, second = 0;
-    for (I at = first + lane * V; at < end; at += size * V) {
-        const Pack<T, V> in = fetch<T, V>(x, batch * rows + at);
+    x += batch * rows;
+    const I step = size * V;
+    for (I at = first + lane * V; at < end; at += AHEAD * step) {
+        Pack<T, V> in[AHEAD];
 #pragma unroll
-        for (int v = 0; v < V; v++) (v % 2 ? second : sum) += wide(in.v[v]);
+        for (int i = 0; i < AHEAD; i++)
+            if (at + i * step < end) in[i] = fetch<T, V>(x, at + i * step);
+#pragma unroll
+        for (int i = 0; i < AHEAD; i++) {
+            if (at + i * step >= end) break;
+#pragma unroll
+            for (int v = 0; v < V; v++) (v % 2 ? second : sum) += wide(in[i].v[v]);
+        }
     }
     sum = row_sum<WARP>(sum + second);
     if (lane == 0) place(y[batch * gridDim.y + blockIdx.y], sum / divisor);
@@ -35,10 +47,18 @@ __global__ void sum_columns(I rows, I columns, I tiles, I chunk, const T* x, R* 
     double sums[V];
     for (int v = 0; v < V; v++) sums[v] = 0;
     if (column < columns) {
-        for (I row = first + walker; row < end; row += walkers) {
-            const Pack<T, V> in = fetch<T, V>(x, (batch * rows + row) * columns + column);
+        x += batch * rows * columns + column;
+        for (I row = first + walker; row < end; row += AHEAD * walkers) {
+            Pack<T, V> in[AHEAD];
 #pragma unroll
-            for (int v = 0; v < V; v++) sums[v] += wide(in.v[v]);
+            for (int i = 0; i < AHEAD; i++)
+                if (row + i * walkers < end) in[i] = fetch<T, V>(x, (row + i * walkers) * columns);
+#pragma unroll
+            for (int i = 0; i < AHEAD; i++) {
+                if (row + i * walkers >= end) break;
+#pragma unroll
+                for (int v = 0; v < V; v++) sums[v] += wide(in[i].v[v]);
+            }
         }
     }
     for (int v = 0; v < V; v++) of_walker[threadIdx.x][v] = sums[v];

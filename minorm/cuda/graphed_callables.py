@@ -1,0 +1,266 @@
+"""make_graphed_callables: forward and backward of a module or a function as two CUDA graphs that autograd knows.
+
+    model = mn.cuda.make_graphed_callables(model, (images,))       # a part of a step; make_graphed_step has all of it
+    loss = F.cross_entropy(model(images), labels)
+    loss.backward()
+
+The names and rules are PyTorch's. What a call returns lies in the memory of the graph, which the next call writes to.
+"""
+
+from __future__ import annotations
+
+import types
+from typing import Any
+
+from minorm import devices
+from minorm.cuda.graphs import POOL, CUDAGraph, graph, graph_pool_handle
+from minorm.devices import generators
+from minorm.graph import backward, trace
+from minorm.graph.graph import Function
+from minorm.support.argument_errors import checked, kind_of
+from minorm.support.documented import documented
+from minorm.support.nested import mapped
+from minorm.tensor.tensor import Tensor
+
+NAME = "make_graphed_callables"
+
+
+class Graphed(Function):
+    """A call of what was captured: the graph of its forward pass, and that of its backward pass."""
+
+    def forward(self, *arrays: Any, captured: Captured) -> Any:
+        """The results, in the memory of the graph."""
+        self.captured, self.call = captured, captured.forward(arrays)
+        return tuple([y.array for y in captured.outputs])
+
+    def backward(self, *gradients: Any) -> Any:
+        """The inputs' gradients, in the memory of the graph; RuntimeError where a later call has written there."""
+        if self.call != self.captured.calls:
+            raise RuntimeError(
+                f"{NAME}: backward of a call after another one, which has overwritten what it needs; expected the "
+                "backward pass of each call before the next call"
+            )
+        return self.captured.backward(gradients)
+
+
+class Captured:
+    """One callable as two graphs, and the memory that they read and write.
+
+    inputs      those of the callable, then the parameters
+    outputs     Tensors that hold a call's results
+    gradients   an array for each of `inputs`, None where there is no gradient
+    """
+
+    def __init__(self, function: Any, args: tuple[Tensor, ...], unused: bool) -> None:
+        self.function, self.unused, self.count = function, unused, len(args)
+        device = args[0].device
+        self.samples = [x.detach().clone().requires_grad_(x.requires_grad) for x in args]
+        parameters = [p for p in function.parameters() if p.requires_grad] if _is_module(function) else []
+        self.inputs = [*self.samples, *parameters]
+        self.places = [x.array for x in self.inputs]
+        self.device, self.calls = device, 0
+        self.ends, self.starts = CUDAGraph(), CUDAGraph()
+
+    def warm_up(self, times: int) -> None:
+        """Compile kernels. Buffers and random numbers are as before, and gradients are left alone."""
+        buffers = list(self.function.buffers()) if _is_module(self.function) else []
+        kept = [buffer.clone() for buffer in buffers]
+        with generators.kept():
+            for _ in range(times):
+                outputs = _tensors(self.function(*self.samples))
+                self._differentiate([(y, y.detach().clone().fill_(0)) for y in outputs if y.requires_grad])
+        for buffer, before in zip(buffers, kept, strict=True):
+            buffer.detach().copy_(before)
+
+    def capture_forward(self, pool: Any, stream: Any) -> None:
+        """Write the forward pass down."""
+        with graph(self.starts, pool, stream):
+            self.nest = self.function(*self.samples)
+            self.outputs = _tensors(self.nest)
+
+    def capture_backward(self, pool: Any, stream: Any) -> None:
+        """Write the backward pass down, and let go of the graph of autograd."""
+        with devices.on(self.device):
+            self.weights = [y.detach().clone().fill_(0) if y.requires_grad else None for y in self.outputs]
+        with graph(self.ends, pool, stream):
+            seeds = zip(self.outputs, self.weights, strict=True)
+            self.gradients = self._differentiate([(y, weight) for y, weight in seeds if weight is not None])
+        self.trained = [y.requires_grad for y in self.outputs]
+        self.outputs = [y.detach() for y in self.outputs]
+        self.nest = mapped(self.nest, Tensor, Tensor.detach)
+
+    def _differentiate(self, seeds: list[tuple[Tensor, Tensor]]) -> list[Any]:
+        """The array of each input's gradient; RuntimeError for one without, where that is not allowed."""
+        found = {}
+        if seeds:
+            walked = backward.walk([(y, weight.array) for y, weight in seeds], False)
+            found = {id(leaf): array for leaf, array in walked}
+        for number, x in enumerate(self.inputs):
+            if x.requires_grad and seeds and id(x) not in found and not self.unused:
+                what = f"sample_args[{number}]" if number < self.count else f"a parameter of shape {x.shape}"
+                raise RuntimeError(
+                    f"{NAME}: the outputs do not depend on {what}; expected that they do; allow_unused_input=True "
+                    "gives no gradient for it"
+                )
+        return [found.get(id(x)) if x.requires_grad else None for x in self.inputs]
+
+    def __call__(self, *args: Any) -> Any:
+        """A replay as a part of autograd's graph."""
+        self._check(args)
+        made = Graphed.apply(*args, *self.inputs[self.count :], captured=self)
+        results = iter([y if trained else y.detach() for y, trained in zip(made, self.trained, strict=True)])
+        return mapped(self.nest, Tensor, lambda _: next(results))
+
+    def _check(self, args: tuple[Any, ...]) -> None:
+        if len(args) != self.count:
+            raise TypeError(f"{NAME}: the call has {len(args)} arguments; expected {self.count}, as sample_args")
+        for number, (given, sample) in enumerate(zip(args, self.samples, strict=True)):
+            if not isinstance(given, Tensor):
+                raise TypeError(f"{NAME}: args[{number}] is a {kind_of(given)}; expected a Tensor")
+            if _form(given) != _form(sample):
+                raise ValueError(
+                    f"{NAME}: args[{number}] is {_form(given)}; expected the sample's form, {_form(sample)}"
+                )
+        if any(x.array is not place for x, place in zip(self.inputs, self.places, strict=True)):
+            raise RuntimeError(
+                f"{NAME}: a parameter lies in other memory than at the capture; expected to() before it: make the "
+                "graphs again"
+            )
+
+    def forward(self, arrays: tuple[Any, ...]) -> int:
+        """Replay the forward pass on these inputs; the number of the call."""
+        for ours, given in zip(self.samples, arrays, strict=False):
+            ours.array[...] = given
+        self.starts.replay()
+        self.calls += 1
+        return self.calls
+
+    def backward(self, gradients: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Replay the backward pass on the outputs' gradients."""
+        for weight, given in zip(self.weights, gradients, strict=True):
+            if weight is not None:
+                weight.array[...] = 0 if given is None else given
+        for x, ours in zip(self.inputs[self.count :], self.gradients[self.count :], strict=True):
+            if x.grad is not None and x.grad.array is ours:  # of a call before: a replay writes there
+                x.grad.set_array(x.grad.clone().array)
+        self.ends.replay()
+        # Of an input nothing else is known: as a view, it is copied where it would stay.
+        own = [None if array is None else array[...] for array in self.gradients[: self.count]]
+        return (*own, *self.gradients[self.count :])
+
+
+class GraphedForward:
+    """The `forward` of a module that was captured: a replay in the modes of the capture, else what it was before."""
+
+    def __init__(self, module: Any, captured: Captured) -> None:
+        self._module, self._captured = module, captured
+        self._modes = [(part, part.training, part.frozen) for part in module.modules()]
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """`kwargs` and an open trace take the way without graphs, too."""
+        same = all(part.training is training and part.frozen is frozen for part, training, frozen in self._modes)
+        if kwargs or trace.state.calls is not None or not same:
+            return _eager(self._module)(*args, **kwargs)
+        return self._captured(*args)
+
+    def __reduce__(self) -> Any:  # a copy of the module has parameters of its own, and no graph
+        return _eager, (self._module,)
+
+
+def _eager(module: Any) -> Any:
+    """What `forward` is without graphs."""
+    return types.MethodType(type(module).forward, module)
+
+
+def _is_module(function: Any) -> bool:
+    return hasattr(function, "named_parameters")
+
+
+def _tensors(nest: Any) -> list[Tensor]:
+    found: list[Tensor] = []
+    mapped(nest, Tensor, found.append)
+    return found
+
+
+def _form(x: Tensor) -> str:
+    return f"{x.dtype} of shape {x.shape} on {x.device}" + (", requires_grad=True" if x.requires_grad else "")
+
+
+def _check_module(module: Any) -> None:
+    if any(part.__dict__.get("_hooks") for part in module.modules()):
+        raise RuntimeError(f"{NAME}: the module has hooks; expected none by now, they may be registered afterwards")
+    if any(buffer.requires_grad for buffer in module.buffers()):
+        raise RuntimeError(f"{NAME}: a buffer of the module requires grad; expected that parameters alone do")
+
+
+def _samples(functions: tuple[Any, ...], sample_args: Any, single: bool) -> list[tuple[Tensor, ...]]:
+    """The samples of each callable; TypeError for what is none."""
+    given = [sample_args] if single else list(sample_args)
+    if len(given) != len(functions):
+        raise ValueError(f"{NAME}: sample_args has {len(given)} entries; expected {len(functions)}, one a callable")
+    found = []
+    for args in given:
+        parts = (args,) if isinstance(args, Tensor) else tuple(args)
+        for number, x in enumerate(parts):
+            if not isinstance(x, Tensor):
+                raise TypeError(f"{NAME}: sample_args[{number}] is a {kind_of(x)}; expected a Tensor")
+            if not x.is_cuda:
+                raise ValueError(f"{NAME}: sample_args[{number}] is on {x.device}; expected a GPU")
+        if not parts:
+            raise ValueError(f"{NAME}: sample_args is empty; expected a Tensor at least")
+        found.append(parts)
+    return found
+
+
+@documented(
+    POOL,
+    callables="a Module or a function of Tensors, or a tuple of them in the order in which a step calls them",
+    sample_args="the arguments of a call, a tuple of Tensors; for a tuple of callables a tuple of such tuples. "
+    "Arguments must have their shape, type and requires_grad later",
+    num_warmup_iters="how often each is computed eagerly first, which leaves running statistics and the random "
+    "generator as they were",
+    allow_unused_input="True: an argument or a parameter that the outputs do not depend on gets no gradient; False: "
+    "that is a RuntimeError",
+)
+@checked
+def make_graphed_callables(
+    callables: Any, sample_args: Any, num_warmup_iters: int = 3, allow_unused_input: bool = False, pool: Any = None
+) -> Any:
+    """The callables with forward and backward as CUDA graphs, for a step that cannot be captured as a whole.
+
+    Of a Module `forward` is replaced, and the same Module is returned: in the other mode, and in a copy, it computes
+    eagerly. A call overwrites what the call before has returned, and its backward pass comes before the next call; that
+    of several callables goes through them in the opposite order. `make_graphed_step` captures whole steps.
+
+    RuntimeError for hooks and buffers that require grad, and for what cannot be captured.
+
+    Example:
+        >>> mn.cuda.is_available()  # with True: model = mn.cuda.make_graphed_callables(model, (images,))
+        False
+
+    torch.cuda.make_graphed_callables.
+    """
+    single = not isinstance(callables, tuple)
+    functions = (callables,) if single else callables
+    for function in functions:
+        if not callable(function):
+            raise TypeError(f"{NAME}: callables holds a {kind_of(function)}; expected Modules and functions")
+        if _is_module(function):
+            _check_module(function)
+    samples = _samples(functions, sample_args, single)
+    parts = [Captured(function, args, allow_unused_input) for function, args in zip(functions, samples, strict=True)]
+    with devices.on(samples[0][0].device):
+        pool = graph_pool_handle() if pool is None else pool
+        stream = devices.library().cuda.Stream(non_blocking=True)
+        for part in parts:
+            part.warm_up(num_warmup_iters)
+        for part in parts:
+            part.capture_forward(pool, stream)
+        for part in reversed(parts):
+            part.capture_backward(pool, stream)
+    made = []
+    for part in parts:
+        if _is_module(part.function):
+            part.function.forward = GraphedForward(part.function, part)
+        made.append(part.function if _is_module(part.function) else part)
+    return made[0] if single else tuple(made)

@@ -1,0 +1,273 @@
+"""A training step that captures itself: eager at first, then a CUDA graph wherever that gives the same bits.
+
+    step = mn.cuda.make_graphed_step(step, images, labels)
+    for batch in loader:
+        loss = step(*batch)
+
+A replay repeats what the GPU did, and nothing of Python. So before each one a look at what the step has touched says
+whether an eager step would do the same now: modes of modules, places of parameters and gradients, casts, switches.
+"""
+
+from __future__ import annotations
+
+import itertools
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from minorm import devices
+from minorm.cuda.graphs import POOL, CUDAGraph, graph
+from minorm.devices import capture
+from minorm.graph import trace
+from minorm.graph.grad_mode import mode, no_grad
+from minorm.kernels import switches
+from minorm.support.argument_errors import checked, kind_of
+from minorm.support.documented import documented
+from minorm.support.nested import mapped
+from minorm.tensor.tensor import Tensor
+
+Part = Callable[..., Any]
+
+
+class GraphedStep:
+    """What `make_graphed_step` gives: call it as the step itself.
+
+    A step may have several parts, and the host looks at what the first one gave before the others begin: the training
+    loop does not let a loss that is NaN reach the parameters.
+    """
+
+    def __init__(
+        self, parts: Sequence[Part], inputs: Sequence[Tensor], num_warmup_iters: int = 3, pool: Any = None
+    ) -> None:
+        self._parts, self._left, self._pool = parts, num_warmup_iters, pool
+        self._form = [_form(x) for x in inputs]
+        self._device = inputs[0].device if inputs else "cuda"
+        self._why_not = ""  # what the last attempt to capture has failed at
+        self._given_up = False
+        self._before: Touched | None = None  # by the last eager step
+        self._captured: Captured | None = None
+        self._expect_gpu(inputs)
+
+    @property
+    def captured(self) -> bool:
+        """Whether there is a graph, which calls with inputs of the samples' form replay."""
+        return self._captured is not None
+
+    def __call__(self, *inputs: Any) -> Any:
+        """A step with these inputs: what it returns, detached, and copied from the memory that a replay writes to."""
+        return self.run(inputs)
+
+    def run(self, inputs: Sequence[Any], look: Callable[[Any], None] | None = None) -> Any:
+        """As a call; `look` is given what the first part returned, before the others begin."""
+        if self._given_up or capture.recording() is not None or [*map(_form, inputs)] != self._form:
+            return self._eager(inputs, look)
+        if self._captured is not None and self._captured.is_stale():
+            self._captured, self._left = None, 1
+        if self._captured is None and not self._left:
+            self._try_to_capture(inputs)
+        if self._captured is None:
+            return self._warm_up(inputs, look)
+        if self._captured.fits(inputs):
+            return self._captured.replay(inputs, look)
+        return self._eager(inputs, look)
+
+    def _eager(self, inputs: Sequence[Any], look: Callable[[Any], None] | None) -> Any:
+        result = self._parts[0](*[x.to(self._device) if isinstance(x, Tensor) else x for x in inputs])
+        if look is not None:
+            look(mapped(result, Tensor, Tensor.detach))
+        for part in self._parts[1:]:
+            part()
+        return mapped(result, Tensor, Tensor.detach)
+
+    def _warm_up(self, inputs: Sequence[Tensor], look: Callable[[Any], None] | None) -> Any:
+        """An eager step that is watched. The capture waits until two of them have touched the same."""
+        with capture.watched() as watch:
+            result = self._eager(inputs, look)
+        if self._why_not:  # and not the step itself, as it would have failed again
+            self._give_up(self._why_not)
+        touched = Touched(watch)
+        self._left = max(self._left - 1, int(self._before is not None and touched.order != self._before.order))
+        self._before = touched
+        return result
+
+    def _try_to_capture(self, inputs: Sequence[Tensor]) -> None:
+        assert self._before is not None
+        try:
+            self._captured = Captured(self._parts, inputs, self._device, self._before, self._pool)
+        except Exception as error:  # noqa: BLE001  the step is the user's, and may raise anything
+            self._why_not = str(error) or kind_of(error)
+
+    def _expect_gpu(self, inputs: Sequence[Tensor]) -> None:
+        places = sorted({x.device for x in inputs})
+        if len(places) > 1 or "cpu" in places:
+            self._give_up(f"inputs are on {', '.join(places)}; expected all of them on one GPU")
+        elif any(x.requires_grad for x in inputs):
+            self._give_up("an input requires grad, which a replay would not give; see make_graphed_callables")
+
+    def _give_up(self, why: str) -> None:
+        self._given_up, self._why_not = True, ""
+        warnings.warn(f"make_graphed_step: the step is not captured, each call runs it eagerly: {why}", stacklevel=5)
+
+
+class Captured:
+    """A step as CUDA graphs, one for each part, with the memory that they read and write."""
+
+    def __init__(
+        self, parts: Sequence[Part], inputs: Sequence[Tensor], device: str, before: Touched, pool: Any
+    ) -> None:
+        self._graphs: list[CUDAGraph] = []
+        gradients = [(leaf, leaf.grad) for leaf in before.leaves]
+        with devices.on(device), capture.watched() as watch:
+            self._inputs = [x.detach().to(device).clone() for x in inputs]
+            stream = devices.library().cuda.Stream(non_blocking=True)
+            try:
+                results = [self._capture(part, pool, stream) for part in parts]
+                touched = Touched(watch)
+                if touched.order != before.order:
+                    raise RuntimeError(
+                        "the step does not do the same each time: other modules were called, or other parameters got "
+                        "gradients, than in the step before"
+                    )
+                self._gradients = [Gradient(leaf, grad, touched) for leaf, grad in gradients]
+            finally:
+                for leaf, grad in reversed([*gradients, *watch.gradients]):
+                    leaf.grad = grad  # nothing was computed
+        self._result = results[0]
+        self._strides = [*map(_strides, inputs)]
+        self._modes = [(module, module.training, module.frozen) for module in touched.modules]
+        self._held = [(tensor, tensor.array) for tensor in touched.held]
+        self._around = _around()
+
+    def _capture(self, part: Part, pool: Any, stream: Any) -> Any:
+        """One part, in the memory of those before it; only the first one has inputs."""
+        made, first = CUDAGraph(), not self._graphs
+        with graph(made, pool if first else self._graphs[0].pool(), stream):
+            result = part(*self._inputs) if first else part()
+        self._graphs.append(made)
+        return mapped(result, Tensor, Tensor.detach)
+
+    def is_stale(self) -> bool:
+        """Whether parameters, buffers or the optimizer's state have moved: the graph is of no use any more then."""
+        return any(tensor.array is not array for tensor, array in self._held) or any(
+            g._is_stale() for g in self._graphs
+        )
+
+    def fits(self, inputs: Sequence[Tensor]) -> bool:
+        """Would an eager step do now what the captured one does?"""
+        return (
+            [*map(_strides, inputs)] == self._strides
+            and _around() == self._around
+            and all(gradient.fits() for gradient in self._gradients)
+            and all(module.training is training and module.frozen is frozen for module, training, frozen in self._modes)
+        )
+
+    def replay(self, inputs: Sequence[Tensor], look: Callable[[Any], None] | None) -> Any:
+        """The step with other inputs."""
+        with no_grad():
+            for ours, given in zip(self._inputs, inputs, strict=True):
+                ours.copy_(given)
+            self._graphs[0].replay()
+            if look is not None:
+                look(self._result)
+            for made in self._graphs[1:]:
+                made.replay()
+            for gradient in self._gradients:
+                gradient.put()
+            return mapped(self._result, Tensor, Tensor.clone)
+
+
+class Touched:
+    """What a step has touched: leaves that got gradients or were stepped, and modules."""
+
+    def __init__(self, watch: capture.Watch) -> None:
+        self.gradients = watch.gradients
+        self.leaves = _once(leaf for leaf, _ in watch.gradients)
+        self.modules = _once(watch.modules)
+        # Not which ones they are: a step may make a leaf or a module anew each time.
+        self.order = [*map(type, watch.modules)], [(leaf.shape, leaf.dtype) for leaf, _ in watch.gradients]
+
+    @property
+    def held(self) -> list[Any]:
+        """The tensors whose memory it has read or written."""
+        parts = [(*module.parameters(recurse=False), *module.buffers(recurse=False)) for module in self.modules]
+        return _once((*self.leaves, *itertools.chain.from_iterable(parts)))
+
+
+class Gradient:
+    """What a step makes of a leaf's gradient, and what it must find there before."""
+
+    def __init__(self, leaf: Any, before: Any, touched: Touched) -> None:
+        self._leaf, self._before, self._after = leaf, before, leaf.grad
+        # Where there was one that it did not read, it has let go of that first, and would of any other.
+        self._is_free = before is not None and all(
+            grad is not before for seen, grad in touched.gradients if seen is leaf
+        )
+
+    def fits(self) -> bool:
+        """Is it what the captured step has found?"""
+        return self._is_free or self._leaf.grad is self._before
+
+    def put(self) -> None:
+        """Give the leaf what a replay has computed."""
+        self._leaf.grad = self._after
+        if self._after is not None:
+            self._after.version.count += 1
+
+
+def _once(items: Iterable[Any]) -> list[Any]:
+    return list({id(item): item for item in items}.values())
+
+
+def _form(x: Any) -> Any:
+    """What makes an input fit the samples."""
+    return (x.shape, x.dtype, x.requires_grad) if isinstance(x, Tensor) else type(x)
+
+
+def _strides(x: Tensor) -> list[int]:
+    """How the elements lie, but for axes of length 1, whose stride means nothing."""
+    return [stride for stride, length in zip(x.array.strides, x.shape, strict=True) if length > 1]
+
+
+def _around() -> tuple[Any, ...]:
+    """What decides how operations compute, whatever their arguments are."""
+    casts = trace.state.cast is not None, dict(trace.state.cast_types)
+    return mode.recording, *casts, switches.matmul_tf32, switches.conv_tf32, switches.cudnn
+
+
+@documented(
+    POOL,
+    step="a function of Tensors that does a whole step, the same each time: zero_grad, forward, loss, backward and "
+    "optimizer.step(), say",
+    inputs="samples of its arguments, on the GPU: their shapes and types are those of the calls that are replayed",
+    num_warmup_iters="how many calls run eagerly before the one that captures, at least 1",
+)
+@checked
+def make_graphed_step(
+    step: Callable[..., Any], *inputs: Tensor, num_warmup_iters: int = 3, pool: Any = None
+) -> GraphedStep:
+    """The step, to be called as before; from the fourth call on its kernels are launched at once, as a CUDA graph.
+
+    Nothing is computed here, and every call is one step: parameters, the optimizer's state, running statistics and
+    random numbers have the bits of a loop without it. A call runs eagerly where a replay would do something else: for
+    inputs of another shape, type or layout, for modules in another mode, inside another autocast, where gradients are
+    left to be added to. What cannot be captured, such as `loss.item()`, a GradScaler or an optimizer other than SGD,
+    Adam and AdamW, is a warning that says what it is, and every call runs eagerly then.
+
+    A replay copies the inputs, which may come from the CPU, to the memory of the graph, and what the step returns out
+    of it. Learning rates, schedules and step counts are obeyed. All else that Python does in a step is done in the
+    calls that run eagerly and in that of the capture alone: an `if` for every fourth step has no place in it.
+
+    TypeError for a step that cannot be called and for a sample that is no Tensor.
+
+    Example:
+        >>> mn.cuda.is_available()  # with True: step = mn.cuda.make_graphed_step(step, images, labels)
+        False
+    """
+    if not callable(step):
+        raise TypeError(f"make_graphed_step: step is a {kind_of(step)}; expected a function of the inputs")
+    for number, x in enumerate(inputs):
+        if not isinstance(x, Tensor):
+            raise TypeError(f"make_graphed_step: inputs[{number}] is a {kind_of(x)}; expected a Tensor")
+    if not isinstance(num_warmup_iters, int) or num_warmup_iters < 1:
+        raise ValueError(f"make_graphed_step: num_warmup_iters is {num_warmup_iters!r}; expected an int of at least 1")
+    return GraphedStep([step], inputs, num_warmup_iters, pool)

@@ -1,0 +1,18 @@
+"""Values in tuples, lists and dicts, such as batches and what a step returns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+
+def mapped(value: Any, kind: type | tuple[type, ...], function: Callable[[Any], Any]) -> Any:
+    """The same nest with function(x) in the place of each x of that kind; all else stays as it is."""
+    if isinstance(value, kind):
+        return function(value)
+    if isinstance(value, Mapping):
+        return type(value)({key: mapped(item, kind, function) for key, item in value.items()})  # type: ignore[call-arg]
+    if isinstance(value, (tuple, list)):
+        items = [mapped(item, kind, function) for item in value]
+        return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
+    return value
