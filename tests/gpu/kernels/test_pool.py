@@ -71,7 +71,7 @@ def gpu(cuda: Any) -> Any:
 def everything(pool: Any, store: Any, x: Any, case: Any) -> list[Any]:
     """What all functions of a backend give."""
     there = store(x)
-    last = reference.pool.channels_last(there)
+    last = reference.pool.has_channels_last(there)
     y, places = pool.max_forward(there, *case)
     dy = store(np.random.default_rng(2).standard_normal(y.shape).astype(x.dtype))
     found = [y, places, *[pool.max_backward(dy, places, x.shape, how, last) for how in (case[:4], None)]]
