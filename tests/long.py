@@ -37,6 +37,7 @@ EACH = {
     "gpu/test_captured_operations.py::test_it_is_captured": 8,
     "gpu/test_docstrings.py::test_examples_run_on_a_gpu": 12,
     "gpu/test_graphed_step.py::test_every_call_has_the_bits_of_an_eager_step": 3,
+    "gpu/test_graphed_step.py::test_networks_of_many_kinds_are_captured": 4,
     "gpu/test_graphed_training.py::test_a_run_has_the_bits_of_one_without_graphs": 3,
     "gpu/test_graphs.py::test_a_replayed_step_has_the_bits_of_an_eager_one": 3,
     "gpu/test_masked.py::test_as_on_the_cpu": 3,

@@ -53,7 +53,7 @@ def copy_rate() -> float:
 
 def copies(size: int) -> int:
     """How many inputs of so many bytes take turns."""
-    return max(2, min(8, ROTATED // size))
+    return 1 if WARMING else max(2, min(8, ROTATED // size))
 
 
 def both_ways(name: str, calls: list[Callable[[], Any]], leaves: list[list[Any]]) -> dict[str, float]:

@@ -23,9 +23,13 @@ Run = Callable[[], dict[str, Any]]
 TINY = (("layer", (32, 64)), ("rms", (32, 64)), ("batch", (8, 16, 4, 4)), ("group", (8, 16, 4, 4)))
 
 
-@functools.cache
 def torch_with_gpu() -> Any:
-    """PyTorch, where it is installed and can use the GPU."""
+    """PyTorch, where it is installed and can use the GPU; it has no kernels to compile first."""
+    return None if device_timing.WARMING else _torch()
+
+
+@functools.cache
+def _torch() -> Any:
     try:
         import torch
     except ImportError:
@@ -127,7 +131,7 @@ def train(network: training.Network, kind: str) -> dict[str, Any]:
     """Milliseconds of a step, of minorm and of PyTorch."""
     torch = torch_with_gpu()
     found: dict[str, Any] = training.with_minorm(network, kind)
-    if torch is not None and not device_timing.WARMING:
+    if torch is not None:
         found |= training.with_torch(torch, network, kind)
     return found
 
@@ -135,7 +139,7 @@ def train(network: training.Network, kind: str) -> dict[str, Any]:
 def compile_and_train(network: training.Network, kind: str) -> dict[str, Any]:
     """The same of what torch.compile makes, which takes it half a minute."""
     torch = torch_with_gpu()
-    if torch is None or device_timing.WARMING:
+    if torch is None:
         return {}
     return dict(training.compiled(torch, network, kind))
 

@@ -87,7 +87,7 @@ def class_rows(x):
     """x (N, C, d1, ...) as (N * d1 * ..., C); a vector (C) is one row."""
     if x.ndim <= 2:
         return contiguous(x.reshape(-1, x.shape[-1]) if x.ndim == 1 else x)
-    return np.moveaxis(x, 1, -1).reshape(x.size // max(1, x.shape[1]), x.shape[1])
+    return contiguous(np.moveaxis(x, 1, -1)).reshape(x.size // max(1, x.shape[1]), x.shape[1])
 
 
 def class_axis(rows, shape):

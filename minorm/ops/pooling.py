@@ -10,7 +10,7 @@ import numpy as np
 from minorm.devices import constant_of, dtypes
 from minorm.graph.graph import Function
 from minorm.kernels.reference.pool import (  # noqa: F401  the lengths of results, for who checks them
-    channels_last,
+    has_channels_last,
     output_shape,
     reached,
 )
@@ -37,7 +37,7 @@ class MaxPool(Function):
         ceil_mode: bool,
         return_indices: bool,
     ) -> Any:
-        self.shape, self.how, self.last = x.shape, (kernel, stride, padding, dilation), channels_last(x)
+        self.shape, self.how, self.last = x.shape, (kernel, stride, padding, dilation), has_channels_last(x)
         y, self.indices = backend(x).pool.max_forward(x, kernel, stride, padding, dilation, ceil_mode)
         return (y, self.indices.astype(np.int64)) if return_indices else y
 
@@ -60,7 +60,7 @@ class AvgPool(Function):
         count_include_pad: bool,
         divisor: int | None,
     ) -> Any:
-        self.shape, self.last = x.shape, channels_last(x)
+        self.shape, self.last = x.shape, has_channels_last(x)
         self.windows, self.divide = (kernel, stride, padding, dilation), (count_include_pad, divisor)
         return backend(x).pool.avg_forward(x, *self.windows, ceil_mode, *self.divide)
 

@@ -190,6 +190,7 @@ def test_warming_runs_each_case_once(monkeypatch: pytest.MonkeyPatch, capsys: An
         assert worker.warm(["copy"], part, 2) == 0
     assert ran == [0, 2, 4, 1, 3]
     assert device_timing.microseconds(lambda: ran.append(9)) == 0.0
+    assert device_timing.copies(1) == 1
     assert ran[5:] == [9]
     assert capsys.readouterr().out == ""
 

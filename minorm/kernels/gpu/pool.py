@@ -9,18 +9,17 @@ import functools
 from math import prod
 from typing import Any
 
-import cupy
 import numpy as np
 
 from minorm.devices import dtypes
-from minorm.kernels.gpu import launch
+from minorm.kernels.gpu import channels_last, launch
 from minorm.kernels.gpu.operands import plain
 from minorm.kernels.gpu.plans import pool_plan, window_struct
 from minorm.kernels.gpu.plans.structs import Struct
 from minorm.kernels.gpu.program import Program
 from minorm.kernels.gpu.sums import middle
 from minorm.kernels.reference import pool as reference
-from minorm.kernels.reference.pool import channels_last, output_shape, reached
+from minorm.kernels.reference.pool import has_channels_last, output_shape, reached
 
 __all__ = ["avg_backward", "avg_forward", "max_backward", "max_forward", "output_shape"]
 
@@ -142,10 +141,12 @@ def _run(
     plan, struct = _planned(size, out, how, inner, dtype.itemsize, aligned, backward)
     index = launch.index_type(max(result.size, given.size))
     name = ("backward" if backward else "forward") + "_columns" * plan.columns
-    compute = dtypes.compute_type(dtype)
-    kernel = _program.kernel(name, f"op::{what}", dtype, compute, plan.width, *plan.known, index)
+    same = 0
+    if what == "mean":
+        same = pool_plan.divisor_of_all(size, out, how, count_include_pad, divisor)
+        what = "mean" if same else "uneven_mean"
+    kernel = _program.kernel(name, f"op::{what}", dtype, dtypes.compute_type(dtype), plan.width, *plan.known, index)
     count = result.size // plan.width
-    same = how and pool_plan.divisor_of_all(size, out, how, count_include_pad, divisor) if what == "mean" else 0
     arrays = (given, places, result) if backward else (given, result, places)
     options = np.bool_(count_include_pad), np.int32(same)
     kernel((launch.blocks(count, THREADS),), (THREADS,), (struct, index.type(count), *arrays, *options))
@@ -190,7 +191,7 @@ def _covers(x: Any, size: Ints) -> bool:
 
 def _last(x: Any, size: Ints) -> bool:
     """Do the channels of x lie last, and may they lie so in images of this size?"""
-    return channels_last(x) and _fits((*x.shape[:2], *size))
+    return has_channels_last(x) and _fits((*x.shape[:2], *size))
 
 
 def _fits(shape: Ints) -> bool:
@@ -204,9 +205,7 @@ def _inner(shape: Ints, last: bool) -> int:
 
 
 def _empty(shape: Ints, dtype: Any, last: bool) -> Any:
-    if not last:
-        return cupy.empty(shape, dtype)
-    return cupy.empty((shape[0], *shape[2:], shape[1]), dtype).transpose(0, len(shape) - 1, *range(1, len(shape) - 1))
+    return channels_last.empty(shape, dtype, channels_last.strides_of(shape, dtype.itemsize, True) if last else None)
 
 
 def _stored(x: Any, last: bool) -> Any:

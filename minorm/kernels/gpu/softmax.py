@@ -10,11 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import cupy
 import numpy as np
 
 from minorm.devices import dtypes
-from minorm.kernels.gpu import launch
+from minorm.kernels.gpu import launch, memory
 from minorm.kernels.gpu.operands import outer, plain
 from minorm.kernels.gpu.plans import softmax_plan
 from minorm.kernels.gpu.program import Program
@@ -34,7 +33,7 @@ def _along(name: str, fallback: Callable[..., Any], a: Any, b: Any, axis: int, r
         return fallback(a, axis, dtype=result) if b is None else fallback(a, b, axis, dtype=result)
     result = result or dtype
     a, b = plain(a), a if b is None else plain(b)
-    out = cupy.empty(a.shape, result)
+    out = memory.empty(a.shape, result)
     compute = dtypes.compute_type(dtype)
     before, n, after = outer(a.shape, axis)
     if after == 1:
@@ -73,7 +72,7 @@ def cross_entropy(x: Any, target: Any, ignore_index: int = -100, label_smoothing
         return reference.cross_entropy(x, target, ignore_index, label_smoothing)
     count, n = x.shape
     x, classes = plain(x), plain(target.astype(np.int64, copy=False))
-    loss, lse = cupy.empty(count, compute), cupy.empty(count, np.float64)
+    loss, lse = memory.empty(count, compute), memory.empty(count, np.float64)
     plan = softmax_plan.rows(count, n, dtype, launch.is_aligned(x), 0)
     kernel = _program.kernel("cross_entropy", dtype, compute, plan.width, plan.warp, plan.integer)
     sizes = (plan.integer.type(count), plan.integer.type(n))
@@ -93,7 +92,7 @@ def cross_entropy_grad(
     one = dy.size == 1 or not any(dy.strides)  # for all rows, as an expanded view has it
     dy = dy if one else plain(dy)
     x, classes = plain(x), plain(target.astype(np.int64, copy=False))
-    dx = cupy.empty(x.shape, dtype)
+    dx = memory.empty(x.shape, dtype)
     width = launch.width(dtype.itemsize, n) if launch.is_aligned(x, dx) else 1
     index = launch.index_type(x.size)
     kernel = _program.kernel("cross_entropy_grad", dtype, dy.dtype, compute, width, index)
@@ -109,8 +108,8 @@ def reduce_losses(losses: Any, target: Any, ignore_index: int, mean: bool, dtype
     blocks = -(-losses.size // CHUNK)
     if not blocks:
         return reference.reduce_losses(losses, target, ignore_index, mean, dtype)
-    result, counted = cupy.empty((), dtype), cupy.empty((), np.float64)
-    parts = cupy.empty(2 * blocks, np.float64) if blocks > 1 else None
+    result, counted = memory.empty((), dtype), memory.empty((), np.float64)
+    parts = memory.empty(2 * blocks, np.float64) if blocks > 1 else None
     kernel = _program.kernel("sum_losses", result.dtype, losses.dtype)
     sizes, ends = (np.int64(losses.size), np.int32(CHUNK)), (result, counted, np.bool_(mean))
     kernel((blocks,), (SUMMING,), (*sizes, losses, target, np.int64(ignore_index), parts, *ends))

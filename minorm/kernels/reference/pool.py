@@ -42,7 +42,7 @@ def reached(size: Ints, kernel: Ints, padding: Pairs, dilation: Ints) -> Ints:
     )
 
 
-def channels_last(x: Any) -> bool:
+def has_channels_last(x: Any) -> bool:
     """Do the channels of x (N, C, *spatial) lie last in memory, and not in either order?"""
     if x.ndim < 3 or x.flags.c_contiguous:
         return False

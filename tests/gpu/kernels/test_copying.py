@@ -37,7 +37,7 @@ def needed() -> list[tuple[Any, ...]]:
             keys += [("turn", bits, bits, read, write, rows, False, dtypes.int32)]
     for one, other in itertools.product(instances.FLOATS, repeat=2):
         if one != other:
-            full = 16 // min(one.itemsize, other.itemsize)
+            full = 16 // max(one.itemsize, other.itemsize)
             keys += [("move", one, other, width, False, dtypes.int32) for width in (1, full)]
     for dtype in instances.FLOATS:
         full = 16 // dtype.itemsize
@@ -228,7 +228,7 @@ def test_the_plan_of_images() -> None:
     assert (plan.turned, plan.widths, plan.rows, plan.grid) == (True, (8, 8), 64, (2 * 49,))
     same = copy_plan.plan((2, 64, 56, 56), last, last, (2, 4), True)
     assert same is not None
-    assert (same.turned, same.widths, same.whole, same.grid) == (False, (8,), True, (2 * 64 * 3136 // 8 // 256,))
+    assert (same.turned, same.widths, same.whole, same.grid) == (False, (4,), True, (2 * 64 * 3136 // 4 // 256,))
     expanded = copy_plan.plan((2, 64, 56, 56), rows, (64, 1, 0, 0), (4, 4), True)
     assert expanded is not None
     assert (expanded.turned, expanded.widths, expanded.whole) == (False, (4,), False)

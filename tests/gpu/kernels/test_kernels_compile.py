@@ -56,7 +56,7 @@ def kernels(file: str, dtype: Any, index: Any, width: int) -> list[tuple[Any, ..
         found += [("move", bits, bits, width, False, index), ("fill", *wide)]
         found += [("move", dtype, dtype, width, True, index), ("turn", dtype, dtype, *widths, 64, True, index)]
         for other in instances.FLOATS:
-            access = 1 if width == 1 else 16 // min(dtype.itemsize, other.itemsize)
+            access = 1 if width == 1 else 16 // max(dtype.itemsize, other.itemsize)
             second = 1 if width == 1 else 16 // other.itemsize
             found += [("move", dtype, other, access, False, index)]
             found += [("turn", dtype, other, width, second, 64, False, index)]
@@ -75,7 +75,7 @@ def pooling(dtype: Any, compute: Any, width: int, index: Any) -> list[tuple[Any,
     """Every kernel, with windows of every size that it knows."""
     found: list[tuple[Any, ...]] = [("spread", dtype, compute, width, index)]
     for way in ("forward", "backward"):
-        for name in ("op::largest", "op::mean"):
+        for name in ("op::largest", "op::mean", "op::uneven_mean"):
             form = name, dtype, compute, width
             found += [(way, *form, *known, index) for known in (pool_plan.ANY, *sorted(pool_plan.KNOWN))]
             if width > 1:
@@ -109,7 +109,7 @@ def test_no_kernel_spills(architecture: str, file: str) -> None:
         ("sums.cu", "sum_rows<double, double, 2, false, int>"),
         ("update.cu", "adam<__nv_bfloat16, float, 8, true>"),
         ("random.cu", "dropout<__nv_bfloat16, float, 8, true, int>"),
-        ("copying.cu", "move<float, __nv_bfloat16, 8, false, int>"),
+        ("copying.cu", "move<unsigned short, unsigned short, 8, false, int>"),
         ("copying.cu", "turn<unsigned short, unsigned short, 8, 8, 64, false, int>"),
         ("copying.cu", "turn<float, __half, 4, 8, 16, false, int>"),
         ("pool.cu", "forward<op::largest, __half, float, 8, 3, 2, 1, int>"),
@@ -127,6 +127,28 @@ def test_accesses_take_sixteen_bytes_and_arrays_stay_in_registers(file: str, nam
     assert re.search(r"ld\.global\.(?:nc\.)?(v4\.[uf]32|v2\.f64)", assembly)
     assert re.search(r"st\.global\.(v4\.[uf]32|v2\.f64)", assembly) or file == "sums.cu"  # whose results are few
     assert ".local" not in assembly
+
+
+@pytest.mark.skipif(not nvrtc.available, reason="no NVRTC, or no headers for it")
+@pytest.mark.parametrize("what", ["largest", "mean"])
+@pytest.mark.parametrize("kernel", ["forward", "forward_columns", "backward", "backward_columns"])
+def test_pooling_reads_all_before_it_compares(kernel: str, what: str) -> None:
+    """No branch comes after the first access of a kernel that knows its windows: all of them are on their way."""
+    name = f"{kernel}<op::{what}, __nv_bfloat16, float, 8, 3, 2, 1, int>"
+    program = nvrtc.nvrtc.createProgram(source("pool.cu"), "pool.cu", (), ())
+    nvrtc.nvrtc.addNameExpression(program, name)
+    nvrtc.nvrtc.compileProgram(program, ("--gpu-architecture=compute_90", "-std=c++17", *nvrtc._includes()))
+    assembly = nvrtc.nvrtc.getPTX(program)
+    text = assembly.decode() if isinstance(assembly, bytes) else assembly
+    steps = re.findall(r"\b(ld\.global|st\.global|bra)\b", text)
+    reads = {"forward": 9, "backward": 4, "forward_columns": 9, "backward_columns": 4}[kernel]
+    if what == "largest" and kernel.startswith("backward"):
+        reads = 2 * reads + (
+            4 if kernel == "backward" else 0
+        )  # with places, of 32 bytes where there are eight channels
+    after = steps[steps.index("ld.global") :]
+    assert after[:reads] == ["ld.global"] * reads
+    assert set(after[reads:]) == {"st.global"}
 
 
 def test_no_file_is_left_out() -> None:

@@ -279,3 +279,25 @@ def test_a_loss_and_its_gradient_are_three_launches(cuda: Any) -> None:
         assert not cuda.transfers.launches
         names = [name.partition("<")[0] for name in shim.State.ran]
         assert names == ["move", "cross_entropy", "sum_losses", "fill", "cross_entropy_grad", "move"]
+
+
+@pytest.mark.parametrize("last", [False, True])
+def test_classes_of_pixels(last: bool, cuda: Any) -> None:
+    """Logits (N, C, H, W) are read where they lie if their channels come last, else turned by a kernel of ours."""
+    x = random((2, 5, 3, 4), np.float32)
+    labels = np.random.default_rng(0).integers(0, 5, (2, 3, 4))
+    stored = cuda.array(np.ascontiguousarray(np.moveaxis(x, 1, -1))).transpose(0, 3, 1, 2) if last else cuda.array(x)
+    there = mn.Tensor(stored, requires_grad=True)
+    target = mn.tensor(labels, device="cuda")
+    shim.State.ran.clear()
+    cuda.transfers.launches.clear()
+    loss = F.cross_entropy(there, target)
+    copies = [name for name in shim.State.ran if name.startswith(("move<", "turn<"))]
+    assert len(copies) == (1 if last else 2)  # of the labels, which the caller may fill again
+    assert not cuda.transfers.launches  # nothing is left to CuPy
+    loss.backward()
+    here = mn.tensor(x, requires_grad=True)
+    expected = F.cross_entropy(here, mn.tensor(labels))
+    expected.backward()
+    np.testing.assert_allclose(loss.cpu().numpy(), expected.numpy(), rtol=1e-6)
+    np.testing.assert_allclose(there.grad.cpu().numpy(), here.grad.numpy(), rtol=1e-5, atol=1e-7)

@@ -81,7 +81,7 @@ def plan(shape: Ints, to: Ints, source: Ints, sizes: tuple[int, int], aligned: b
 
 def _move(found: tuple[Loop, ...], sizes: tuple[int, int], aligned: bool, integer: Any) -> Plan:
     *outer, last = found
-    width = launch.ACCESS // min(sizes)
+    width = launch.ACCESS // max(sizes)  # so that the accesses of neighbouring threads are neighbours in both arrays
     steps = (last.times, *(loop.to for loop in outer))
     if not aligned or last.to != 1 or any(step % width for step in steps):
         width = 1

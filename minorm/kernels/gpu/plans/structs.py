@@ -26,9 +26,3 @@ class Struct(cupy.cuda.function.CPointer):  # type: ignore[misc]  # CuPy has no 
 def windows_of(*how: Any) -> Struct:
     """The struct Windows; arguments as for `windows.packed`."""
     return Struct(window_struct.packed(*how))
-
-
-@functools.lru_cache(maxsize=1024)
-def unknown_windows(plane: int, results: int) -> Struct:
-    """The struct Windows of which nothing is known; see `windows.unknown`."""
-    return Struct(window_struct.unknown(plane, results))

@@ -59,16 +59,11 @@ struct Pool {
     }
 };
 
-// What the sum over window (i, j, k) is divided by: `divisor`, or the number of taps inside, or of those in the padding too.
-struct Counting {
-    bool padding;
-    int divisor;  // of all windows, or 0
-    __device__ int of(const Windows& w, int i, int j, int k) const {
-        if (divisor) return divisor;
-        const int a = w.axis[0].count(w.axis[0].start(i), padding), b = w.axis[1].count(w.axis[1].start(j), padding);
-        return max(1, a * b * w.axis[2].count(w.axis[2].start(k), padding));
-    }
-};
+// What counts of window (i, j, k): the taps inside, or those in the padding too.
+__device__ inline int taps_of(const Windows& w, int i, int j, int k, bool padding) {
+    const int a = w.axis[0].count(w.axis[0].start(i), padding), b = w.axis[1].count(w.axis[1].start(j), padding);
+    return max(1, a * b * w.axis[2].count(w.axis[2].start(k), padding));
+}
 
 // sum / divisor. A product does where 8 or 11 bits of it are kept: `inverse` is off by half a unit of 24 bits.
 template <class T, class C> __device__ C divided(C sum, C divisor, C inverse) {
@@ -77,46 +72,52 @@ template <class T, class C> __device__ C divided(C sum, C divisor, C inverse) {
 
 namespace op {
 struct largest {  // and its place; -inf and -1 where no tap is inside. The first of equals wins; NaN is larger than anything
-    static const bool PLACES = true;
+    static const bool PLACES = true, COUNTS = false;
     template <class C> struct Result {
         C value;
         int at;
         __device__ void start(int first) { value = -infinity(), at = first; }
-        __device__ void take(C x, int here) {
-            if (x > value || x != x) value = x, at = here;
+        __device__ void take(bool inside, C x, int here) {
+            const bool better = inside & ((x > value) | (x != x));
+            value = better ? x : value;
+            at = better ? here : at;
         }
     };
-    template <class C> static __device__ C share(C dy, bool own, int) { return own ? dy : C(0); }
 };
 
-struct mean {
-    static const bool PLACES = false;
+struct mean {  // with one divisor for all windows
+    static const bool PLACES = false, COUNTS = false;
     template <class C> struct Result {
         C value;
         int at;
         __device__ void start(int) { value = 0; }
-        __device__ void take(C x, int) { value += x; }
+        __device__ void take(bool inside, C x, int) { value += inside ? x : C(0); }
     };
-    template <class C> static __device__ C share(C dy, bool, int count) { return count ? dy / count : dy; }
+};
+
+struct uneven_mean : mean {  // each window is divided by its taps
+    static const bool COUNTS = true;
 };
 }  // namespace op
 
-// `name` of V results as they are written: the largest as it is, the mean divided.
 template <class F, class T, class C, int V, class I>
-__device__ void write(const typename F::template Result<C> (&result)[V], const C (&divisor)[V], T* y, int* places, I at) {
+__device__ void write(const typename F::template Result<C> (&result)[V], const int (&taps)[V], int divisor, T* y, int* places,
+                      I at) {
+    const C inverse = C(1) / divisor;
     Pack<T, V> values;
     Pack<int, V> found;
 #pragma unroll
     for (int v = 0; v < V; v++) {
-        place(values.v[v], F::PLACES ? result[v].value : result[v].value / divisor[v]);
+        const C value = result[v].value;
+        place(values.v[v], F::PLACES ? value : F::COUNTS ? value / taps[v] : divided<T>(value, C(divisor), inverse));
         if (F::PLACES) found.v[v] = result[v].at;
     }
     put(y, at, values);
     if (F::PLACES) put(places, at, found);
 }
 
-// Where the number of taps or windows is known, all are read, those outside from the nearest place inside, and then left out:
-// so no access waits for a comparison.
+// The next four kernels have no branches where the number of taps or windows is known: what is outside is read from the
+// nearest place inside, and then left out. So all accesses are on their way before the first comparison.
 template <class F, class T, class C, int V, int K, int S, int P, class I>
 __global__ void forward(Pool pool, I count, const T* x, T* y, int* places, bool padding, int divisor) {
     const I index = (I)blockIdx.x * blockDim.x + threadIdx.x;
@@ -130,17 +131,21 @@ __global__ void forward(Pool pool, I count, const T* x, T* y, int* places, bool 
         first[a] = w.axis[a].first(start[a]);
         last[a] = w.axis[a].last(start[a], w.axis[a].n);
     }
-    const auto row = [&](int a, int tap) {
+    const auto along = [&](int a, int tap) {
         const int at = start[a] + tap * w.axis[a].d;
         return K ? min(max(at, 0), w.axis[a].n - 1) : at;
     };
     const auto number = [&](int i, int j, int k) {
-        return (row(0, i) * w.axis[1].n + row(1, j)) * w.axis[2].n + row(2, k);
+        return (along(0, i) * w.axis[1].n + along(1, j)) * w.axis[2].n + along(2, k);
     };
-    const bool any = first[0] < last[0] && first[1] < last[1] && first[2] < last[2];
+    const bool any = (first[0] < last[0]) & (first[1] < last[1]) & (first[2] < last[2]);
     typename F::template Result<C> result[V];
+    int taps[V];
 #pragma unroll
-    for (int v = 0; v < V; v++) result[v].start(any ? number(first[0], first[1], first[2]) : -1);
+    for (int v = 0; v < V; v++) {
+        result[v].start(any ? number(first[0], first[1], first[2]) : -1);
+        taps[v] = F::COUNTS ? taps_of(w, spot.digit[0], spot.digit[1], spot.digit[2], padding) : 1;
+    }
     x += spot.image * w.plane * pool.inner + spot.digit[3] * V;
     for (int i = K ? 0 : first[0]; i < (K ? 1 : last[0]); i++)
 #pragma unroll
@@ -148,17 +153,12 @@ __global__ void forward(Pool pool, I count, const T* x, T* y, int* places, bool 
 #pragma unroll
             for (int k = K ? 0 : first[2]; k < (K ? K : last[2]); k++) {
                 const int here = number(i, j, k);
-                const bool inside = !K || (first[1] <= j && j < last[1] && first[2] <= k && k < last[2]);
+                const bool inside = (K == 0) | ((first[1] <= j) & (j < last[1]) & (first[2] <= k) & (k < last[2]));
                 const Pack<T, V> in = fetch<T, V>(x, (I)here * pool.inner);
 #pragma unroll
-                for (int v = 0; v < V; v++)
-                    if (inside) result[v].take(widen<C>(in.v[v]), here);
+                for (int v = 0; v < V; v++) result[v].take(inside, widen<C>(in.v[v]), here);
             }
-    const int of_all = F::PLACES ? 1 : Counting{padding, divisor}.of(w, spot.digit[0], spot.digit[1], spot.digit[2]);
-    C divisors[V];
-#pragma unroll
-    for (int v = 0; v < V; v++) divisors[v] = of_all;
-    write<F>(result, divisors, y, places, index * V);
+    write<F>(result, taps, divisor, y, places, index * V);
 }
 
 // dx[p] = the sum of the shares in dy of the windows that reach over p
@@ -169,40 +169,49 @@ __global__ void backward(Pool pool, I count, const T* dy, const int* places, T* 
     const Windows w = pool.windows<K, S, P>();
     const Spot<I> spot = pool.spot(index);
     const int* p = spot.digit;
-    const int here = (p[0] * w.axis[1].n + p[1]) * w.axis[2].n + p[2], windows = K ? (K + S - 1) / S : 0;
-    int begin[3], end[3];
+    const int here = (p[0] * w.axis[1].n + p[1]) * w.axis[2].n + p[2];
+    int begin[3], windows[3];
 #pragma unroll
     for (int a = 0; a < 3; a++) {
         begin[a] = w.axis[a].begin(p[a]);
-        end[a] = w.axis[a].end(p[a]);
+        windows[a] = w.axis[a].end(p[a]) - begin[a];
     }
     const I image = spot.image * w.results * pool.inner + p[3] * V;
     dy += image;
     if (F::PLACES) places += image;
-    const Counting counting = {padding, divisor};
     C sum[V] = {};
-    for (int i = K ? 0 : begin[0]; i < (K ? 1 : end[0]); i++)
+    const int most = K ? (K + S - 1) / S : 0;
+    for (int i = 0; i < (K ? 1 : windows[0]); i++)
 #pragma unroll
-        for (int j = begin[1]; j < (K ? begin[1] + windows : end[1]); j++)
+        for (int j = 0; j < (K ? most : windows[1]); j++)
 #pragma unroll
-            for (int k = begin[2]; k < (K ? begin[2] + windows : end[2]); k++) {
-                if (!K && !F::PLACES)  // with dilation some windows step over p
-                    if (w.axis[0].tap(p[0], i) < 0 || w.axis[1].tap(p[1], j) < 0 || w.axis[2].tap(p[2], k) < 0) continue;
-                const bool met = !K || (j < end[1] && k < end[2]);
-                const int row = K ? min(j, w.axis[1].o - 1) : j, column = K ? min(k, w.axis[2].o - 1) : k;
-                const I at = (I)((i * w.axis[1].o + row) * w.axis[2].o + column) * pool.inner;
-                const int taps = F::PLACES || divisor ? 0 : counting.of(w, i, row, column);
+            for (int k = 0; k < (K ? most : windows[2]); k++) {
+                int o[3] = {begin[0] + i, begin[1] + j, begin[2] + k};
+                const bool met = (K == 0) | ((j < windows[1]) & (k < windows[2]));
+                if (K) {
+                    o[0] = 0;
+                    o[1] = min(o[1], w.axis[1].o - 1);
+                    o[2] = min(o[2], w.axis[2].o - 1);
+                } else if (!F::PLACES) {  // with dilation some windows step over p
+                    if (w.axis[0].tap(p[0], o[0]) < 0 || w.axis[1].tap(p[1], o[1]) < 0 || w.axis[2].tap(p[2], o[2]) < 0)
+                        continue;
+                }
+                const I at = (I)((o[0] * w.axis[1].o + o[1]) * w.axis[2].o + o[2]) * pool.inner;
+                const C taps = F::COUNTS ? taps_of(w, o[0], o[1], o[2], padding) : 1;
                 const Pack<T, V> in = fetch<T, V>(dy, at);
                 Pack<int, V> from;
                 if (F::PLACES) from = fetch<int, V>(places, at);
 #pragma unroll
-                for (int v = 0; v < V; v++)
-                    if (met) sum[v] += F::share(widen<C>(in.v[v]), F::PLACES && from.v[v] == here, taps);
+                for (int v = 0; v < V; v++) {
+                    const C value = F::COUNTS ? widen<C>(in.v[v]) / taps : widen<C>(in.v[v]);
+                    sum[v] += met & (!F::PLACES || from.v[v] == here) ? value : C(0);
+                }
             }
     const C inverse = C(1) / divisor;
     Pack<T, V> out;
 #pragma unroll
-    for (int v = 0; v < V; v++) place(out.v[v], divisor ? divided<T>(sum[v], C(divisor), inverse) : sum[v]);
+    for (int v = 0; v < V; v++)
+        place(out.v[v], F::PLACES || F::COUNTS ? sum[v] : divided<T>(sum[v], C(divisor), inverse));
     put(dx, index * V, out);
 }
 
@@ -226,7 +235,7 @@ template <class T, int N, int M, int LEFT, int RIGHT> struct Span {
     __device__ T at(int c) const { return v[LEFT + c]; }
     static __device__ bool inside(int c, int from, int length) {  // an access is, or is not, as a whole
         const int column = from + (0 <= c && c < N * M ? c / N * N : c);
-        return 0 <= column && column < length;
+        return (0 <= column) & (column < length);
     }
 };
 
@@ -240,10 +249,12 @@ __global__ void forward_columns(Pool pool, I count, const T* x, T* y, int* place
     const int rows = w.axis[1].n, columns = w.axis[2].n, from = spot.digit[3] * V * S;
     const int top = w.axis[1].start(spot.digit[2]);
     typename F::template Result<C> result[V];
+    int taps[V];
 #pragma unroll
     for (int v = 0; v < V; v++) {
         const int left = max(from + v * S - P, 0);
-        result[v].start(top < rows && left < columns ? max(top, 0) * columns + left : -1);
+        result[v].start((top < rows) & (left < columns) ? max(top, 0) * columns + left : -1);
+        taps[v] = F::COUNTS ? taps_of(w, 0, spot.digit[2], spot.digit[3] * V + v, padding) : 1;
     }
     x += spot.image * w.plane;
 #pragma unroll
@@ -256,15 +267,11 @@ __global__ void forward_columns(Pool pool, I count, const T* x, T* y, int* place
 #pragma unroll
             for (int k = 0; k < K; k++) {
                 const int c = v * S - P + k;
-                if (0 <= row && row < rows && span.inside(c, from, columns))
-                    result[v].take(widen<C>(span.at(c)), row * columns + from + c);
+                const bool inside = (0 <= row) & (row < rows) & span.inside(c, from, columns);
+                result[v].take(inside, widen<C>(span.at(c)), row * columns + from + c);
             }
     }
-    C divisors[V];
-#pragma unroll
-    for (int v = 0; v < V; v++)
-        divisors[v] = F::PLACES ? 1 : Counting{padding, divisor}.of(w, 0, spot.digit[2], spot.digit[3] * V + v);
-    write<F>(result, divisors, y, places, index * V);
+    write<F>(result, taps, divisor, y, places, index * V);
 }
 
 // Places V * t to V * t + V of a row: the windows over them are the next V / S with some beside them. V divides the length of
@@ -283,44 +290,47 @@ __global__ void backward_columns(Pool pool, I count, const T* dy, const int* pla
     if (F::PLACES) places += spot.image * w.results;
     C sum[V] = {};
 #pragma unroll
-    for (int j = begin; j < begin + (K + S - 1) / S; j++) {
-        const int line = min(j, w.axis[1].o - 1) * results;
+    for (int j = 0; j < (K + S - 1) / S; j++) {
+        const int line = min(begin + j, w.axis[1].o - 1);
         Span<T, V / S, 1, LEFT, RIGHT> incoming;
         Span<int, V / S, 1, LEFT, RIGHT> chosen;
-        incoming.read(dy + line, from, results);
-        if (F::PLACES) chosen.read(places + line, from, results);
+        incoming.read(dy + line * results, from, results);
+        if (F::PLACES) chosen.read(places + line * results, from, results);
 #pragma unroll
         for (int c = -LEFT; c < V / S + RIGHT; c++) {
-            const int taps = F::PLACES || divisor ? 0 : Counting{padding, 0}.of(w, 0, j, from + c);
-            const bool met = j < end && incoming.inside(c, from, results);
-            const C value = widen<C>(incoming.at(c));
+            const bool met = (begin + j < end) & incoming.inside(c, from, results);
+            C value = widen<C>(incoming.at(c));
+            if (F::COUNTS) value /= taps_of(w, 0, line, from + c, padding);
 #pragma unroll
             for (int k = 0; k < K; k++) {
                 const int v = c * S - P + k;
-                if (0 <= v && v < V && met)
-                    sum[v] += F::share(value, F::PLACES && chosen.at(c) == here + v, taps);
+                if (0 <= v && v < V) sum[v] += met & (!F::PLACES || chosen.at(c) == here + v) ? value : C(0);
             }
         }
     }
     const C inverse = C(1) / divisor;
     Pack<T, V> out;
 #pragma unroll
-    for (int v = 0; v < V; v++) place(out.v[v], divisor ? divided<T>(sum[v], C(divisor), inverse) : sum[v]);
+    for (int v = 0; v < V; v++)
+        place(out.v[v], F::PLACES || F::COUNTS ? sum[v] : divided<T>(sum[v], C(divisor), inverse));
     put(dx, index * V, out);
 }
 
 // The gradient of an average over all of an image: each dy, divided, at all its places.
 template <class T, class C, int V, class I>
 __global__ void spread(Pool pool, I size, const T* dy, T* dx, int divisor) {
-    const I at = ((I)blockIdx.x * blockDim.x + threadIdx.x) * V;
+    const I begin = ((I)blockIdx.x * blockDim.x + threadIdx.x) * V;
     const C inverse = C(1) / divisor;
-    Pack<T, V> out;
+    const auto share = [&](I at) {
+        const I image = pool.image.quotient(at), channel = at - pool.access.quotient(at) * pool.inner;
+        return divided<T>(widen<C>(dy[image * pool.inner + channel]), C(divisor), inverse);
+    };
+    if (begin + V <= size) {
+        Pack<T, V> out;
 #pragma unroll
-    for (int v = 0; v < V; v++) {
-        if (at + v >= size) break;
-        const I image = pool.image.quotient(at + v), channel = at + v - pool.access.quotient(at + v) * pool.inner;
-        place(out.v[v], divided<T>(widen<C>(dy[image * pool.inner + channel]), C(divisor), inverse));
-        if (at + V > size) dx[at + v] = out.v[v];
+        for (int v = 0; v < V; v++) place(out.v[v], share(begin + v));
+        put(dx, begin, out);
+    } else {
+        for (I at = begin; at < size; at++) place(dx[at], share(at));
     }
-    if (at + V <= size) put(dx, at, out);
 }
