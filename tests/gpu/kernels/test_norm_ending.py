@@ -114,12 +114,12 @@ def test_it_takes_no_launch_of_its_own(form: str, forward: int, backward: int, n
     assert shim.State.launches - before == forward + backward
 
 
-@pytest.mark.parametrize("right", ["<= 0) place(to", "widen<C>(to) + widen<C>(residual)", "<= 0) place(dy.v[v]"])
+@pytest.mark.parametrize("right", ["value <= 0 ? C(0)", "rounded<T>(value) + residual", "if (y.v[v] <= 0)"])
 def test_a_broken_kernel_is_found(right: str, norm: bridge.Norm, monkeypatch: pytest.MonkeyPatch) -> None:
     from minorm.kernels.gpu import program
 
-    wrong = right.replace("<=", "<").replace("widen<C>(to) +", "")
-    broken = program.source("norm_rows.cu").replace(right, wrong.replace("< 0) place(to", "> 1) place(to"))
+    wrong = right.replace("value <= 0", "value > 1").replace("<=", "<").replace("rounded<T>(value) +", "")
+    broken = program.source("norm_rows.cu").replace(right, wrong)
     assert broken != program.source("norm_rows.cu")
     monkeypatch.setattr(program, "source", lambda name: broken)
     for module in (norm.norm.norm_forward, norm.norm.norm_backward):

@@ -214,7 +214,7 @@ def walk(
         step, block = (WARP if warp else BLOCK) * elements, WARP * 4 if warp else BLOCK
         across = blocks(loops.results, 4) if warp else loops.results
     least = step * (ELEMENTS_BATCH if elementwise else BATCH)
-    wanted = -(-(lanes_busy if loops.is_lanes else BUSY) // max(1, across))
+    wanted = min(-(-(lanes_busy if loops.is_lanes else BUSY) // max(1, across)), SERIAL * SPLITS[-1])
     if loops.is_lanes and not elementwise:
         wanted = max(wanted, -(-loops.terms // (step * IN_FLOAT)))
     chunks = max(1, min(-(-loops.terms // least), wanted, 65535))
