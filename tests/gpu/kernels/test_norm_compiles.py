@@ -11,7 +11,7 @@ import nvrtc
 import pytest
 
 from minorm.devices import dtypes
-from minorm.kernels.gpu.plans.norm_plan import LANES, SPLITS
+from minorm.kernels.gpu.plans.norm_plan import LANE_WIDTH, LANES, SPLITS
 from minorm.kernels.gpu.source import expression, source
 
 TYPES = [  # stored, computed, parameters
@@ -26,7 +26,7 @@ TYPES = [  # stored, computed, parameters
 ]
 FILES = ["norm_rows.cu", "norm_moments.cu", "norm_apply.cu", "norm_grads.cu"]
 PACKS = {"row_forward": 8, "row_backward": 4}  # the most that norm_forward.py and norm_backward.py ask for
-KEPT = {"row_forward": 256, "row_backward": 128}
+KEPT = 128  # bytes, widened
 
 
 def kernels(file: str, types: Any, index: Any, width: int, warp: bool) -> list[str]:
@@ -36,29 +36,32 @@ def kernels(file: str, types: Any, index: Any, width: int, warp: bool) -> list[s
 
     def packs(kernel: str, share: int) -> int:
         share *= index.itemsize // 4
-        return min(PACKS[kernel], max(1, KEPT[kernel] // share // (computed.itemsize * width)))
+        return min(PACKS[kernel], max(1, KEPT // share // (computed.itemsize * width)))
 
+    lanes, side = 32 if warp else 0, min(width, LANE_WIDTH)
+    beside = (*three[:-1], side)
     calls: dict[str, list[Any]] = {
         "norm_rows.cu": [
-            *[("row_forward", *three, packs("row_forward", 1 + (ending == 2)), warp, dtypes.float32, ending)
+            *[("row_forward", *three, packs("row_forward", 1 + (ending == 2)), lanes, 1 + warp, warp, dtypes.float32, ending)
               for ending in (0, 2)],
-            *[("row_backward", *three, packs("row_backward", (1 + relu) * shared), warp, sums, bool(relu))
+            *[("row_backward", *three, packs("row_backward", (1 + relu) * shared), lanes, 1 + warp, sums == 1, sums, bool(relu))
               for sums, shared in ((0, 1), (1, 1), (2, 2)) for relu in (0, 1)],
         ],
         "norm_moments.cu": [
-            ("moments_rows", *two, warp), ("moments_lanes", *two, LANES),
-            *[("merge_moments", computed, index, splits, parameters) for splits in (1, SPLITS[-1])],
+            ("moments_rows", *two, warp, 2), ("moments_lanes", *two[:-1], side, LANES, 1 + warp),
+            *[("merge_moments", computed, index, splits) for splits in (1, SPLITS[-1])],
+            ("given_moments", computed, index, parameters),
         ],
         "norm_apply.cu": [
-            *[("apply_rows", *three, warp, ending) for ending in (0, 2)],
-            *[("apply_lanes", *three, LANES, ending) for ending in (0, 2)],
-            *[("grad_input_rows", *three, warp, relu) for relu in (False, True)],
-            *[("grad_input_lanes", *three, LANES, relu) for relu in (False, True)],
+            *[("apply_rows", *three, warp, 2, warp, parameters, ending) for ending in (0, 2)],
+            *[("apply_lanes", *beside, LANES, 1, True, warp, parameters, ending) for ending in (0, 2)],
+            *[("grad_input_rows", *three, warp, 2, warp, relu) for relu in (False, True)],
+            *[("grad_input_lanes", *beside, LANES, 1, True, warp, relu) for relu in (False, True)],
             ("grad_input_columns", *three),
         ],
         "norm_grads.cu": [
-            *[("grads_rows", *three, warp, relu) for relu in (False, True)],
-            *[("grads_lanes", *three, LANES, relu) for relu in (False, True)],
+            *[("grads_rows", *three, warp, 1 + warp, not warp, relu) for relu in (False, True)],
+            *[("grads_lanes", *beside, LANES, 1 + warp, not warp, warp, relu) for relu in (False, True)],
             ("merge_runs", computed, index, parameters, warp),
             *[("merge_parts", dtypes.float64, index, splits, computed) for splits in (1, SPLITS[-1])],
             ("merge_parts", computed, index, SPLITS[-1], computed),

@@ -100,6 +100,10 @@ template <int N, class I> struct Cursor {
     }
 };
 
+// Blocks of 256 threads that a multiprocessor is to have at once, and with them the registers that they may take: one less
+// for each thing that takes more (LESS), as wide indices do, and one where numbers are double.
+template <class C, class I, int LESS> constexpr int BLOCKS = sizeof(C) == 8 || LESS >= 2 ? 1 : (sizeof(I) == 8 ? 2 : 3) - LESS;
+
 // Packs of V that a thread has on their way before it uses the first: so many bytes of memory, as the rate asks for.
 template <class T, int V, int BYTES> struct Batch {
     static const int FIT = BYTES / (int)(sizeof(T) * V), SIZE = FIT > 8 ? 8 : FIT < 2 ? 2 : FIT;

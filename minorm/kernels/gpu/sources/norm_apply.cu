@@ -10,7 +10,6 @@
 #include "running.cuh"
 
 const int BYTES = 64;  // of a batch of each array
-const int BLOCKS = 3;  // on a multiprocessor at once: registers must do for them
 
 // The two formulas, for one element of row r.
 template <class C> struct Apply {
@@ -140,7 +139,7 @@ template <class R, class I> __device__ inline void update_running(const Running<
 }
 
 template <class T, class C, class P, class I, int V, bool WARP, int N, bool SAME, class R, int ENDING>
-__global__ void __launch_bounds__(256, ENDING == RESIDUAL_RELU ? 2 : BLOCKS)
+__global__ void __launch_bounds__(256, BLOCKS<C, I, ENDING == RESIDUAL_RELU>)
     apply_rows(Loops<I> loops, I chunk, const T* x, const double* stats, const P* s, const P* b, const T* residual, T* y,
                Running<R> running) {
     if (running.mean) update_running(running, stats, loops.statistics);
@@ -148,7 +147,7 @@ __global__ void __launch_bounds__(256, ENDING == RESIDUAL_RELU ? 2 : BLOCKS)
 }
 
 template <class T, class C, class P, class I, int V, int LANES, int N, bool SAME, bool RAGGED, class R, int ENDING>
-__global__ void __launch_bounds__(256, ENDING == RESIDUAL_RELU ? 2 : BLOCKS)
+__global__ void __launch_bounds__(256, BLOCKS<C, I, ENDING == RESIDUAL_RELU>)
     apply_lanes(Loops<I> loops, I chunk, const T* x, const double* stats, const P* s, const P* b, const T* residual, T* y,
                 Running<R> running) {
     if (running.mean) update_running(running, stats, loops.statistics);
@@ -156,14 +155,14 @@ __global__ void __launch_bounds__(256, ENDING == RESIDUAL_RELU ? 2 : BLOCKS)
 }
 
 template <class T, class C, class P, class I, int V, bool WARP, int N, bool SAME, bool RELU>
-__global__ void __launch_bounds__(256, RELU ? 2 : BLOCKS)
+__global__ void __launch_bounds__(256, BLOCKS<C, I, 1>)
     grad_input_rows(Loops<I> loops, I chunk, const T* dy, const T* x, const T* y, const double* stats, const double* sums, const P* s,
                      T* dx) {
     map_rows<GradInput<C>, true, RELU, N, SAME, T, C, P, I, V, WARP>(loops, chunk, x, dy, y, stats, sums, s, s, dx);
 }
 
 template <class T, class C, class P, class I, int V, int LANES, int N, bool SAME, bool RAGGED, bool RELU>
-__global__ void __launch_bounds__(256, RELU ? 2 : BLOCKS)
+__global__ void __launch_bounds__(256, BLOCKS<C, I, 1>)
     grad_input_lanes(Loops<I> loops, I chunk, const T* dy, const T* x, const T* y, const double* stats, const double* sums, const P* s,
                      T* dx) {
     map_lanes<GradInput<C>, true, RELU, N, SAME, RAGGED, T, C, P, I, V, LANES>(loops, chunk, x, dy, y, stats, sums, s, s, dx);

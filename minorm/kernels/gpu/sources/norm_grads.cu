@@ -13,7 +13,6 @@
 
 const int BYTES = 64;  // of a batch of each array; it is added up in float
 const int PARTS = 4;   // partial sums that a thread has on their way
-const int BLOCKS = 3;  // on a multiprocessor at once: registers must do for them
 
 // dy and x as packs of V, one batch after the other, for a thread that begins at `at`.
 template <int SIZE, bool RELU, class T, class C, class I, int V, int N> struct Batches {
@@ -65,7 +64,7 @@ template <int SIZE, bool RELU, class T, class C, class I, int V, int N> struct B
 // The unit-step loop is reduced: a team of neighbouring threads walks along the terms of one result. ONE_ROW: all terms of
 // a result share their statistics.
 template <class T, class C, class P, class I, int V, bool WARP, int N, bool ONE_ROW, bool RELU>
-__global__ void __launch_bounds__(256, BLOCKS)
+__global__ void __launch_bounds__(256, BLOCKS<C, I, RELU + !ONE_ROW>)
     grads_rows(Loops<I> loops, I rows, I chunk, const T* __restrict__ dy, const T* __restrict__ x,
                const T* __restrict__ y, const double* __restrict__ stats, const P* __restrict__ s,
                double* __restrict__ partial, T* __restrict__ masked) {
@@ -106,7 +105,7 @@ __global__ void __launch_bounds__(256, BLOCKS)
 // The unit-step loop is kept: LANES neighbouring threads have V lanes each, the others take turns with the terms, so few
 // that each adds up its own in float.
 template <class T, class C, class P, class I, int V, int LANES, int N, bool ONE_ROW, bool RAGGED, bool RELU>
-__global__ void __launch_bounds__(256, BLOCKS)
+__global__ void __launch_bounds__(256, BLOCKS<C, I, RELU + !ONE_ROW>)
     grads_lanes(Loops<I> loops, I rows, I chunk, const T* __restrict__ dy, const T* __restrict__ x,
                 const T* __restrict__ y, const double* __restrict__ stats, const P* __restrict__ s,
                 double* __restrict__ partial, T* __restrict__ masked) {

@@ -15,7 +15,6 @@
 
 const int BYTES = 128;  // of a batch; it is added up in float
 const int PARTS = 8;    // chunks that a thread has on their way
-const int BLOCKS = 3;  // on a multiprocessor at once: registers must do for them
 
 // x as packs of V, one batch after the other, for a thread that begins at `at`.
 template <class T, class C, class I, int V, int N> struct Batches {
@@ -57,7 +56,7 @@ template <class T, class C, class I, int V, int N> struct Batches {
 
 // The unit-step loop is reduced: a team of neighbouring threads walks along one row.
 template <class T, class C, class I, int V, bool WARP, int N>
-__global__ void __launch_bounds__(256, BLOCKS)
+__global__ void __launch_bounds__(256, BLOCKS<C, I, 0>)
     moments_rows(Loops<I> loops, I chunk, const T* __restrict__ x, double* __restrict__ partial, bool centered) {
     Team<WARP, I> team;
     if (team.index >= loops.results) return;
@@ -115,7 +114,7 @@ __global__ void __launch_bounds__(256, BLOCKS)
 // the terms, so few that each adds up its own in float (norm_plan.py); their sums meet in shared memory. The shift is the
 // mean of what the first of them reads first.
 template <class T, class C, class I, int V, int LANES, int N>
-__global__ void __launch_bounds__(256, BLOCKS)
+__global__ void __launch_bounds__(256, BLOCKS<C, I, 0>)
     moments_lanes(Loops<I> loops, I chunk, const T* __restrict__ x, double* __restrict__ partial, bool centered) {
     const int TEAMS = 256 / LANES, lane = threadIdx.x % LANES, team = threadIdx.x / LANES;
     __shared__ double shared[2][TEAMS][LANES * V];
