@@ -109,18 +109,20 @@ def embedding_bag(
     rows = embedding(flat, weight, None, None, 2.0, scale_grad_by_freq, sparse)
     if per_sample_weights is not None:
         rows = rows * per_sample_weights.reshape(-1, 1)
+    # Where no offsets and no numbers decide, bags follow from shapes.
+    on_device = devices.constant_of if offsets is None and padding_idx is None else devices.to_device_of
+    bags = rows[on_device(places, weight.array)]
     if not places.shape[1]:
-        return rows[places].sum(1)
-    mask = Tensor(there[..., None]).to(weight.device)
-    bags = rows[places]
+        return bags.sum(1)
+    mask = Tensor(on_device(there[..., None], weight.array))
     if mode == "max":
         largest = where(mask, bags, -np.inf).max(1).values
-        return where(Tensor(there.any(1, keepdims=True)).to(weight.device), largest, 0.0)
+        return where(Tensor(on_device(there.any(1, keepdims=True), weight.array)), largest, 0.0)
     total = where(mask, bags, 0.0).sum(1)
     if mode == "sum":
         return total
     count = np.maximum(there.sum(1, keepdims=True), 1).astype(dtypes.compute_type(weight.dtype))
-    return total / Tensor(count).to(weight.device).to(weight.dtype)
+    return total / Tensor(on_device(count, weight.array)).to(weight.dtype)
 
 
 @documented(
@@ -143,11 +145,12 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
         raise not_a_tensor("one_hot", "tensor", tensor)
     if tensor.dtype.kind not in "iu":
         raise TypeError(f"one_hot: tensor is {tensor.dtype}; expected integer classes; convert them with tensor.long()")
-    largest = int(tensor.max()) if tensor.numel() else -1
+    asked = num_classes == -1 or devices.is_host(tensor.array)  # else the host need not wait for a GPU
+    largest = int(tensor.max()) if asked and tensor.numel() else -1
     if num_classes == -1 and largest < 0:
         raise ValueError("one_hot: tensor is empty; expected num_classes")
     classes = largest + 1 if num_classes == -1 else num_classes
-    if classes <= largest or (tensor.numel() and int(tensor.min()) < 0):
+    if asked and (classes <= largest or (tensor.numel() and int(tensor.min()) < 0)):
         raise ValueError(f"one_hot: tensor holds {int(tensor.min())} to {largest}; expected classes 0 to {classes - 1}")
     check_room("one_hot", (*tensor.shape, classes))
     return (tensor.unsqueeze(-1) == Tensor(devices.constant_of(np.arange(classes), tensor.array))).to(dtypes.int64)
@@ -160,6 +163,8 @@ def _check_places(name: str, input: Any, weight: Tensor) -> None:
         raise TypeError(f"{name}: input is {input.dtype}; expected integers, the numbers of rows; use input.long()")
     if weight.ndim != 2:
         raise ValueError(f"{name}: weight has shape {weight.shape}; expected (rows, features)")
+    if not devices.is_host(input.array):  # as wherever else places are given: the host would have to wait
+        return
     if input.numel() and not (int(input.min()) >= 0 and int(input.max()) < len(weight)):
         raise IndexError(f"{name}: input holds {int(input.min())} to {int(input.max())}; expected 0 to "
                          f"{len(weight) - 1}, the rows of weight")  # fmt: skip

@@ -17,7 +17,8 @@ import numpy as np
 from minorm.devices import constant_of, dtypes
 from minorm.graph import trace
 from minorm.graph.graph import Function
-from minorm.kernels.select import as_array, backend, is_array
+from minorm.kernels.order import in_order_along
+from minorm.kernels.select import as_array, backend, contiguous, is_array
 from minorm.ops.elementwise import sum_to
 from minorm.support.argument_errors import outside
 
@@ -107,10 +108,33 @@ class Take(Function):
 
     def forward(self, x: Any, *, index: Any) -> Any:
         self.shape, self.index = x.shape, own(index)
-        return x[self.index]
+        self.axis = _only_axis(self.index)
+        return x[self.index] if self.axis is None else in_order_along(self.axis, self.taken, x)
+
+    def taken(self, x: Any, axis: int) -> Any:
+        return x[_along(axis, self.index[-1])]
 
     def backward(self, dy: Any) -> Any:
-        return backend(dy).indexing.add_at(dy, self.index, self.shape)
+        if self.axis is None:
+            return backend(dy).indexing.add_at(dy, self.index, self.shape)
+        return in_order_along(self.axis, self.added, dy)
+
+    def added(self, dy: Any, axis: int) -> Any:
+        shape = (*dy.shape[:axis], self.shape[self.axis], *dy.shape[axis + 1 :])
+        return contiguous(backend(dy).indexing.add_at(dy, _along(axis, self.index[-1]), shape))
+
+
+def _only_axis(index: Any) -> int | None:
+    """The axis of x[:, :, places], which keeps all axes of x; None for any other index."""
+    if not isinstance(index, tuple) or not index or not is_array(index[-1]):
+        return None
+    places, before = index[-1], index[:-1]
+    whole = all(isinstance(part, slice) and part == slice(None) for part in before)
+    return len(before) if whole and places.ndim == 1 and places.dtype.kind in "iu" else None
+
+
+def _along(axis: int, places: Any) -> Any:
+    return (*(slice(None),) * axis, places)
 
 
 class SetItem(Function):

@@ -209,10 +209,17 @@ class InPlace:
             direct(self.array, values[1].array)
         else:
             with devices.on_device_of(self.array):
-                result = function.apply(*values, **options).array
-                select.backend(self.array).copying.assign(self.array, result)
+                self._overwrite(function, values, options)
         self.version.count += 1
         return self
+
+    def _overwrite(self, function: Any, values: tuple[Any, ...], options: dict[str, Any]) -> None:
+        """The array becomes function(*values); a sum is added up where it lies."""
+        kernels = select.backend(self.array)
+        if function is elementwise.Add and values[0] is self and not select.overlap(self.array, values[1].array):
+            kernels.elementwise.accumulate(self.array, values[1].array)
+        else:
+            kernels.copying.assign(self.array, function.apply(*values, **options).array)
 
     def _operands(self, operation: str, x: Any, others: Any, real: bool) -> tuple[Any, ...]:
         """x and the others in the type of the result, which x must be able to hold, as its shape must."""

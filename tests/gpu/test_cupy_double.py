@@ -183,6 +183,25 @@ def test_results_lie_in_cupys_order(name: str, cuda: Any) -> None:
     cupy_orders.check(cuda, name)
 
 
+def test_every_function_has_a_case_of_its_order(cuda: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = set()
+
+    def noting(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any, **options: Any) -> Any:
+            seen.add(name)
+            return function(*args, **options)
+
+        return call
+
+    for name in cupy_types.SIGNATURES:
+        monkeypatch.setattr(cuda, name, noting(name, getattr(cuda, name)))
+        if name in vars(cuda.ndarray):
+            monkeypatch.setattr(cuda.ndarray, name, noting(name, vars(cuda.ndarray)[name]))
+    for name in cupy_orders.CALLS:
+        cupy_orders.CALLS[name][0](cuda, cuda.ones((2, 3, 4, 5), np.float32).transpose(0, 3, 1, 2))
+    assert cupy_types.SIGNATURES.keys() - seen == cupy_orders.NO_ORDER
+
+
 ARRAYS: dict[str, np.ndarray] = {
     "rows": np.zeros((2, 3, 4), np.float32),
     "columns": np.zeros((2, 3, 4), np.float32, order="F"),

@@ -346,6 +346,81 @@ def test_a_step_that_differs_from_call_to_call_is_not_captured(cuda: Any) -> Non
     assert expected.keys() == found.keys()  # a call that is tried twice counts twice: such a step goes its own way
 
 
+class Sentences(nn.Module):
+    """Words to a number of classes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words = nn.Embedding(20, 8)
+        self.layers = nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), 1)
+        self.out = nn.Linear(8, 3)
+
+    def forward(self, x: Any) -> Any:
+        return self.out(self.layers(self.words((x[..., 0] * 3).abs().long() % 20)).mean(1))
+
+
+class Series(nn.Module):
+    """An LSTM, and attention that looks back."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.series, self.out = nn.LSTM(5, 6, batch_first=True), nn.Linear(6, 3)
+
+    def forward(self, x: Any) -> Any:
+        y, _ = self.series(x)
+        return self.out(F.scaled_dot_product_attention(y, y, y, is_causal=True)[:, -1])
+
+
+class Pictures(nn.Module):
+    """Down and up again, with padding that reflects."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.norm = nn.Conv2d(1, 4, 3, padding=1, padding_mode="reflect"), nn.GroupNorm(2, 4)
+        self.up, self.last = nn.Upsample(scale_factor=2, mode="bilinear"), nn.ConvTranspose2d(4, 3, 2, 2)
+
+    def forward(self, x: Any) -> Any:
+        y = F.gelu(self.norm(self.first(x.unsqueeze(1))))
+        return F.adaptive_avg_pool2d(self.last(F.max_pool2d(self.up(y), 2)), (2, 3)).mean((2, 3))
+
+
+NETWORKS: dict[str, Callable[[], nn.Module]] = {
+    "a transformer": Sentences,
+    "an LSTM": Series,
+    "a U": Pictures,
+    "parametrized": lambda: nn.Sequential(
+        nn.Flatten(), nn.utils.parametrizations.spectral_norm(nn.Linear(35, 6)), nn.BatchNorm1d(6, momentum=None),
+        nn.RReLU(), nn.AlphaDropout(0.2), nn.utils.parametrizations.weight_norm(nn.Linear(6, 3)),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_networks_of_many_kinds_are_captured(name: str, cuda: Any) -> None:
+    rng = np.random.default_rng(0)
+    data = [rng.standard_normal((4, 7, 5), np.float32) for _ in range(5)]
+    labels, found = mn.tensor([0, 1, 2, 0]).to("cuda"), []
+    for graphed in (False, True):
+        mn.manual_seed(0)
+        network = NETWORKS[name]().to("cuda")
+        optimizer = optim.AdamW(network.parameters(), lr=0.01)
+
+        def step(x: Any, network: Any = network, optimizer: Any = optimizer) -> Any:
+            optimizer.zero_grad()
+            loss = F.cross_entropy(network(x), labels)
+            loss.backward()
+            optimizer.step()
+            return loss
+
+        called = mn.cuda.make_graphed_step(step, mn.tensor(data[0]).to("cuda"), num_warmup_iters=2) if graphed else step
+        losses = [called(mn.tensor(x).to("cuda")).item() for x in data]
+        assert not graphed or called.captured
+        values = [value.cpu().numpy() for value in network.state_dict().values()]
+        found.append([np.array(losses), *values])
+    for one, other in zip(*found, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
 def test_an_error_of_the_step_passes_and_the_next_call_goes_on(cuda: Any) -> None:
     run, data = Run(), batches(7)
     wrong: list[int] = []

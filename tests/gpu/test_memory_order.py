@@ -40,11 +40,11 @@ OTHERWISE = {  # where the result lies otherwise, and why
     "max_pool3d": "four axes are one image of three: the last one lies first",
     "native_channel_shuffle": "channels are regrouped by a reshape, which goes row by row",
     "new_tensor": "it makes a tensor of a list or an array, in rows",
-    "repeat_interleave": "it reads by positions",
-    "roll": "it reads by positions",
+    "roll": "without an axis it goes over all elements, row by row",
     "scaled_dot_product_attention": "a product of matrices",
     "sort": "CuPy sorts along the last axis",
     "tile": "its gradient is added up row by row",
+    "unique": "rows are sorted",
 }
 
 
@@ -138,6 +138,11 @@ def test_joining_and_casting(cuda: Any) -> None:
     assert is_last(x.grad)
     for dtype in (mn.bfloat16, mn.float16, mn.float64):
         assert is_last(x.to(dtype))
+    x.grad = None
+    larger = F.interpolate(x, scale_factor=2)
+    assert larger.array.strides == (1920, 4, 192, 16)
+    larger.backward(larger.detach())
+    assert is_last(x.grad)
     with mn.autocast("cuda", dtype=mn.bfloat16):
         assert is_last(F.relu(x * 0.5 + 1))
 

@@ -178,7 +178,7 @@ def gaussian_nll_loss(
         elif var.ndim != input.ndim or any(v not in (1, n) for v, n in zip(var.shape, input.shape, strict=True)):
             raise ValueError(f"gaussian_nll_loss: var has shape {var.shape}; expected {input.shape}, input's, without "
                              "its last axis or with axes of 1")  # fmt: skip
-    if (var.array < 0).any():
+    if type(var.array) is np.ndarray and (var.array < 0).any():  # the host would wait for a GPU
         raise ValueError("gaussian_nll_loss: var holds numbers below 0; expected variances")
     bounded: Any = var + (where(var < eps, eps, var) - var).detach()  # PyTorch's slope is 1 below eps too
     loss = (bounded.log() + (input - target) ** 2 / bounded) * 0.5

@@ -9,8 +9,9 @@ Others keep the order they come in. Arrays that lie otherwise are turned; `laid_
 Weights and their gradient stay in the order of the parameter: where it is not that of the images cuDNN itself turns
 them, in a kernel that is as small as they are.
 
-A bias is added in the graph of a forward pass, for which cuDNN has kernels ready in both orders. What is added to the
-gradient of images follows behind: in a graph cuDNN would compile a kernel for it, a second for each set of shapes.
+Where channels are last, a bias is added in the graph of a forward pass: cuDNN has each of its kernels there in a form
+with a bias. In rows it follows behind, since the kernels that cuDNN prefers for float32 have no such form. So does what
+is added to the gradient of images: in a graph cuDNN would compile a kernel for it, a second for each set of shapes.
 """
 
 from __future__ import annotations
@@ -161,7 +162,10 @@ def _call(asked: Asked) -> Call | None:
     given = list(zip(asked.shapes, asked.strides, strict=False))  # of first and second
     images = _prefers_last(dtype, asked.tf32) or only_last(*given[0], dtype.itemsize)
     weights = only_last(*given[1], dtype.itemsize) if _WEIGHTS[name] == 1 else asked.weights_last
-    for last, bias in itertools.product(_orders(_WEIGHTS[name], images, weights), _with_bias(name, asked.bias)):
+    with_bias = (True, False) if asked.bias and name == "conv_fprop" else (False,)
+    for last, bias in itertools.product(_orders(_WEIGHTS[name], images, weights), with_bias):
+        if bias and not last[0]:
+            continue
         try:
             graph, uids = _built(asked, last, bias)
         except (RuntimeError, ImportError, cudnn.cudnnGraphNotSupportedError):
@@ -182,11 +186,6 @@ def _orders(weights_at: int, images: bool, weights: bool) -> Iterator[tuple[bool
             last[weights_at] = of_weights
             found.append(tuple(last))
     yield from dict.fromkeys(found)  # type: ignore[misc]
-
-
-def _with_bias(name: str, bias: bool) -> tuple[bool, ...]:
-    """Is it added in the graph, or behind it?"""
-    return (True, False) if bias and name == "conv_fprop" else (False,)
 
 
 def _built(asked: Asked, last: tuple[bool, bool, bool], biased: bool) -> tuple[Any, tuple[int, ...]]:

@@ -80,16 +80,21 @@ def lies_as(x: Any, like: Any) -> bool:
     """Have two arrays of one shape their elements in one order of memory, with the same gaps?"""
     if x.flags.c_contiguous and like.flags.c_contiguous:
         return True
-    steps = zip(x.shape, x.strides, like.strides, strict=True)
-    return all(n == 1 or a * like.itemsize == b * x.itemsize for n, a, b in steps)
+    return _same_steps(x.shape, x.strides, like.strides, x.itemsize, like.itemsize)
+
+
+@functools.lru_cache(maxsize=4096)
+def _same_steps(shape: Ints, one: Ints, other: Ints, size: int, other_size: int) -> bool:
+    return all(n == 1 or a * other_size == b * size for n, a, b in zip(shape, one, other, strict=True))
 
 
 def concatenate(arrays: Sequence[Any], axis: int) -> Any:
     """Arrays of one type joined along an axis, in the order of memory of the first that is not in C order."""
     first = arrays[0]
     axis %= first.ndim
-    if any(x.dtype != first.dtype or x.ndim != first.ndim for x in arrays):
-        return cupy.concatenate(arrays, axis)
+    others = {(x.dtype, x.shape[:axis], x.shape[axis + 1 :]) for x in arrays}
+    if len(others) > 1:
+        return cupy.concatenate(arrays, axis)  # which casts, or says what is wrong
     shape = list(first.shape)
     shape[axis] = sum(x.shape[axis] for x in arrays)
     out = _empty(tuple(shape), first.dtype, next((x for x in arrays if not x.flags.c_contiguous), first))
@@ -105,15 +110,14 @@ def pad(x: Any, widths: Sequence[tuple[int, int]], value: float) -> Any:
     """(before, after) elements of `value` around each axis, in x's order of memory."""
     shape = tuple(n + low + high for n, (low, high) in zip(x.shape, widths, strict=True))
     out = _empty(shape, x.dtype, x)
-    if out.size:
-        _fill_all(out, value)
+    fill(out, value)
     _move(out[tuple(slice(low, low + n) for n, (low, _) in zip(x.shape, widths, strict=True))], x)
     return out
 
 
 def _empty(shape: Ints, dtype: Any, like: Any) -> Any:
     """Memory for an array whose axes lie as those of `like`."""
-    if like.flags.c_contiguous:
+    if like.flags.c_contiguous or 0 in like.strides:
         return memory.empty(shape, dtype)
     steps, step = [0] * len(shape), dtype.itemsize
     for axis in reversed(memory_order(like)):
@@ -128,8 +132,8 @@ def accumulate(total: Any, x: Any) -> bool:
 
 def fill(to: Any, value: float) -> None:
     """to[...] = value"""
-    flags = to.flags
-    if to.dtype not in dtypes.FLOATS or not to.size or not (flags.c_contiguous or flags.f_contiguous):
+    has_gaps = not (to.flags.c_contiguous or to.transpose(memory_order(to)).flags.c_contiguous)
+    if to.dtype not in dtypes.FLOATS or not to.size or has_gaps:
         to[...] = value
         return
     dtype, n = to.dtype, to.size
@@ -151,15 +155,9 @@ def full(shape: Ints, value: float, dtype: Any) -> Any:
 
 def full_like(x: Any, value: float) -> Any:
     """An array like x, in its order of memory, with one value."""
-    out = memory.empty_like(x)
-    if out.size:
-        _fill_all(out, value)
+    out = _like(x, x.dtype, "K")
+    fill(out, value)
     return out
-
-
-def _fill_all(x: Any, value: float) -> None:
-    """Fill a dense array, whatever the order of its axes."""
-    fill(x if x.flags.c_contiguous else x.transpose(memory_order(x)), value)
 
 
 def _move(to: Any, x: Any) -> None:

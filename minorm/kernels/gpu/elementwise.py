@@ -137,7 +137,7 @@ def _form(shape: Ints, steps: Ints, short: Ints, strides: Ints, itemsize: int) -
         return launch.ACCESS, 1  # a number: any inner that accesses divide
     if len(moving) > 1 or found[moving[0]].source != 1:
         return None
-    return found[moving[0]].to, found[moving[0]].count
+    return found[moving[0]].to, found[moving[0]].times
 
 
 def _run_along(name: str, a: Any, b: Any, out: Any, form: tuple[int, int], option: float) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from math import prod
 from typing import Any
 
@@ -16,11 +17,12 @@ arranged = copying.in_order_of  # x itself, or a copy of it, in the order of mem
 
 def is_dense(x: Any) -> bool:
     """Do the elements lie without gaps, in whatever order of the axes (channels-last is one)?"""
-    flags = x.flags
-    if flags.c_contiguous or flags.f_contiguous:
-        return True
-    step = x.itemsize
-    for stride, length in sorted(zip(x.strides, x.shape, strict=True)):
+    return x.flags.c_contiguous or _has_no_gaps(x.shape, x.strides, x.itemsize)
+
+
+@functools.lru_cache(maxsize=4096)
+def _has_no_gaps(shape: tuple[int, ...], strides: tuple[int, ...], step: int) -> bool:
+    for stride, length in sorted(zip(strides, shape, strict=True)):
         if length != 1:
             if stride != step:
                 return False

@@ -17,7 +17,7 @@ def assign(to: Any, x: Any) -> None:
 
 def cast(x: Any, dtype: Any, order: str = "K") -> Any:
     """x in another type: in its order of memory ("K"), or row by row ("C")"""
-    return x.astype(dtype, order)  # type: ignore[call-overload]
+    return x.astype(dtype, order)
 
 
 def concatenate(arrays: Sequence[Any], axis: int) -> Any:

@@ -157,7 +157,8 @@ def test_nothing_to_compute(gpu: Any, cuda: Any) -> None:
 @pytest.mark.parametrize("case", CASES)
 def test_cudnn_where_it_is_there(case: Any, dtype: Any, cudnn: Any, gpu: Any, cuda: Any) -> None:
     compare(gpu, cuda, case, dtype)
-    ways = ["fprop+bias", "fprop", "dgrad", "dgrad", "wgrad", "dgrad", "wgrad"]
+    bias = "+bias" if dtype.itemsize == 2 else ""  # float32 stays in rows, for which cuDNN's better kernels have none
+    ways = ["fprop" + bias, "fprop", "dgrad", "dgrad", "wgrad", "dgrad", "wgrad"]
     assert cudnn.executed == ([] if dtype == dtypes.float64 else ways)
 
 

@@ -37,7 +37,7 @@ def needed() -> list[tuple[Any, ...]]:
             keys += [("turn", bits, bits, read, write, rows, False, dtypes.int32)]
     for one, other in itertools.product(instances.FLOATS, repeat=2):
         if one != other:
-            full = 16 // min(one.itemsize, other.itemsize)
+            full = 16 // max(one.itemsize, other.itemsize)
             keys += [("move", one, other, width, False, dtypes.int32) for width in (1, full)]
     for dtype in instances.FLOATS:
         full = 16 // dtype.itemsize
@@ -143,6 +143,10 @@ def test_filling(gpu: Any, cuda: Any) -> None:
     ones = gpu.full_like(last, 1)
     assert (ones.memory == 1).all()
     assert ones.strides == last.strides
+    cuda.transfers.clear()
+    gpu.fill(last, 0.25)
+    assert (last.memory == 0.25).all()
+    assert not cuda.transfers.launches
     np.testing.assert_array_equal(gpu.full((2, 0), 1.0, dtypes.float32).memory, np.ones((2, 0)))
     np.testing.assert_array_equal(gpu.full((2,), 3, dtypes.int64).memory, [3, 3])
 
@@ -170,6 +174,11 @@ def test_what_the_kernels_do_not_cover(gpu: Any, cuda: Any) -> None:
     np.testing.assert_array_equal(gpu.copy(there[::-1]).memory, x[::-1])
     gpu.assign(there, there.transpose(0, 1, 2)[::-1])  # its own elements, in another order
     np.testing.assert_array_equal(there.memory, x[::-1])
+    with pytest.raises(ValueError, match="must match exactly"):
+        gpu.concatenate([there, there[:, :, :1]], 1)
+    spread = cuda.broadcast_to(there[:1], (2, 3, 4))
+    assert gpu.pad(spread, [(0, 0), (1, 0), (0, 0)], 0).flags.c_contiguous
+    assert gpu.copy(spread).flags.c_contiguous
     with pytest.raises(ValueError, match="broadcast"):
         gpu.assign(there, cuda.array(np.zeros(5, np.float32)))
     np.testing.assert_array_equal(there.memory, x[::-1])
@@ -219,7 +228,7 @@ def test_the_plan_of_images() -> None:
     assert (plan.turned, plan.widths, plan.rows, plan.grid) == (True, (8, 8), 64, (2 * 49,))
     same = copy_plan.plan((2, 64, 56, 56), last, last, (2, 4), True)
     assert same is not None
-    assert (same.turned, same.widths, same.whole, same.grid) == (False, (8,), True, (2 * 64 * 3136 // 8 // 256,))
+    assert (same.turned, same.widths, same.whole, same.grid) == (False, (4,), True, (2 * 64 * 3136 // 4 // 256,))
     expanded = copy_plan.plan((2, 64, 56, 56), rows, (64, 1, 0, 0), (4, 4), True)
     assert expanded is not None
     assert (expanded.turned, expanded.widths, expanded.whole) == (False, (4,), False)

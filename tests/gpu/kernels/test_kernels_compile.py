@@ -58,7 +58,7 @@ def kernels(file: str, dtype: Any, index: Any, width: int) -> list[tuple[Any, ..
         found += [("move", bits, bits, width, False, index), ("fill", *wide)]
         found += [("move", dtype, dtype, width, True, index), ("turn", dtype, dtype, *widths, 64, True, index)]
         for other in instances.FLOATS:
-            access = 1 if width == 1 else 16 // min(dtype.itemsize, other.itemsize)
+            access = 1 if width == 1 else 16 // max(dtype.itemsize, other.itemsize)
             second = 1 if width == 1 else 16 // other.itemsize
             found += [("move", dtype, other, access, False, index)]
             found += [("turn", dtype, other, width, second, 64, False, index)]
@@ -112,7 +112,7 @@ def test_no_kernel_spills(architecture: str, file: str) -> None:
         ("sums.cu", "sum_rows<double, double, 2, false, int>"),
         ("update.cu", "adam<__nv_bfloat16, float, 8, true>"),
         ("random.cu", "dropout<__nv_bfloat16, float, 8, true, int>"),
-        ("copying.cu", "move<float, __nv_bfloat16, 8, false, int>"),
+        ("copying.cu", "move<unsigned short, unsigned short, 8, false, int>"),
         ("copying.cu", "turn<unsigned short, unsigned short, 8, 8, 64, false, int>"),
         ("copying.cu", "turn<float, __half, 4, 8, 16, false, int>"),
         ("pool.cu", "forward<op::largest, __half, float, 8, 3, 2, 1, int>"),

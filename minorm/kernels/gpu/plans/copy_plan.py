@@ -30,7 +30,7 @@ Ints = tuple[int, ...]
 class Loop(NamedTuple):
     """How often, and how far apart in the array that is written and in the one that is read."""
 
-    count: int
+    times: int
     to: int
     source: int
 
@@ -54,8 +54,8 @@ def loops(shape: Ints, to: Ints, source: Ints) -> tuple[Loop, ...]:
     axes = [Loop(n, a, b) for n, a, b in zip(shape, to, source, strict=True) if n != 1]
     found: list[Loop] = []
     for loop in sorted(axes, key=lambda loop: (-loop.to, -loop.source)):
-        if found and found[-1].to == loop.to * loop.count and found[-1].source == loop.source * loop.count:
-            found[-1] = loop._replace(count=loop.count * found[-1].count)
+        if found and found[-1].to == loop.to * loop.times and found[-1].source == loop.source * loop.times:
+            found[-1] = loop._replace(times=loop.times * found[-1].times)
         else:
             found.append(loop)
     return tuple(found) or (Loop(1, 1, 1),)
@@ -70,26 +70,26 @@ def plan(shape: Ints, to: Ints, source: Ints, sizes: tuple[int, int], aligned: b
     found = loops(shape, to, source)
     if len(found) > MOST:
         return None
-    extents = [sum((loop.count - 1) * loop[side] for loop in found) for side in (1, 2)]
-    integer = launch.index_type(max(*extents, *(loop.count for loop in found)) + 1)
+    extents = [sum((loop.times - 1) * loop[side] for loop in found) for side in (1, 2)]
+    integer = launch.index_type(max(*extents, *(loop.times for loop in found)) + 1)
     rows = found[-1]
-    columns = next((loop for loop in found[:-1] if loop.source == 1 and loop.count >= SHORT), None)
-    if rows.to == 1 and rows.source > 1 and rows.count >= SHORT and columns is not None:
+    columns = next((loop for loop in found[:-1] if loop.source == 1 and loop.times >= SHORT), None)
+    if rows.to == 1 and rows.source > 1 and rows.times >= SHORT and columns is not None:
         return _turn(found, columns, sizes, aligned, integer)
     return _move(found, sizes, aligned, integer)
 
 
 def _move(found: tuple[Loop, ...], sizes: tuple[int, int], aligned: bool, integer: Any) -> Plan:
     *outer, last = found
-    width = launch.ACCESS // min(sizes)
-    steps = (last.count, *(loop.to for loop in outer))
+    width = launch.ACCESS // max(sizes)  # so that the accesses of neighbouring threads are neighbours in both arrays
+    steps = (last.times, *(loop.to for loop in outer))
     if not aligned or last.to != 1 or any(step % width for step in steps):
         width = 1
     whole = width > 1 and last.source == 1 and all(loop.source % width == 0 for loop in outer)
-    across = [*outer, Loop(last.count // width, last.to * width, last.source * width)]
+    across = [*outer, Loop(last.times // width, last.to * width, last.source * width)]
     accesses = 1
     for loop in across:
-        accesses *= loop.count
+        accesses *= loop.times
     if accesses >= 2**31 - 2**24:
         integer = dtypes.int64
     grid = (launch.blocks(accesses, THREADS),)
@@ -101,17 +101,17 @@ def _turn(found: tuple[Loop, ...], columns: Loop, sizes: tuple[int, int], aligne
     rows = found[-1]
     outer = [loop for loop in found[:-1] if loop is not columns]
     write, read = (launch.ACCESS // size for size in sizes)
-    if not aligned or any(n % read for n in (columns.count, rows.source, *(loop.source for loop in outer))):
+    if not aligned or any(n % read for n in (columns.times, rows.source, *(loop.source for loop in outer))):
         read = 1
-    if not aligned or any(n % write for n in (rows.count, columns.to, *(loop.to for loop in outer))):
+    if not aligned or any(n % write for n in (rows.times, columns.to, *(loop.to for loop in outer))):
         write = 1
-    lines = 256 if columns.count <= NARROW < rows.count else 16 if rows.count <= NARROW else 64
+    lines = 256 if columns.times <= NARROW < rows.times else 16 if rows.times <= NARROW else 64
     size = 2048 if sizes[1] > 4 else 4096
-    tiles = launch.blocks(rows.count, lines), launch.blocks(columns.count, size // lines)
+    tiles = launch.blocks(rows.times, lines), launch.blocks(columns.times, size // lines)
     blocks = tiles[0] * tiles[1]
     for loop in outer:
-        blocks *= loop.count
-    given = rows.count, columns.count, rows.source, columns.to, *tiles
+        blocks *= loop.times
+    given = rows.times, columns.times, rows.source, columns.to, *tiles
     return Plan(True, (read, write), lines, integer, _struct(outer, MOST - 2, integer), given, True, (blocks,))
 
 
