@@ -1,6 +1,6 @@
 """A GPU in ten minutes: are the results right, how fast is its memory, and how near to that is each kernel?
 
-    python -m benchmarks.gpu [--results gpu.jsonl] [--deadline 540] [--limit 60] [--families NAME ...] [--cache DIR]
+    python -m benchmarks.gpu [--results gpu.jsonl] [--deadline 540] [--limit 90] [--families NAME ...] [--cache DIR]
     python -m benchmarks.gpu --quick    what matters most, in 100 seconds where 16 cores compile
 
 1. Every case runs once on all cores, which compiles its kernels; CuPy keeps them, in --cache if it is given.
@@ -66,7 +66,7 @@ def main(arguments: list[str] | None = None, worker: tuple[str, ...] = WORKER) -
     parser.add_argument("--results", type=Path, default=Path("gpu.jsonl"), help="a line of JSON a case is added to it")
     parser.add_argument("--quick", action="store_true", help="fewer families and cases, half as many runs")
     parser.add_argument("--deadline", type=float, help=f"seconds for everything: {DEADLINE}, quick {QUICK_DEADLINE}")
-    parser.add_argument("--limit", type=float, default=60, help="seconds for one case")
+    parser.add_argument("--limit", type=float, default=90, help="seconds for one case")
     parser.add_argument("--families", nargs="+", choices=FAMILIES, metavar="NAME")
     parser.add_argument("--cache", type=Path, help="where compiled kernels are kept")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes that compile")

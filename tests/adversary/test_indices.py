@@ -102,7 +102,8 @@ KEPT = {
     "SetItem.index": "x[i] = y",
     "Gather.index": "gather",
     "Scatter.places": "scatter, product",
-    "CrossEntropy.lse": "cross_entropy",  # by itself the kernel's own; the classes go to the same call
+    "CrossEntropy.classes": "cross_entropy",
+    "CrossEntropy.lse": "own",
     "NLL.index": "nll_loss",
     "CTC.places": "ctc_loss",
     "Recurrent.order": "a packed LSTM",
@@ -111,7 +112,7 @@ KEPT = {
 }
 INDEXING = {"add_at", "add_along", "at", "bincount", "cross_entropy_grad", "max_backward", "put_along_axis", "repeat",
             "scatter", "take", "take_along_axis"}  # fmt: skip
-NUMBERS = {"axis", "batch", "dtype", "hidden", "how", "needs", "shape"}  # no arrays
+NUMBERS = {"axis", "batch", "dtype", "hidden", "how", "last", "needs", "shape"}  # no arrays
 
 
 def arrays_of(name: str) -> tuple[Any, np.ndarray]:

@@ -140,13 +140,12 @@ def _run(
     aligned = launch.is_aligned(given, result, places)
     plan, struct = _planned(size, out, how, inner, dtype.itemsize, aligned, backward)
     index = launch.index_type(max(result.size, given.size))
-    name = ("backward" if backward else "forward") + "_columns" * plan.columns
     same = 0
     if what == "mean":
         same = pool_plan.divisor_of_all(size, out, how, count_include_pad, divisor)
         what = "mean" if same else "uneven_mean"
-    kernel = _program.kernel(name, f"op::{what}", dtype, dtypes.compute_type(dtype), plan.width, *plan.known, index)
-    count = result.size // plan.width
+    kernel = _program.kernel(plan.kernel, f"op::{what}", dtype, dtypes.compute_type(dtype), *plan.options, index)
+    count = result.size // (prod(size if backward else out) * inner) * plan.images
     arrays = (given, places, result) if backward else (given, result, places)
     options = np.bool_(count_include_pad), np.int32(same)
     kernel((launch.blocks(count, THREADS),), (THREADS,), (struct, index.type(count), *arrays, *options))

@@ -96,6 +96,8 @@ def others(numbers: Numbers) -> Iterator[tuple[str, Call]]:
         yield f"max_pool2d, {order}", both(lambda x: F.max_pool2d(x, 3, 2, 1), x)
         yield f"avg_pool2d, {order}", both(lambda x: F.avg_pool2d(x, 3, 2, 1), x)
         yield f"avg_pool2d of taps, {order}", both(lambda x: F.avg_pool2d(x, 3, 2, 1, count_include_pad=False), x)
+        yield f"max_pool2d of other windows, {order}", both(lambda x: F.max_pool2d(x, (3, 2), 2), x)
+        yield f"avg_pool2d of other windows, {order}", both(lambda x: F.avg_pool2d(x, (3, 2), 2), x)
         yield f"adaptive_avg_pool2d, {order}", both(lambda x: F.adaptive_avg_pool2d(x, 1), x)
     images = numbers(2, 3, 5, 7), numbers(4, 3, 3, 3), numbers(4)
     yield "conv2d", both(lambda x, w, b: F.conv2d(x, w, b, 2, 1), *images)

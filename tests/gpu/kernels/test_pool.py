@@ -130,12 +130,12 @@ def test_a_thread_has_sixteen_bytes_of_columns_or_channels(gpu: Any, cuda: Any) 
             for side in (112, 56):
                 out = reference.pool.output_shape((side, side), *how, (1, 1), False)
                 sizes = (side, side), out, (*how, (1, 1))
-                for backward in (False, True):
-                    rows = pool_plan.plan(*sizes, 1, dtype.itemsize, True, backward)
-                    assert rows.columns
-                    assert rows.width == width or out[1] % width
-                    channels = pool_plan.plan(*sizes, 64, dtype.itemsize, True, backward)
-                    assert (channels.columns, channels.width, channels.known) == (False, width, rows.known)
+                for way, last in (("forward", "forward"), ("backward", "backward_groups")):
+                    rows = pool_plan.plan(*sizes, 1, dtype.itemsize, True, way == "backward")
+                    assert rows.kernel == f"{way}_columns"
+                    assert rows.options[0] == width or out[1] % width
+                    channels = pool_plan.plan(*sizes, 64, dtype.itemsize, True, way == "backward")
+                    assert (channels.kernel, channels.options) == (last, (width, *rows.options[1:]))
 
 
 @settings(max_examples=300, deadline=None)
@@ -223,10 +223,12 @@ def test_layers_keep_the_order_of_images(
         ("min(k, (end - 1 - start) / d + 1)", "min(k, (end - start) / d + 1)", 2),
         ("min(o, (p + low) / s + 1)", "min(o, (p + low) / s)", 2),
         ("from.v[v] == here", "true", 2),
-        ("chosen.at(c) == here + v", "true", 10),
-        ("const bool met = (begin + j < end) &", "const bool met = true &", 10),
+        ("chosen.at(b) == first + r * columns + v", "true", 10),
+        ("const bool met = (0 <= i) & (i < w.axis[1].o) & incoming", "const bool met = incoming", 10),
         ("(first[1] <= j) & (j < last[1])", "true", 11),
         ("(V - 1 + P) / S - (V / S - 1)", "0", 10),
+        ("HIGH = (S - 1 + P) / S;", "HIGH = 0;", 2),
+        ("if (row + r < w.axis[1].n)", "", 9),
         ("c / N * N", "0", 16),
     ],
 )

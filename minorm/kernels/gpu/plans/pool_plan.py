@@ -28,9 +28,8 @@ ANY: Ints = (0, 0, 0)
 class Plan(NamedTuple):
     """Which kernel, and for how many threads."""
 
-    columns: bool  # neighbours are columns
-    width: int
-    known: Ints
+    kernel: str
+    options: Ints  # its template arguments: the width of an access, and the sizes of windows that it knows
     images: int  # threads of an image
     fields: Any  # of the struct
 
@@ -53,19 +52,20 @@ def plan(size: Ints, out: Ints, how: Windows | None, inner: int, itemsize: int, 
     else:
         struct, known = window_struct.packed(size, out, *how), _known(len(size), *how)
     lengths = (1,) * (3 - len(size)) + (size if backward else out)
-    columns = inner == 1 and known != ANY and aligned
-    width = launch.width(itemsize, inner) if aligned else 1
-    if columns:
-        step = known[1] if backward else 1  # places a window moves by
-        width = launch.width(itemsize, size[-1], out[-1] * step)
-        columns = width > 1 and width % step == 0
-        width = width if columns else 1
-    digits = (lengths[-1] // width, lengths[-2], lengths[-3]) if columns else (inner // width, *lengths[:0:-1])
-    images = prod(lengths) * inner // width
+    step = known[1] if backward and known != ANY else 1  # a thread has the places by which a window moves
+    rows = -(-lengths[1] // step)
+    columns = launch.width(itemsize, size[-1], out[-1] * step) if aligned and inner == 1 and known != ANY else 1
+    if columns > 1 and columns % step == 0:
+        name, width, digits = "_columns", columns, (lengths[2] // columns, rows, 1)
+    else:
+        name, width = "_groups" if backward and known != ANY else "", launch.width(itemsize, inner) if aligned else 1
+        digits = inner // width, -(-lengths[2] // step), rows
+    images = prod(digits) * lengths[0]
     fields = np.zeros((), STRUCT)
     fields["windows"], fields["inner"] = struct, inner
     fields["dividers"] = [divider(count) for count in (images, *digits)]
-    return Plan(columns, width, known, images, fields)
+    options = (width,) if backward and known == ANY else (width, *known)
+    return Plan(("backward" if backward else "forward") + name, options, images, fields)
 
 
 def spread(plane: int, inner: int) -> Any:

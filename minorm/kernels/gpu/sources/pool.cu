@@ -3,8 +3,9 @@
 // the same bits.
 //
 // Images lie as (image, place, inner). With the channels last `inner` is their number, and a thread's neighbours are channels
-// (forward, backward). In rows `inner` is 1; neighbours are columns (forward_columns, backward_columns), or V is 1. K taps along
-// both axes, S apart, behind P places of padding, are known to the compiler, or K is 0: then the struct says, for up to 3 axes.
+// (forward, backward_groups, backward). In rows `inner` is 1; neighbours are columns (forward_columns, backward_columns), or V
+// is 1. K taps along both axes, S apart, behind P places of padding, are known to the compiler; where K is 0, and in `backward`,
+// the struct says, for up to 3 axes.
 #include "types.cuh"
 #include "maths.cuh"
 #include "windows.cuh"
@@ -116,7 +117,18 @@ __device__ void write(const typename F::template Result<C> (&result)[V], const i
     if (F::PLACES) put(places, at, found);
 }
 
-// The next four kernels have no branches where the number of taps or windows is known: what is outside is read from the
+// V sums of the gradients of windows, divided where all windows are divided by one number.
+template <class F, class T, class C, int V, class I>
+__device__ void write_sums(const C (&sum)[V], int divisor, T* dx, I at) {
+    const C inverse = C(1) / divisor;
+    Pack<T, V> out;
+#pragma unroll
+    for (int v = 0; v < V; v++)
+        place(out.v[v], F::PLACES || F::COUNTS ? sum[v] : divided<T>(sum[v], C(divisor), inverse));
+    put(dx, at, out);
+}
+
+// There are no branches before the last access where the number of taps or windows is known: what is outside is read from the
 // nearest place inside, and then left out. So all accesses are on their way before the first comparison.
 template <class F, class T, class C, int V, int K, int S, int P, class I>
 __global__ void forward(Pool pool, I count, const T* x, T* y, int* places, bool padding, int divisor) {
@@ -162,57 +174,81 @@ __global__ void forward(Pool pool, I count, const T* x, T* y, int* places, bool 
 }
 
 // dx[p] = the sum of the shares in dy of the windows that reach over p
-template <class F, class T, class C, int V, int K, int S, int P, class I>
+template <class F, class T, class C, int V, class I>
 __global__ void backward(Pool pool, I count, const T* dy, const int* places, T* dx, bool padding, int divisor) {
     const I index = (I)blockIdx.x * blockDim.x + threadIdx.x;
     if (index >= count) return;
-    const Windows w = pool.windows<K, S, P>();
+    const Windows& w = pool.all;
     const Spot<I> spot = pool.spot(index);
     const int* p = spot.digit;
     const int here = (p[0] * w.axis[1].n + p[1]) * w.axis[2].n + p[2];
-    int begin[3], windows[3];
-#pragma unroll
-    for (int a = 0; a < 3; a++) {
-        begin[a] = w.axis[a].begin(p[a]);
-        windows[a] = w.axis[a].end(p[a]) - begin[a];
-    }
     const I image = spot.image * w.results * pool.inner + p[3] * V;
     dy += image;
     if (F::PLACES) places += image;
     C sum[V] = {};
-    const int most = K ? (K + S - 1) / S : 0;
-    for (int i = 0; i < (K ? 1 : windows[0]); i++)
-#pragma unroll
-        for (int j = 0; j < (K ? most : windows[1]); j++)
-#pragma unroll
-            for (int k = 0; k < (K ? most : windows[2]); k++) {
-                int o[3] = {begin[0] + i, begin[1] + j, begin[2] + k};
-                const bool met = (K == 0) | ((j < windows[1]) & (k < windows[2]));
-                if (K) {
-                    o[0] = 0;
-                    o[1] = min(o[1], w.axis[1].o - 1);
-                    o[2] = min(o[2], w.axis[2].o - 1);
-                } else if (!F::PLACES) {  // with dilation some windows step over p
-                    if (w.axis[0].tap(p[0], o[0]) < 0 || w.axis[1].tap(p[1], o[1]) < 0 || w.axis[2].tap(p[2], o[2]) < 0)
-                        continue;
-                }
-                const I at = (I)((o[0] * w.axis[1].o + o[1]) * w.axis[2].o + o[2]) * pool.inner;
-                const C taps = F::COUNTS ? taps_of(w, o[0], o[1], o[2], padding) : 1;
+    for (int i = w.axis[0].begin(p[0]); i < w.axis[0].end(p[0]); i++)
+        for (int j = w.axis[1].begin(p[1]); j < w.axis[1].end(p[1]); j++)
+            for (int k = w.axis[2].begin(p[2]); k < w.axis[2].end(p[2]); k++) {
+                if (!F::PLACES)  // with dilation some windows step over p
+                    if (w.axis[0].tap(p[0], i) < 0 || w.axis[1].tap(p[1], j) < 0 || w.axis[2].tap(p[2], k) < 0) continue;
+                const I at = (I)((i * w.axis[1].o + j) * w.axis[2].o + k) * pool.inner;
+                const C taps = F::COUNTS ? taps_of(w, i, j, k, padding) : 1;
                 const Pack<T, V> in = fetch<T, V>(dy, at);
                 Pack<int, V> from;
                 if (F::PLACES) from = fetch<int, V>(places, at);
 #pragma unroll
                 for (int v = 0; v < V; v++) {
                     const C value = F::COUNTS ? widen<C>(in.v[v]) / taps : widen<C>(in.v[v]);
-                    sum[v] += met & (!F::PLACES || from.v[v] == here) ? value : C(0);
+                    sum[v] += !F::PLACES || from.v[v] == here ? value : C(0);
                 }
             }
-    const C inverse = C(1) / divisor;
-    Pack<T, V> out;
+    write_sums<F>(sum, divisor, dx, index * V);
+}
+
+// S x S places of V channels: over them reach the windows from group - LOW to group + HIGH of each axis.
+template <class F, class T, class C, int V, int K, int S, int P, class I>
+__global__ void backward_groups(Pool pool, I count, const T* dy, const int* places, T* dx, bool padding, int divisor) {
+    const I index = (I)blockIdx.x * blockDim.x + threadIdx.x;
+    if (index >= count) return;
+    const Windows w = pool.windows<K, S, P>();
+    const Spot<I> spot = pool.spot(index);
+    const int LOW = (K - 1 - P) / S, HIGH = (S - 1 + P) / S;
+    const int rows = w.axis[1].n, columns = w.axis[2].n, row = spot.digit[1] * S, column = spot.digit[2] * S;
+    dy += spot.image * w.results * pool.inner + spot.digit[3] * V;
+    if (F::PLACES) places += spot.image * w.results * pool.inner + spot.digit[3] * V;
+    C sum[S][S][V] = {};
 #pragma unroll
-    for (int v = 0; v < V; v++)
-        place(out.v[v], F::PLACES || F::COUNTS ? sum[v] : divided<T>(sum[v], C(divisor), inverse));
-    put(dx, index * V, out);
+    for (int a = -LOW; a <= HIGH; a++)
+#pragma unroll
+        for (int b = -LOW; b <= HIGH; b++) {
+            const int i = spot.digit[1] + a, j = spot.digit[2] + b;
+            const bool met = (0 <= i) & (i < w.axis[1].o) & (0 <= j) & (j < w.axis[2].o);
+            const int line = min(max(i, 0), w.axis[1].o - 1), window = min(max(j, 0), w.axis[2].o - 1);
+            const I at = (I)(line * w.axis[2].o + window) * pool.inner;
+            const C taps = F::COUNTS ? taps_of(w, 0, line, window, padding) : 1;
+            const Pack<T, V> in = fetch<T, V>(dy, at);
+            Pack<int, V> from;
+            if (F::PLACES) from = fetch<int, V>(places, at);
+#pragma unroll
+            for (int v = 0; v < V; v++) {
+                const C value = F::COUNTS ? widen<C>(in.v[v]) / taps : widen<C>(in.v[v]);
+#pragma unroll
+                for (int r = 0; r < S; r++)
+#pragma unroll
+                    for (int c = 0; c < S; c++) {
+                        const int k = r + P - a * S, l = c + P - b * S, here = (row + r) * columns + column + c;
+                        if (0 <= k && k < K && 0 <= l && l < K)
+                            sum[r][c][v] += met & (!F::PLACES || from.v[v] == here) ? value : C(0);
+                    }
+            }
+        }
+    dx += spot.image * w.plane * pool.inner + spot.digit[3] * V;
+#pragma unroll
+    for (int r = 0; r < S; r++)
+#pragma unroll
+        for (int c = 0; c < S; c++)
+            if (row + r < rows && column + c < columns)
+                write_sums<F>(sum[r][c], divisor, dx, (I)((row + r) * columns + column + c) * pool.inner);
 }
 
 // The columns `from` to from + N * M of a row in M accesses, LEFT before and RIGHT behind them; those outside of the row hold
@@ -274,46 +310,46 @@ __global__ void forward_columns(Pool pool, I count, const T* x, T* y, int* place
     write<F>(result, taps, divisor, y, places, index * V);
 }
 
-// Places V * t to V * t + V of a row: the windows over them are the next V / S with some beside them. V divides the length of
-// a row of dx, V / S that of a row of dy.
+// V places of each of S rows. Over them reach the next V / S windows of some rows, with some beside them. V divides the length
+// of a row of dx, V / S that of a row of dy.
 template <class F, class T, class C, int V, int K, int S, int P, class I>
 __global__ void backward_columns(Pool pool, I count, const T* dy, const int* places, T* dx, bool padding, int divisor) {
     const I index = (I)blockIdx.x * blockDim.x + threadIdx.x;
     if (index >= count) return;
     const Windows w = pool.windows<K, S, P>();
     const Spot<I> spot = pool.spot(index);
-    const int LEFT = (K - 1 - P) / S, RIGHT = (V - 1 + P) / S - (V / S - 1);
-    const int row = spot.digit[2], here = row * w.axis[2].n + spot.digit[3] * V;
-    const int from = spot.digit[3] * (V / S), results = w.axis[2].o;
-    const int begin = w.axis[1].begin(row), end = w.axis[1].end(row);
+    const int LOW = (K - 1 - P) / S, HIGH = (S - 1 + P) / S, RIGHT = (V - 1 + P) / S - (V / S - 1);
+    const int columns = w.axis[2].n, results = w.axis[2].o, from = spot.digit[3] * (V / S);
+    const int row = spot.digit[2] * S, first = row * columns + spot.digit[3] * V;
     dy += spot.image * w.results;
     if (F::PLACES) places += spot.image * w.results;
-    C sum[V] = {};
+    C sum[S][V] = {};
 #pragma unroll
-    for (int j = 0; j < (K + S - 1) / S; j++) {
-        const int line = min(begin + j, w.axis[1].o - 1);
-        Span<T, V / S, 1, LEFT, RIGHT> incoming;
-        Span<int, V / S, 1, LEFT, RIGHT> chosen;
+    for (int a = -LOW; a <= HIGH; a++) {
+        const int i = spot.digit[2] + a, line = min(max(i, 0), w.axis[1].o - 1);
+        Span<T, V / S, 1, LOW, RIGHT> incoming;
+        Span<int, V / S, 1, LOW, RIGHT> chosen;
         incoming.read(dy + line * results, from, results);
         if (F::PLACES) chosen.read(places + line * results, from, results);
 #pragma unroll
-        for (int c = -LEFT; c < V / S + RIGHT; c++) {
-            const bool met = (begin + j < end) & incoming.inside(c, from, results);
-            C value = widen<C>(incoming.at(c));
-            if (F::COUNTS) value /= taps_of(w, 0, line, from + c, padding);
+        for (int b = -LOW; b < V / S + RIGHT; b++) {
+            const bool met = (0 <= i) & (i < w.axis[1].o) & incoming.inside(b, from, results);
+            C value = widen<C>(incoming.at(b));
+            if (F::COUNTS) value /= taps_of(w, 0, line, from + b, padding);
 #pragma unroll
-            for (int k = 0; k < K; k++) {
-                const int v = c * S - P + k;
-                if (0 <= v && v < V) sum[v] += met & (!F::PLACES || chosen.at(c) == here + v) ? value : C(0);
-            }
+            for (int r = 0; r < S; r++)
+#pragma unroll
+                for (int l = 0; l < K; l++) {
+                    const int k = r + P - a * S, v = b * S - P + l;
+                    if (0 <= k && k < K && 0 <= v && v < V)
+                        sum[r][v] += met & (!F::PLACES || chosen.at(b) == first + r * columns + v) ? value : C(0);
+                }
         }
     }
-    const C inverse = C(1) / divisor;
-    Pack<T, V> out;
+    dx += spot.image * w.plane;
 #pragma unroll
-    for (int v = 0; v < V; v++)
-        place(out.v[v], F::PLACES || F::COUNTS ? sum[v] : divided<T>(sum[v], C(divisor), inverse));
-    put(dx, index * V, out);
+    for (int r = 0; r < S; r++)
+        if (row + r < w.axis[1].n) write_sums<F>(sum[r], divisor, dx, (I)(first + r * columns));
 }
 
 // The gradient of an average over all of an image: each dy, divided, at all its places.
