@@ -36,11 +36,10 @@ from minorm.training.graphed import GraphedLoop
 from minorm.training.images import PARTS, Known, changes, kept, known, known_before, place
 from minorm.training.log_file import LOG, Row, log
 from minorm.training.loop import evaluate, train_by
-from minorm.training.one_rank import on_rank_0
 from minorm.training.optimizing import averaged, make_optimizer, make_scheduler
 from minorm.training.own_code import Code, is_file
 from minorm.training.preparing import folder_of, load_data, loaders, mixed, preprocessing
-from minorm.training.run_folder import BEST, CHECKPOINT, check_copy, keep_copy, locked
+from minorm.training.run_folder import BEST, CHECKPOINT, check_copy, keep_copy, locked, on_rank_0
 from minorm.training.score import Score
 from minorm.training.settings import Settings
 

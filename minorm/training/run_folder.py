@@ -7,16 +7,18 @@
 
 The lock (flock) ends with its process, however that ends, so a file that a killed process leaves locks nothing. A child
 that the process forks would hold the lock too, and so closes its file first. On systems without flock, Windows among
-them, and on disks that have no locks, nothing keeps two runs apart.
+them, and on disks that have no locks, nothing keeps two runs apart. Of several ranks the first one writes.
 """
 
 from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from typing import Any
 
+from minorm.distributed import Group, RankError
 from minorm.serialization import atomic, opening
 from minorm.support.masking import quoted
 from minorm.training.log_file import LOG
@@ -186,3 +188,18 @@ def _contents(path: str) -> bytes | None:
         return opening.contents(path, "train")
     except OSError:
         return None
+
+
+def on_rank_0(group: Group | None, act: Callable[[], Any]) -> None:
+    """Call it on rank 0; where it raises there, RankError on the others."""
+    if group is None or group.size == 1:
+        act()
+        return
+    try:
+        if group.rank == 0:
+            act()
+    except (OSError, ValueError) as error:
+        group.all_gather_text(str(error), "what was written")
+        raise
+    if said := group.all_gather_text("", "what was written")[0]:
+        raise RankError(f"rank 0 could not write: {said}")

@@ -174,9 +174,10 @@ class Ordering(Reductions[TensorT], Generic[TensorT]):
         """
         axis = None if dim is None else axis_of("unique", dim, self)
         with devices.on_device_of(self.array):
-            wide = self.array.astype(dtypes.compute_type(self.dtype), copy=False)  # CuPy does not sort bfloat16
+            kind = self.array.dtype
+            wide = self.array.astype(dtypes.compute_type(kind), copy=False)  # CuPy does not sort bfloat16
             found = devices.namespace(self.array).unique(wide, return_inverse=True, return_counts=True, axis=axis)
-            values, inverse, counts = (self.from_array(a) for a in (found[0].astype(self.dtype), *found[1:]))
+            values, inverse, counts = (self.from_array(a) for a in (found[0].astype(kind), *found[1:]))
         inverse = inverse.reshape(self.shape if axis is None else (self.shape[axis],))
         wanted = (values, *((inverse,) if return_inverse else ()), *((counts,) if return_counts else ()))
         return wanted if len(wanted) > 1 else values

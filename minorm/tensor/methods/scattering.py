@@ -98,7 +98,7 @@ class Scattering(Operators[TensorT], Generic[TensorT]):
         axis = axis_of("index_fill", dim, self)
         with devices.on_device_of(self.array):
             there = np.zeros_like(self.array, np.bool_, shape=(self.shape[axis],))
-            there[own(index.to(self.device).array)] = True
+            there[own(devices.to_device(index.array, devices.device_of(self.array)))] = True
         mask = self.from_array(there)
         x: Any = self
         return x.masked_fill(mask.reshape(-1, *(1,) * (self.ndim - axis - 1)), value)
