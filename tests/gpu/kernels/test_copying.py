@@ -229,6 +229,9 @@ def test_the_plan_of_images() -> None:
     same = copy_plan.plan((2, 64, 56, 56), last, last, (2, 4), 16)
     assert same is not None
     assert (same.turned, same.widths, same.whole, same.grid) == (False, (4,), True, (2 * 64 * 3136 // 4 // 256,))
+    odd = copy_plan.plan((2, 12), (12, 1), (12, 1), (4, 2), 2)
+    assert odd is not None
+    assert (odd.widths, odd.whole) == ((1,), False)
     half = copy_plan.plan((2, 12, 56, 56), (3136 * 28, 1, 56 * 28, 28), (3136 * 12, 1, 56 * 12, 12), (2, 2), 8)
     assert half is not None  # of what is put beside others
     assert (half.turned, half.widths, half.whole) == (False, (4,), True)

@@ -84,9 +84,8 @@ def _move(found: tuple[Loop, ...], sizes: tuple[int, int], alignment: int, integ
     steps = [last.times, *(loop.to for loop in outer)]
     if last.source == 1:  # an access of what is written is one of what is read
         steps += [loop.source for loop in outer]
-    width = min(launch.ACCESS, alignment) // max(
-        sizes
-    )  # so accesses of neighbouring threads are neighbours in both arrays
+    # Counted in the wider type: so the accesses of neighbouring threads are neighbours in both arrays.
+    width = max(1, min(launch.ACCESS, alignment) // max(sizes))
     while any(step % width for step in steps):
         width //= 2
     if last.to != 1:
