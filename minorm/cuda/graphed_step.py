@@ -167,15 +167,15 @@ class Captured:
         )
 
     def replay(self, inputs: Sequence[Tensor], look: Callable[[Any], None] | None) -> Any:
-        """The step with other inputs."""
+        """The step with other inputs, where it is not stale and fits."""
         with no_grad():
             for ours, given in zip(self._inputs, inputs, strict=True):
                 ours.copy_(given)
-            self._graphs[0].replay()
+            self._graphs[0]._launch()
             if look is not None:
                 look(self._result)
             for made in self._graphs[1:]:
-                made.replay()
+                made._launch()
             for gradient in self._gradients:
                 gradient.put()
             return mapped(self._result, Tensor, Tensor.clone)
