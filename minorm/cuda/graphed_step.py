@@ -37,9 +37,14 @@ class GraphedStep:
     """
 
     def __init__(
-        self, parts: Sequence[Part], inputs: Sequence[Tensor], num_warmup_iters: int = 3, pool: Any = None
+        self,
+        parts: Sequence[Part],
+        inputs: Sequence[Tensor],
+        num_warmup_iters: int = 3,
+        pool: Any = None,
+        name: str = "make_graphed_step",
     ) -> None:
-        self._parts, self._left, self._pool = parts, num_warmup_iters, pool
+        self._parts, self._left, self._pool, self._name = parts, num_warmup_iters, pool, name
         self._form = [_form(x) for x in inputs]
         self._device = inputs[0].device if inputs else "cuda"
         self._why_not = ""  # what the last attempt to capture has failed at
@@ -106,7 +111,7 @@ class GraphedStep:
 
     def _give_up(self, why: str) -> None:
         self._given_up, self._why_not = True, ""
-        warnings.warn(f"make_graphed_step: the step is not captured, each call runs it eagerly: {why}", stacklevel=5)
+        warnings.warn(f"{self._name}: the step is not captured, each call runs it eagerly: {why}", stacklevel=5)
 
 
 class Captured:
@@ -162,15 +167,15 @@ class Captured:
         )
 
     def replay(self, inputs: Sequence[Tensor], look: Callable[[Any], None] | None) -> Any:
-        """The step with other inputs."""
+        """The step with other inputs, where it is not stale and fits."""
         with no_grad():
             for ours, given in zip(self._inputs, inputs, strict=True):
                 ours.copy_(given)
-            self._graphs[0].replay()
+            self._graphs[0]._launch()
             if look is not None:
                 look(self._result)
             for made in self._graphs[1:]:
-                made.replay()
+                made._launch()
             for gradient in self._gradients:
                 gradient.put()
             return mapped(self._result, Tensor, Tensor.clone)

@@ -93,6 +93,11 @@ class CUDAGraph:
             raise RuntimeError("CUDAGraph.replay: another graph is being captured; expected replays after it")
         if changed := self._recording.changed():
             raise RuntimeError(f"CUDAGraph.replay: {changed}: capture again")
+        self._launch()
+
+    def _launch(self) -> None:
+        """A replay, where all is known to be as at the capture."""
+        assert self._recording is not None
         with self._place:
             self._recording.renew()
             self._graph.launch()

@@ -33,7 +33,8 @@ class GraphedLoop:
     def step(self, batch: Batch, score: Score) -> None:
         """A whole step, counted in the score; NonFiniteLoss before the parameters change."""
         if self._step is None:
-            self._step = GraphedStep([self._forward, self._backward], [batch.inputs, batch.targets])
+            parts = self._forward, self._backward
+            self._step = GraphedStep(parts, [batch.inputs, batch.targets], name="training on a GPU")
 
         def look(found: tuple[Tensor, Tensor | None]) -> None:
             count(score, self.model, self.loss_function, batch, *found)

@@ -170,8 +170,8 @@ def _launched(to: Any, x: Any, add: bool) -> bool:
     kinds = _kinds(x.dtype, to.dtype, add)
     if kinds is None:
         return False
-    aligned = launch.is_aligned(to, x)
-    given = _prepared(to.shape, to.strides, x.shape, x.strides, to.itemsize, x.itemsize, aligned)
+    bits = to.data.ptr | x.data.ptr | launch.ACCESS
+    given = _prepared(to.shape, to.strides, x.shape, x.strides, to.itemsize, x.itemsize, bits & -bits)
     if given is None:
         return False
     plan, axes, sizes = given
@@ -193,7 +193,7 @@ def _kinds(source: Any, to: Any, add: bool) -> tuple[Any, Any] | None:
 
 @functools.lru_cache(maxsize=4096)
 def _prepared(
-    shape: Ints, to: Ints, given: Ints, source: Ints, to_size: int, source_size: int, aligned: bool
+    shape: Ints, to: Ints, given: Ints, source: Ints, to_size: int, source_size: int, alignment: int
 ) -> tuple[copy_plan.Plan, Struct, tuple[Any, ...]] | None:
     """The launch with its arguments before the arrays; steps are in bytes, and what is read broadcasts."""
     lead = len(shape) - len(given)
@@ -203,7 +203,7 @@ def _prepared(
     places = tuple(step // to_size for step in to)
     if min((*steps, *places), default=0) < 0 or any(n > 1 and step == 0 for n, step in zip(shape, places, strict=True)):
         return None
-    plan = copy_plan.plan(shape, places, steps, (to_size, source_size), aligned)
+    plan = copy_plan.plan(shape, places, steps, (to_size, source_size), alignment)
     if plan is None:
         return None
     sizes: tuple[Any, ...] = tuple(map(plan.integer.type, plan.sizes))

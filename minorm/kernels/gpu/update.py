@@ -7,7 +7,7 @@ makes a step of a small network quick. The kernels take dense arrays in one layo
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -110,14 +110,19 @@ def scale(arrays: list[Any], factor: float) -> None:
 def _groups(parameters: list[Any], gradients: list[Any], states: list[list[Any]]) -> Iterator[tuple[list[int], bool]]:
     """The numbers of parameters of one type, and whether they are left to the reference."""
     groups: dict[Any, list[int]] = {}
+    recording = capture.recording()
+    replaying = recording is not None and recording.replaying  # the arrays are those of the capture
     for i, p in enumerate(parameters):
         if not p.size:
+            continue
+        if replaying:
+            groups.setdefault(p.dtype, []).append(i)
             continue
         arrays = [gradients[i], *[values[i] for values in states]]
         covered = p.dtype in dtypes.FLOATS and all(a.dtype == p.dtype for a in arrays) and is_dense(p)
         covered = covered and all(a is arranged(a, p) for a in arrays[1:])
         groups.setdefault(p.dtype if covered else None, []).append(i)
-    if None in groups and capture.recording() is not None:
+    if None in groups and recording is not None:
         raise RuntimeError(
             "cuda.graph: parameters, gradients and the optimizer's state are of several types or layouts, for which "
             "there is no kernel; expected one type and one layout in a step that is captured"
@@ -143,17 +148,13 @@ def _run(
     compute = dtypes.compute_type(dtype)
     step = np.array(tuple(numbers), [(f"n{i}", compute) for i in range(len(numbers))])
     recording = capture.recording() if name != "scale" else None  # its factor is what it was, as all numbers of a graph
-    replaying = recording is not None and recording.replaying
-    if "g" in roles and not replaying:
-        roles["g"] = _laid(roles["g"], parameters)
-    addresses: dict[str, Sequence[Any]] = {
-        role: [a.data.ptr for a in arrays] for role, arrays in roles.items() if not (replaying and role == "g")
-    }
-    launches = update_plan.launches([p.size for p in parameters], **addresses, **of_steps)
-    if recording is not None and replaying:
-        for struct, _ in launches:
-            _renew(recording.next().host, struct, step, addresses, of_steps)
+    if recording is not None and recording.replaying:
+        _renew(recording, len(parameters), step, of_steps)
         return
+    if "g" in roles:
+        roles["g"] = _laid(roles["g"], parameters)
+    addresses = {role: [a.data.ptr for a in arrays] for role, arrays in roles.items()}
+    launches = update_plan.launches([p.size for p in parameters], **addresses, **of_steps)
     aligned = all(launch.is_aligned(*arrays) for arrays in roles.values())
     width = launch.ACCESS // dtype.itemsize if aligned else 1
     if recording is None:
@@ -169,17 +170,14 @@ def _run(
         kernel(grid, (update_plan.THREADS,), (kept, kept[struct.nbytes :]))
 
 
-def _renew(kept: Any, struct: Any, step: Any, addresses: dict[str, Any], of_steps: dict[str, list[float]]) -> None:
-    """The numbers of the next replay; RuntimeError where parameters or state lie elsewhere than the graph has them."""
-    for role in addresses:
-        if not np.array_equal(kept["parts"][role], struct[role]):
-            raise RuntimeError(
-                "CUDAGraph.replay: a parameter or the optimizer's state lies in other memory than at the capture; "
-                "expected load_state_dict, to() and add_param_group before it: capture again"
-            )
-    for name in of_steps:
-        kept["parts"][name] = struct[name]
-    kept["step"] = step
+def _renew(recording: capture.Recording, count: int, step: Any, of_steps: dict[str, list[float]]) -> None:
+    """The numbers of the next replay, of so many parameters; the optimizer has looked that these lie where they did."""
+    for start in range(0, count, update_plan.MOST):
+        kept = recording.next().host
+        for name, values in of_steps.items():
+            part = values[start : start + update_plan.MOST]
+            kept["parts"][name][: len(part)] = part
+        kept["step"] = step
 
 
 def _chosen(indices: list[int], *lists: list[Any]) -> list[list[Any]]:

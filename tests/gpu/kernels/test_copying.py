@@ -32,17 +32,17 @@ def needed() -> list[tuple[Any, ...]]:
     keys: list[tuple[Any, ...]] = []
     for bits in copy_plan.BITS.values():
         full = 16 // bits.itemsize
-        keys += [("move", bits, bits, width, False, dtypes.int32) for width in (1, full)]
+        keys += [("move", bits, bits, width, False, dtypes.int32) for width in (1, 2, 4, 8, 16) if width <= full]
         for read, write, rows in itertools.product((1, full), (1, full), (16, 64, 256)):
             keys += [("turn", bits, bits, read, write, rows, False, dtypes.int32)]
     for one, other in itertools.product(instances.FLOATS, repeat=2):
         if one != other:
             full = 16 // max(one.itemsize, other.itemsize)
-            keys += [("move", one, other, width, False, dtypes.int32) for width in (1, full)]
+            keys += [("move", one, other, width, False, dtypes.int32) for width in (1, 2, 4) if width <= full]
     for dtype in instances.FLOATS:
         full = 16 // dtype.itemsize
         keys += [("fill", dtype, dtypes.compute_type(dtype), width, dtypes.int32) for width in (1, full)]
-        keys += [("move", dtype, dtype, width, True, dtypes.int32) for width in (1, full)]
+        keys += [("move", dtype, dtype, width, True, dtypes.int32) for width in (1, 2, 4, 8) if width <= full]
     return keys
 
 
@@ -192,7 +192,7 @@ def test_a_broken_kernel_is_found(cuda: Any) -> None:
     name = expression("turn", dtypes.uint32, dtypes.uint32, 4, 4, 64, False, dtypes.int32)
     broken = text.replace("__syncthreads();", "")
     assert broken != text
-    plan = copy_plan.plan((1, 64, 64), (4096, 1, 64), (4096, 64, 1), (4, 4), True)
+    plan = copy_plan.plan((1, 64, 64), (4096, 1, 64), (4096, 64, 1), (4, 4), 16)
     assert plan is not None
     assert plan.turned
     x = np.random.default_rng(0).standard_normal((64, 64)).astype(np.float32)
@@ -223,13 +223,19 @@ def test_long_indices(cuda: Any, monkeypatch: Any) -> None:
 
 def test_the_plan_of_images() -> None:
     rows, last = (200704, 3136, 56, 1), (200704, 1, 3584, 64)
-    plan = copy_plan.plan((2, 64, 56, 56), last, rows, (2, 2), True)
+    plan = copy_plan.plan((2, 64, 56, 56), last, rows, (2, 2), 16)
     assert plan is not None
     assert (plan.turned, plan.widths, plan.rows, plan.grid) == (True, (8, 8), 64, (2 * 49,))
-    same = copy_plan.plan((2, 64, 56, 56), last, last, (2, 4), True)
+    same = copy_plan.plan((2, 64, 56, 56), last, last, (2, 4), 16)
     assert same is not None
     assert (same.turned, same.widths, same.whole, same.grid) == (False, (4,), True, (2 * 64 * 3136 // 4 // 256,))
-    expanded = copy_plan.plan((2, 64, 56, 56), rows, (64, 1, 0, 0), (4, 4), True)
+    odd = copy_plan.plan((2, 12), (12, 1), (12, 1), (4, 2), 2)
+    assert odd is not None
+    assert (odd.widths, odd.whole) == ((1,), False)
+    half = copy_plan.plan((2, 12, 56, 56), (3136 * 28, 1, 56 * 28, 28), (3136 * 12, 1, 56 * 12, 12), (2, 2), 8)
+    assert half is not None  # of what is put beside others
+    assert (half.turned, half.widths, half.whole) == (False, (4,), True)
+    expanded = copy_plan.plan((2, 64, 56, 56), rows, (64, 1, 0, 0), (4, 4), 16)
     assert expanded is not None
     assert (expanded.turned, expanded.widths, expanded.whole) == (False, (4,), False)
 

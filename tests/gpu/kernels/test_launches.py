@@ -48,3 +48,44 @@ def test_an_absent_bias_has_no_gradient_to_compute(cuda: Any) -> None:
         y.backward(mn.ones_like(y))
         counts.append(shim.State.launches - before)
     assert counts[0] < counts[1]
+
+
+def test_a_sum_in_place_is_one_launch(cuda: Any) -> None:
+    a, b = np.random.default_rng(0).standard_normal((2, 4, 6)).astype(np.float32)
+    x, y = mn.tensor(a, device="cuda"), mn.tensor(b, device="cuda")
+    cuda.transfers.clear()
+    before = shim.State.launches
+    x.add_(y)
+    assert shim.State.launches - before == 1
+    assert not cuda.transfers.launches
+    np.testing.assert_array_equal(x.cpu().numpy(), a + b)
+    part = x[1:]
+    part += x[:-1]  # its own elements, one row further up: as they were before
+    np.testing.assert_array_equal(x.cpu().numpy()[1:], (a + b)[1:] + (a + b)[:-1])
+    x += x
+    np.testing.assert_array_equal(x.cpu().numpy()[0], 2 * (a + b)[0])
+    x += 1
+    np.testing.assert_array_equal(x.cpu().numpy()[0], 2 * (a + b)[0] + 1)
+
+
+def test_gradients_that_are_repeated(cuda: Any) -> None:
+    """Of a sum and of a mean nothing is written out before the next operation; a leaf has memory of its own."""
+    x = mn.tensor(np.arange(24, dtype=np.float32).reshape(2, 3, 4) - 7, device="cuda", requires_grad=True)
+    for reduce, value in (
+        (lambda y: y.sum(), 1.0),
+        (lambda y: y.mean(), 1 / 24),
+        (lambda y: y.sum((1, 2)).mean(), 1 / 2),
+    ):
+        x.grad = None
+        loss = reduce(x.relu())
+        cuda.transfers.clear()
+        shim.State.ran.clear()
+        loss.backward()
+        assert not cuda.transfers.launches
+        assert not [name for name in shim.State.ran if name.startswith(("move", "turn"))]
+        np.testing.assert_allclose(x.grad.cpu().numpy(), np.where(x.cpu().numpy() > 0, value, 0), rtol=1e-6)
+    x.grad = None
+    x.sum().backward()
+    assert x.grad.array.flags.c_contiguous
+    assert x.grad.array.base is None
+    np.testing.assert_array_equal(x.grad.cpu().numpy(), np.ones((2, 3, 4)))

@@ -62,10 +62,10 @@ def loops(shape: Ints, to: Ints, source: Ints) -> tuple[Loop, ...]:
 
 
 @functools.lru_cache(maxsize=4096)
-def plan(shape: Ints, to: Ints, source: Ints, sizes: tuple[int, int], aligned: bool) -> Plan | None:
+def plan(shape: Ints, to: Ints, source: Ints, sizes: tuple[int, int], alignment: int) -> Plan | None:
     """The launch; sizes: bytes of an element that is written and of one that is read. None: more loops than it takes.
 
-    aligned: both arrays begin at a multiple of 16 bytes. There is at least one element, and no step is below 0.
+    alignment: both arrays begin at a multiple of so many bytes. There is at least one element, and no step is below 0.
     """
     found = loops(shape, to, source)
     if len(found) > MOST:
@@ -75,17 +75,22 @@ def plan(shape: Ints, to: Ints, source: Ints, sizes: tuple[int, int], aligned: b
     rows = found[-1]
     columns = next((loop for loop in found[:-1] if loop.source == 1 and loop.times >= SHORT), None)
     if rows.to == 1 and rows.source > 1 and rows.times >= SHORT and columns is not None:
-        return _turn(found, columns, sizes, aligned, integer)
-    return _move(found, sizes, aligned, integer)
+        return _turn(found, columns, sizes, alignment >= launch.ACCESS, integer)
+    return _move(found, sizes, alignment, integer)
 
 
-def _move(found: tuple[Loop, ...], sizes: tuple[int, int], aligned: bool, integer: Any) -> Plan:
+def _move(found: tuple[Loop, ...], sizes: tuple[int, int], alignment: int, integer: Any) -> Plan:
     *outer, last = found
-    width = launch.ACCESS // max(sizes)  # so that the accesses of neighbouring threads are neighbours in both arrays
-    steps = (last.times, *(loop.to for loop in outer))
-    if not aligned or last.to != 1 or any(step % width for step in steps):
+    steps = [last.times, *(loop.to for loop in outer)]
+    if last.source == 1:  # an access of what is written is one of what is read
+        steps += [loop.source for loop in outer]
+    # Counted in the wider type: so the accesses of neighbouring threads are neighbours in both arrays.
+    width = max(1, min(launch.ACCESS, alignment) // max(sizes))
+    while any(step % width for step in steps):
+        width //= 2
+    if last.to != 1:
         width = 1
-    whole = width > 1 and last.source == 1 and all(loop.source % width == 0 for loop in outer)
+    whole = width > 1 and last.source == 1
     across = [*outer, Loop(last.times // width, last.to * width, last.source * width)]
     accesses = 1
     for loop in across:
