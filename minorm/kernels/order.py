@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -53,3 +54,18 @@ def _order(arrays: Sequence[Array]) -> list[int] | None:
 def memory_order(x: Array) -> list[int]:
     """The axes from the longest step to the shortest."""
     return sorted(range(x.ndim), key=lambda axis: (-x.strides[axis], axis))
+
+
+def is_dense(x: Any) -> bool:
+    """Do the elements lie without gaps, in whatever order of the axes (channels-last is one)?"""
+    return x.flags.c_contiguous or _has_no_gaps(x.shape, x.strides, x.itemsize)
+
+
+@functools.lru_cache(maxsize=4096)
+def _has_no_gaps(shape: tuple[int, ...], strides: tuple[int, ...], step: int) -> bool:
+    for stride, length in sorted(zip(strides, shape, strict=True)):
+        if length != 1:
+            if stride != step:
+                return False
+            step *= length
+    return True

@@ -23,13 +23,10 @@ from collections.abc import Iterator
 from math import prod
 from typing import Any
 
-import cupy
-
 from minorm.devices import dtypes
 from minorm.kernels import switches
-from minorm.kernels.gpu import copying, launch
+from minorm.kernels.gpu import copying, launch, memory
 from minorm.kernels.gpu.matmul import product
-from minorm.kernels.gpu.memory import owned
 from minorm.kernels.gpu.operands import plain
 from minorm.kernels.gpu.plans.structs import windows_of
 from minorm.kernels.gpu.program import Program
@@ -49,11 +46,11 @@ def forward(x: Any, w: Any, b: Any, stride: Ints, padding: Pairs, dilation: Ints
     x, size, kernel = plain(x), x.shape[2:], w.shape[2:]
     out = output_shape(size, kernel, stride, padding, dilation)
     struct = windows_of(size, out, kernel, stride, padding, dilation)
-    y = cupy.empty((x.shape[0], w.shape[0], *out), x.dtype)
+    y = memory.empty((x.shape[0], w.shape[0], *out), x.dtype)
     rows, dtype = _by_groups(w, groups), x.dtype if b is None else dtypes.compute_type(x.dtype)
     for part in _parts(x.shape, prod(kernel) * prod(out), x.dtype):
         cols = _im2col(struct, x[part])
-        result = cupy.empty((groups, rows.shape[1], cols.shape[1]), dtype)
+        result = memory.empty((groups, rows.shape[1], cols.shape[1]), dtype)
         _product(rows, cols.reshape(groups, -1, cols.shape[1]), result)
         _swap(result, y[part], b)
     return y
@@ -63,7 +60,7 @@ def grad_input(
     dy: Any, w: Any, x_shape: Ints, stride: Ints, padding: Pairs, dilation: Ints, groups: int, b: Any, more: Any
 ) -> Any:
     """dx = W^T * dy, plus a bias and, unless it is None, `more`."""
-    dx = cupy.empty(x_shape, dy.dtype)
+    dx = memory.empty(x_shape, dy.dtype)
     for part, rows in channels_first(dy, w.shape, x_shape):
         _grad_input(rows, w, dy.shape, dx, part, stride, padding, dilation, groups, b, more)
     return dx
@@ -74,19 +71,19 @@ def grad_weight(dy: Any, x: Any, w_shape: Ints, stride: Ints, padding: Pairs, di
     dw: Any = None
     for part, rows in channels_first(dy, w_shape, x.shape):
         dw = _grad_weight(rows, dy.shape, x, w_shape, part, dw, stride, padding, dilation, groups)
-    return owned(copying.as_type(dw.reshape(w_shape), x.dtype))
+    return memory.owned(copying.as_type(dw.reshape(w_shape), x.dtype))
 
 
 def gradients(
     dy: Any, x: Any, w: Any, stride: Ints, padding: Pairs, dilation: Ints, groups: int, more: Any
 ) -> tuple[Any, Any]:
     """dx, plus `more`, and dW: dy is brought into the form of products once."""
-    dx = cupy.empty(x.shape, dy.dtype)
+    dx = memory.empty(x.shape, dy.dtype)
     dw: Any = None
     for part, rows in channels_first(dy, w.shape, x.shape):
         _grad_input(rows, w, dy.shape, dx, part, stride, padding, dilation, groups, None, more)
         dw = _grad_weight(rows, dy.shape, x, w.shape, part, dw, stride, padding, dilation, groups)
-    return dx, owned(copying.as_type(dw.reshape(w.shape), x.dtype))
+    return dx, memory.owned(copying.as_type(dw.reshape(w.shape), x.dtype))
 
 
 def channels_first(dy: Any, w_shape: Ints, x_shape: Ints) -> Iterator[tuple[slice, Any]]:
@@ -94,7 +91,7 @@ def channels_first(dy: Any, w_shape: Ints, x_shape: Ints) -> Iterator[tuple[slic
     dy = plain(dy)
     for part in _parts(x_shape, prod(w_shape[2:]) * prod(dy.shape[2:]), dtypes.compute_type(dy.dtype)):
         images = dy[part]
-        rows = cupy.empty((dy.shape[1], images.shape[0], *dy.shape[2:]), dy.dtype)
+        rows = memory.empty((dy.shape[1], images.shape[0], *dy.shape[2:]), dy.dtype)
         _swap(images, rows, None)
         yield part, rows.reshape(dy.shape[1], -1)
 
@@ -106,7 +103,7 @@ def _grad_input(
     """One part of dx."""
     struct = windows_of(dx.shape[2:], dy_shape[2:], w.shape[2:], stride, padding, dilation)
     weights = _by_groups(w, groups).swapaxes(1, 2)  # cuBLAS reads it either way
-    cols = cupy.empty((groups, weights.shape[1], rows.shape[1]), dtypes.compute_type(dx.dtype))
+    cols = memory.empty((groups, weights.shape[1], rows.shape[1]), dtypes.compute_type(dx.dtype))
     _product(weights, rows.reshape(groups, -1, rows.shape[1]), cols)
     _col2im(struct, cols, dx[part], b, None if more is None else plain(more)[part])
 
@@ -121,7 +118,7 @@ def _grad_weight(
     found = dw
     if dw is None:
         shape = groups, w_shape[0] // groups, prod(w_shape[1:])
-        found = cupy.empty(shape, x.dtype if only else dtypes.compute_type(x.dtype))
+        found = memory.empty(shape, x.dtype if only else dtypes.compute_type(x.dtype))
     turned = cols.reshape(groups, -1, cols.shape[1]).swapaxes(1, 2)
     _product(rows.reshape(groups, -1, rows.shape[1]), turned, found, dw is not None)
     return found
@@ -150,7 +147,7 @@ def _im2col(struct: Any, x: Any) -> Any:
     """The columns of x (images, channels, *size)."""
     images, channels = x.shape[:2]
     taps, results = int(struct.fields["taps"]), int(struct.fields["results"])
-    cols = cupy.empty((channels * taps, images * results), x.dtype)
+    cols = memory.empty((channels * taps, images * results), x.dtype)
     index, count = launch.index_type(max(x.size, cols.size)), channels * images * results
     kernel = _program.kernel("im2col", x.dtype, dtypes.compute_type(x.dtype), index)
     sizes = map(index.type, (count, images, channels))

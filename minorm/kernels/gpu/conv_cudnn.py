@@ -23,7 +23,6 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import cupy
-import numpy as np
 
 from minorm.devices import dtypes
 from minorm.kernels import switches
@@ -137,7 +136,7 @@ def _result(name: str, first: Any, second: Any, shape: Ints, windows: Any, b: An
         second = in_order(second, call.last[1])
     out = empty(shape, first.dtype, call.strides)
     given = [first, second, out, _aligned(b, first.dtype)] if call.bias else [first, second, out]
-    room = memory.empty((call.workspace,), np.uint8) if call.workspace else None
+    room = memory.empty((call.workspace,), dtypes.uint8) if call.workspace else None
     addresses = {uid: x.data.ptr for uid, x in zip(call.uids, given, strict=True)}
     call.graph.execute(addresses, 0 if room is None else room.data.ptr, handle=_handle(device))
     if b is not None and not call.bias:

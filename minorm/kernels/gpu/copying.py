@@ -59,7 +59,7 @@ def _like(x: Any, dtype: Any, order: str) -> Any:
     """Memory for an array of x's shape, in its order ("K") or row by row; one that is repeated has no order."""
     if order == "C" or x.flags.c_contiguous or 0 in x.strides:
         return memory.empty(x.shape, dtype)
-    return cupy.empty_like(x, dtype)
+    return memory.empty_like(x, dtype)
 
 
 def in_rows(x: Any) -> Any:
@@ -71,7 +71,7 @@ def in_order_of(x: Any, like: Any) -> Any:
     """x itself if it lies in memory as `like`, an array of its shape, does; else a copy that does."""
     if lies_as(x, like):
         return x
-    out = cupy.empty_like(like, x.dtype)
+    out = memory.empty_like(like, x.dtype)
     _move(out, x)
     return out
 

@@ -18,8 +18,8 @@ import weakref
 from typing import Any, NamedTuple
 
 import cupy
-import numpy as np
 
+from minorm.devices import dtypes
 from minorm.kernels.gpu import memory
 
 ADD_BIAS, ADD_UP_ROWS = 4, 512  # CUBLASLT_EPILOGUE_BIAS, CUBLASLT_EPILOGUE_BGRADB
@@ -102,7 +102,7 @@ class Plan:
             self._bias.value = bias
             _set("MatmulDesc", self.description, _BIAS, self._bias)
         first, second, result = self.layouts
-        scratch = memory.empty((self.found.scratch,), np.uint8) if self.found.scratch else None
+        scratch = memory.empty((self.found.scratch,), dtypes.uint8) if self.found.scratch else None
         room = 0 if scratch is None else scratch.data.ptr
         stream = cupy.cuda.get_current_stream().ptr
         _checked(

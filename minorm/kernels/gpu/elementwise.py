@@ -15,7 +15,7 @@ import cupy
 from minorm.devices import dtypes
 from minorm.kernels.activations import Activations
 from minorm.kernels.gpu import copying, launch, memory
-from minorm.kernels.gpu.operands import arranged, dense, is_dense
+from minorm.kernels.gpu.operands import arranged, dense
 from minorm.kernels.gpu.plans import copy_plan
 from minorm.kernels.gpu.program import Program
 from minorm.kernels.gpu.softmax import (
@@ -29,7 +29,7 @@ from minorm.kernels.gpu.softmax import (
     softmax_grad,
 )
 from minorm.kernels.gpu.sums import sum_axes, sum_to
-from minorm.kernels.order import in_order
+from minorm.kernels.order import in_order, is_dense
 from minorm.kernels.reference import elementwise as reference
 
 __all__ = [
@@ -83,7 +83,7 @@ def _no_integers(name: str, a: Any, b: Any) -> Any:
     if a.size:
         operation = name.partition("_")[0]
         raise TypeError(f"{operation}: x has dtype {x.dtype} on a GPU; expected a float type: x.astype(np.float32)")
-    return cupy.empty_like(x)
+    return memory.empty_like(x)
 
 
 def _run(name: str, a: Any, b: Any, out: Any, option: float) -> None:

@@ -19,7 +19,7 @@ import numpy as np
 
 from minorm.devices import capture, driver, dtypes
 from minorm.kernels import switches
-from minorm.kernels.gpu import cublas_lt, elementwise
+from minorm.kernels.gpu import cublas_lt, elementwise, memory
 from minorm.kernels.gpu.cublas import Captured
 from minorm.kernels.gpu.operands import plain
 from minorm.kernels.gpu.sums import sum_to
@@ -39,11 +39,11 @@ def matmul(a: Array, b: Array) -> Array:
         y = matmul(a[None], b)
         return y.reshape(y.shape[:-2] + y.shape[-1:])
     if b.ndim == 2:
-        y = cupy.empty((*a.shape[:-1], b.shape[1]), a.dtype)
+        y = memory.empty((*a.shape[:-1], b.shape[1]), a.dtype)
         product(a.reshape(prod(a.shape[:-1]), a.shape[-1]), b, y.reshape(prod(a.shape[:-1]), b.shape[1]))
         return y
     stacks = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
-    y = cupy.empty((*stacks, a.shape[-2], b.shape[-1]), a.dtype)
+    y = memory.empty((*stacks, a.shape[-2], b.shape[-1]), a.dtype)
     product(_stack(a, stacks), _stack(b, stacks), y.reshape(-1, *y.shape[-2:]))
     return y
 
@@ -51,7 +51,7 @@ def matmul(a: Array, b: Array) -> Array:
 def linear(x: Array, w: Array, b: Array = None) -> Array:
     """y = x @ w.T + b, the bias in the product's kernel where cuBLASLt has one; else 16 bits are rounded once more."""
     if b is not None and _is_covered(x, w) and b.dtype == x.dtype:
-        y = cupy.empty((*x.shape[:-1], w.shape[0]), x.dtype)
+        y = memory.empty((*x.shape[:-1], w.shape[0]), x.dtype)
         rows = prod(x.shape[:-1])
         if _with_vector(x.reshape(rows, x.shape[-1]), w.T, y.reshape(rows, w.shape[0]), plain(b), cublas_lt.ADD_BIAS):
             return y
@@ -67,7 +67,7 @@ def linear(x: Array, w: Array, b: Array = None) -> Array:
 def linear_grads(dy: Array, x: Array, bias: bool) -> tuple[Array, Array]:
     """dw = dy.T @ x and db, the rows of dy added up; both by one kernel where cuBLASLt has one."""
     if bias and _is_covered(dy, x):
-        dw, db = cupy.empty((dy.shape[1], x.shape[1]), x.dtype), cupy.empty(dy.shape[1], x.dtype)
+        dw, db = memory.empty((dy.shape[1], x.shape[1]), x.dtype), memory.empty((dy.shape[1],), x.dtype)
         if _with_vector(dy.T, x, dw, db, cublas_lt.ADD_UP_ROWS):
             return dw, db
     return matmul(dy.T, x), sum_to(dy, dy.shape[1:]) if bias else None
@@ -110,7 +110,7 @@ def product(a: Array, b: Array, out: Array, add: bool = False, tf32: bool | None
     """out = a @ b, or out += a @ b, of matrices or of equally many matrices; `out` in C order, a and b in either."""
     kind = a.dtype
     if kind == dtypes.bfloat16 and not _has_bfloat16(a.data.device_id):
-        wide = cupy.empty(out.shape, dtypes.float32)
+        wide = memory.empty(out.shape, dtypes.float32)
         product(a.astype(dtypes.float32), b.astype(dtypes.float32), wide)
         out[...] = out + wide if add else wide
         return

@@ -13,8 +13,7 @@ from typing import Any
 import cupy
 
 from minorm.devices import dtypes
-from minorm.kernels.gpu import launch
-from minorm.kernels.gpu.memory import owned
+from minorm.kernels.gpu import launch, memory
 from minorm.kernels.gpu.plans import norm_backward, norm_forward
 from minorm.kernels.gpu.plans.norm_arguments import Array, nobody, running_of, types_of
 from minorm.kernels.protocol import Running, Statistics
@@ -54,7 +53,7 @@ class BoundKernels:
     ) -> tuple[Array, Statistics]:
         """y and the statistics; `running` is updated in the same launches."""
         s, b, parameter = types_of(self.computed, s, b)
-        y, stats = cupy.empty_like(x), cupy.empty((4, self.nest.rows), _FLOAT64)
+        y, stats = memory.empty_like(x), memory.empty((4, self.nest.rows), _FLOAT64)
         kept, of_running = running_of(running, self.nest.columns)
         aligned, ending = launch.is_aligned(x, s, b, residual), _ending(activation, residual)
         run = self._plan(norm_forward.forward, parameter, of_running, aligned, self.equation, ending)
@@ -65,7 +64,7 @@ class BoundKernels:
 
     def moments(self, x: Array) -> tuple[Array, Array, Array]:
         """k, d, var."""
-        stats = cupy.empty((4, self.nest.rows), _FLOAT64)
+        stats = memory.empty((4, self.nest.rows), _FLOAT64)
         self._plan(norm_forward.moments, launch.is_aligned(x), self.equation)(x, stats)
         return stats[0], stats[1], stats[2]
 
@@ -80,7 +79,7 @@ class BoundKernels:
     ) -> Array:
         """y = xhat * s + b, or max(y + residual, 0)."""
         s, b, parameter = types_of(self.computed, s, b)
-        y = cupy.empty_like(x)
+        y = memory.empty_like(x)
         aligned, ending = launch.is_aligned(x, s, b, residual), _ending(activation, residual)
         run = self._plan(norm_forward.apply, parameter, dtypes.float32, aligned, ending)
         run(x, stats.block, s, b, residual, y, nobody())
@@ -98,17 +97,17 @@ class BoundKernels:
     ) -> tuple[Array | None, Array | None, Array | None]:
         """dx, ds, db; and dresidual, if it is given."""
         s, _, parameter = types_of(self.computed, s, None)
-        dx = cupy.empty_like(x) if needs[0] else None
-        both = cupy.empty((2, self.nest.param_size), self.computed) if needs[1] else None
+        dx = memory.empty_like(x) if needs[0] else None
+        both = memory.empty((2, self.nest.param_size), self.computed) if needs[1] else None
         aligned = launch.is_aligned(x, dy, s, y, dresidual)
         run = self._plan(norm_backward.backward, parameter, aligned, self.equation, *needs, y is not None)
         run(dy, x, y, stats.block, s, dx, both, dresidual)
-        return (dx, None, None) if both is None else (dx, owned(both[1]), owned(both[0]))
+        return (dx, None, None) if both is None else (dx, memory.owned(both[1]), memory.owned(both[0]))
 
     def grad_sums(self, dy: Array, x: Array, stats: Statistics, s: Array | None) -> tuple[Array, Array]:
         """sum_g, sum_gx."""
         s, _, parameter = types_of(self.computed, s, None)
-        sums = cupy.empty((2, self.nest.rows), _FLOAT64)
+        sums = memory.empty((2, self.nest.rows), _FLOAT64)
         run = self._plan(norm_backward.row_sums, parameter, launch.is_aligned(x, dy, s))
         run(dy, x, stats.block, s, sums)
         return sums[0], sums[1]
@@ -134,7 +133,7 @@ class BoundKernels:
             for row, given in zip(sums, (sum_g, sum_gx), strict=True):
                 if given is not None:
                     row[...] = given
-        dx = cupy.empty_like(x)
+        dx = memory.empty_like(x)
         run = self._plan(norm_backward.grad_input, parameter, launch.is_aligned(x, dy, s), False)
         run(dy, x, None, stats.block, sums, s, dx)
         return dx
@@ -143,7 +142,7 @@ class BoundKernels:
         """Statistics that are given."""
         if mean.dtype not in dtypes.FLOATS or not (mean.flags.c_contiguous and var.flags.c_contiguous):
             return Statistics.given(mean, var, self.equation, self.computed)
-        stats = cupy.empty((4, self.nest.rows), _FLOAT64)
+        stats = memory.empty((4, self.nest.rows), _FLOAT64)
         self._plan(norm_forward.given, mean.dtype, self.equation)(mean, var.astype(mean.dtype, copy=False), stats)
         return Statistics(stats)
 

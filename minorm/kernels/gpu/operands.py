@@ -2,32 +2,16 @@
 
 from __future__ import annotations
 
-import functools
 from math import prod
 from typing import Any
 
 from minorm.kernels.gpu import copying
-from minorm.kernels.order import memory_order
+from minorm.kernels.order import is_dense, memory_order
 
 __all__ = ["arranged", "dense", "is_dense", "memory_order", "outer", "plain"]
 
 plain = copying.in_rows  # x itself, or a copy of it, in C order
 arranged = copying.in_order_of  # x itself, or a copy of it, in the order of memory of an array of its shape
-
-
-def is_dense(x: Any) -> bool:
-    """Do the elements lie without gaps, in whatever order of the axes (channels-last is one)?"""
-    return x.flags.c_contiguous or _has_no_gaps(x.shape, x.strides, x.itemsize)
-
-
-@functools.lru_cache(maxsize=4096)
-def _has_no_gaps(shape: tuple[int, ...], strides: tuple[int, ...], step: int) -> bool:
-    for stride, length in sorted(zip(strides, shape, strict=True)):
-        if length != 1:
-            if stride != step:
-                return False
-            step *= length
-    return True
 
 
 def dense(x: Any) -> Any:

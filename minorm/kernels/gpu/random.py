@@ -5,11 +5,10 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
-import cupy
 import numpy as np
 
 from minorm.devices import capture, dtypes
-from minorm.kernels.gpu import launch
+from minorm.kernels.gpu import launch, memory
 from minorm.kernels.gpu.operands import arranged, dense, plain
 from minorm.kernels.gpu.plans.structs import Struct
 from minorm.kernels.gpu.program import Program
@@ -23,7 +22,7 @@ _NONE = Struct(np.zeros(4, np.uint64))
 
 
 def uniform(shape: tuple[int, ...], dtype: Any, blocks: Blocks) -> Any:
-    out, n = cupy.empty(shape, dtype), prod(shape)
+    out, n = memory.empty(shape, dtype), prod(shape)
     if n:
         index = launch.index_type(n)
         kernel = _program.kernel("uniform", dtype, launch.ACCESS // dtype.itemsize, index)
@@ -34,7 +33,7 @@ def uniform(shape: tuple[int, ...], dtype: Any, blocks: Blocks) -> Any:
 
 def dropout(x: Any, p: float, blocks: Blocks) -> tuple[Any, Any]:
     rows = plain(x)  # numbers go row by row, as on the CPU; what they decide is brought into x's order
-    kept = cupy.empty(x.shape, dtypes.bool)
+    kept = memory.empty(x.shape, dtypes.bool)
     out = _dropout(rows, kept, p, blocks)
     return arranged(out, x), arranged(kept, x)
 
@@ -46,7 +45,7 @@ def keep(x: Any, kept: Any, p: float) -> Any:
 
 def _dropout(x: Any, kept: Any, p: float, blocks: Blocks | None) -> Any:
     """x where it is kept, grown: with blocks that is decided, and written down, by them."""
-    out, n, dtype = cupy.empty_like(x), x.size, x.dtype
+    out, n, dtype = memory.empty_like(x), x.size, x.dtype
     if n:
         compute, index = dtypes.compute_type(dtype), launch.index_type(n)
         limit, factor = threshold(p)

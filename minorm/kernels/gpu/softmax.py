@@ -72,7 +72,7 @@ def cross_entropy(x: Any, target: Any, ignore_index: int = -100, label_smoothing
         return reference.cross_entropy(x, target, ignore_index, label_smoothing)
     count, n = x.shape
     x, classes = plain(x), plain(target.astype(np.int64, copy=False))
-    loss, lse = memory.empty(count, compute), memory.empty(count, np.float64)
+    loss, lse = memory.empty((count,), compute), memory.empty((count,), dtypes.float64)
     plan = softmax_plan.rows(count, n, dtype, launch.is_aligned(x), 0)
     kernel = _program.kernel("cross_entropy", dtype, compute, plan.width, plan.warp, plan.integer)
     sizes = (plan.integer.type(count), plan.integer.type(n))
@@ -108,8 +108,8 @@ def reduce_losses(losses: Any, target: Any, ignore_index: int, mean: bool, dtype
     blocks = -(-losses.size // CHUNK)
     if not blocks:
         return reference.reduce_losses(losses, target, ignore_index, mean, dtype)
-    result, counted = memory.empty((), dtype), memory.empty((), np.float64)
-    parts = memory.empty(2 * blocks, np.float64) if blocks > 1 else None
+    result, counted = memory.empty((), dtype), memory.empty((), dtypes.float64)
+    parts = memory.empty((2 * blocks,), dtypes.float64) if blocks > 1 else None
     kernel = _program.kernel("sum_losses", result.dtype, losses.dtype)
     sizes, ends = (np.int64(losses.size), np.int32(CHUNK)), (result, counted, np.bool_(mean))
     kernel((blocks,), (SUMMING,), (*sizes, losses, target, np.int64(ignore_index), parts, *ends))

@@ -7,11 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import cupy
-
 from minorm.devices import dtypes
 from minorm.kernels.axis_sums import Stage, Sums, in_memory_order, stages
-from minorm.kernels.gpu import copying, launch
+from minorm.kernels.gpu import copying, launch, memory
 from minorm.kernels.gpu.operands import memory_order, plain
 from minorm.kernels.gpu.plans import sums_plan
 from minorm.kernels.gpu.program import Program
@@ -38,7 +36,7 @@ def middle(x: Any, stage: Stage, result: Any, divisor: float = 1) -> Any:
         return copying.cast(x.reshape(-1), result)
     plan = sums_plan.plan(stage, x.dtype.itemsize, launch.is_aligned(x))
     last = plan.chunks == 1
-    y = cupy.empty(batches * plan.chunks * columns, result if last else dtypes.float64)
+    y = memory.empty((batches * plan.chunks * columns,), result if last else dtypes.float64)
     kernel = _program.kernel(plan.name, x.dtype, y.dtype, plan.width, plan.team, plan.integer)
     sizes = map(plan.integer.type, plan.sizes)
     kernel(plan.grid, plan.block, (*sizes, x, y, dtypes.float64.type(divisor if last else 1)))

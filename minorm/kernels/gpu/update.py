@@ -14,10 +14,11 @@ import numpy as np
 
 from minorm.devices import capture, dtypes
 from minorm.kernels.gpu import launch
-from minorm.kernels.gpu.operands import arranged, dense, is_dense
+from minorm.kernels.gpu.operands import arranged, dense
 from minorm.kernels.gpu.plans import update_plan
 from minorm.kernels.gpu.plans.structs import Struct
 from minorm.kernels.gpu.program import Program
+from minorm.kernels.order import is_dense
 from minorm.kernels.reference import update as reference
 
 _program = Program("update.cu")

@@ -306,6 +306,13 @@ def set_allocator(allocator: Any) -> None:
     Current.allocator = allocator
 
 
+def alloc(size: int) -> MemoryPointer:
+    """cupy.cuda.alloc: bytes of the pool, filled with what would be NaN."""
+    content = np.full(size, 0xFF, np.uint8)
+    pool.took(content)
+    return MemoryPointer(Memory.of(content, Current.index), 0)
+
+
 class CPointer:
     """cupy.cuda.function.CPointer: the address of an argument, which stays."""
 
@@ -354,6 +361,7 @@ def submodule() -> types.ModuleType:
         get_allocator=lambda: Current.pool.malloc if Current.pool else Current.allocator or pool.malloc,
         set_allocator=set_allocator,
         get_elapsed_time=lambda start, end: end.time - start.time,
+        alloc=alloc,
         alloc_pinned_memory=bytearray,
         get_current_stream=lambda: Stream(Current.streams[Current.index]),
         is_available=lambda: True,

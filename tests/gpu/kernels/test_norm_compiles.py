@@ -42,10 +42,10 @@ def kernels(file: str, types: Any, index: Any, width: int, warp: bool) -> list[s
     beside = (*three[:-1], side)
     calls: dict[str, list[Any]] = {
         "norm_rows.cu": [
-            *[("row_forward", *three, packs("row_forward", 1 + (ending == 2)), lanes, 1 + warp, warp, dtypes.float32, ending)
-              for ending in (0, 2)],
-            *[("row_backward", *three, packs("row_backward", (1 + relu) * shared), lanes, 1 + warp, sums == 1, sums, bool(relu))
-              for sums, shared in ((0, 1), (1, 1), (2, 2)) for relu in (0, 1)],
+            *[("row_forward", *three, packs("row_forward", 1 + (ending == 2)), lanes, 1 + warp, warp, dtypes.float32,
+               ending) for ending in (0, 2)],
+            *[("row_backward", *three, packs("row_backward", (1 + relu) * shared), lanes, 1 + warp, sums == 1, sums,
+               bool(relu)) for sums, shared in ((0, 1), (1, 1), (2, 2)) for relu in (0, 1)],
         ],
         "norm_moments.cu": [
             ("moments_rows", *two, warp, 2), ("moments_lanes", *two[:-1], side, LANES, 1 + warp),

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import cupy
 import numpy as np
 
 from minorm.devices import dtypes
+from minorm.kernels.gpu import memory
 from minorm.kernels.gpu.elementwise import relu_grad
 from minorm.kernels.gpu.launch import WARP, blocks
 from minorm.kernels.gpu.plans import norm_plan
@@ -102,8 +102,8 @@ def _rows(
         merge = _merge_runs(runs._replace(runs=norm_plan.Loops((), ())), nest.rows, parameter, compute, rows.index)
 
     def run(dy: Array, x: Array, y: Any, stats: Array, s: Any, dx: Array, both: Any, masked: Any) -> None:
-        of_rows = cupy.empty((2, nest.rows), dtypes.float64) if merge else None
-        parts = cupy.empty((2, parts_of, nest.columns), compute) if of_columns else None if merge else both
+        of_rows = memory.empty((2, nest.rows), dtypes.float64) if merge else None
+        parts = memory.empty((2, parts_of, nest.columns), compute) if of_columns else None if merge else both
         kernel(rows.grid, rows.block, (rows.loops, dy, x, y, stats, s, dx, masked, of_rows, parts, *rule))
         if merge:
             merge(of_rows, None, None, None, both)
@@ -127,9 +127,9 @@ def _columns(
     merge = _merge_parts(nest.columns, columns.chunks, compute, compute, columns.index, None)
 
     def run(dy: Array, x: Array, y: None, stats: Array, s: Any, dx: Array, both: Array, masked: None) -> None:  # noqa: ARG001
-        sums = cupy.empty((2, nest.rows), dtypes.float64)
+        sums = memory.empty((2, nest.rows), dtypes.float64)
         find(dy, x, stats, s, sums)
-        partial = cupy.empty((2, columns.chunks, nest.columns), compute)
+        partial = memory.empty((2, columns.chunks, nest.columns), compute)
         kernel(columns.grid, columns.block, (columns.loops, columns.chunk, dy, x, stats, sums, s, dx, partial))
         merge(partial, None, both)
 
@@ -155,7 +155,7 @@ def _runs(
     use_masked = grad_input(nest, storage, compute, parameter, aligned, True) if relu else use
 
     def run(dy: Array, x: Array, y: Any, stats: Array, s: Any, dx: Array, both: Any, masked: Any) -> None:
-        sums = cupy.empty((2, nest.rows), dtypes.float64)
+        sums = memory.empty((2, nest.rows), dtypes.float64)
         merge(find(dy, x, y, stats, None, masked), s, stats, sums, both)
         if masked is None:
             use_masked(dy, x, y, stats, sums, s, dx)
@@ -174,7 +174,7 @@ def _separate(
     parameters = _parameters_alone(nest, *types)
 
     def run(dy: Array, x: Array, y: None, stats: Array, s: Any, dx: Array, both: Any, masked: None) -> None:
-        sums = cupy.empty((2, nest.rows), dtypes.float64)
+        sums = memory.empty((2, nest.rows), dtypes.float64)
         find(dy, x, stats, s, sums)
         use(dy, x, None, stats, sums, s, dx)
         if of_parameters:
@@ -239,7 +239,7 @@ def _partial_sums(
     rows = walk.index.type(nest.rows)
 
     def run(dy: Array, x: Array, y: Any, stats: Array, s: Any, masked: Any) -> Array:
-        partial = cupy.empty((2, walk.chunks, walk.results), dtypes.float64)
+        partial = memory.empty((2, walk.chunks, walk.results), dtypes.float64)
         kernel(walk.grid, walk.block, (walk.loops, rows, walk.chunk, dy, x, y, stats, s, partial, masked))
         return partial
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import cupy
 import numpy as np
 
 from minorm.devices import dtypes
+from minorm.kernels.gpu import memory
 from minorm.kernels.gpu.launch import blocks, index_type
 from minorm.kernels.gpu.plans import norm_plan
 from minorm.kernels.gpu.plans.norm_arguments import Array, Type, cached, scalars, with_struct
@@ -25,7 +25,8 @@ Run = Callable[..., Any]
 rows_program, moments_program, apply_program = (Program(f"norm_{name}.cu") for name in ("rows", "moments", "apply"))
 
 THREADS = {4: 1024, 8: 512}  # the most that one row may take, by the bytes of a number in registers
-PACKS, KEPT = 8, 128  # the most accesses of a thread, and bytes of x that it keeps, widened; half as many beside a residual
+PACKS = 8  # the most accesses of a thread
+KEPT = 128  # bytes of x that it keeps, widened; half as many beside a residual, and with wide indices
 GIVEN = 128  # threads of a block where statistics are given
 PLAIN, RELU, RESIDUAL_RELU = 0, 1, 2  # ending.cuh
 
@@ -81,7 +82,7 @@ def moments(nest: Nest, storage: Type, compute: Type, aligned: bool, equation: E
     sizes = *map(walk.index.type, (nest.rows, loops.columns, loops.terms)), walk.chunk, np.int32(walk.chunks)
 
     def run(x: Array, stats: Array) -> None:
-        partial = cupy.empty((2, walk.chunks, walk.results), dtypes.float64)
+        partial = memory.empty((2, walk.chunks, walk.results), dtypes.float64)
         kernel(walk.grid, walk.block, (walk.loops, walk.chunk, x, partial, centered))
         merge(plan.grid, plan.block, (*sizes, partial, stats, eps, guard))
 

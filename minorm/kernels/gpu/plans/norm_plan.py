@@ -91,15 +91,16 @@ class Loops(NamedTuple):
         Side by side they may go on through kept loops without a gap, where each finds its own scale.
         """
         group = self.kept if self.is_lanes else self.reduced
-        if not group or group[-1].data != 1 or group[-1].param not in (0, 1) or (not self.is_lanes and group[-1].row):
+        loop = group[-1] if group else None
+        if loop is None or loop.data != 1 or loop.param not in (0, 1) or (not self.is_lanes and loop.row):
             return 1
-        length, along = group[-1].count, [group[-1]]
+        length, along, own_scales = loop.count, [loop], loop.param == 1
         for loop in reversed(group[:-1] if self.is_lanes and self.one_param else ()):
             if loop.data == length:
                 along.append(loop)
                 length *= loop.count
         others = [loop for loop in self.kept + self.reduced if loop not in along]
-        scales = [loop.param for loop in others] if group[-1].param == 1 else []
+        scales = [loop.param for loop in others] if own_scales else []
         return width(itemsize, length, *[loop.data for loop in others], *scales)
 
     def side_by_side(self, itemsize: int) -> Loops:
@@ -108,19 +109,13 @@ class Loops(NamedTuple):
         So the columns of one row are results of their own, and lie beside those of the next one: the pixels of 7 x 7
         images, or the channels of a group where they come last.
         """
-        *outer, inner = self.reduced or (None,)
-        if (
-            self.is_lanes
-            or inner is None
-            or inner.data != 1
-            or not self.kept
-            or not all(loop.row for loop in self.kept)
-        ):
+        *outer, loop = self.reduced or (None,)
+        if self.is_lanes or loop is None or loop.data != 1 or not self.kept or not all(each.row for each in self.kept):
             return self
-        found = Loops((*self.kept, inner), tuple(outer))
+        found = Loops((*self.kept, loop), tuple(outer))
         if len(self.kept) > 3 or found.terms < FEWEST_TERMS or not found.one_param:
             return self
-        short = inner.count * itemsize < LINE
+        short = loop.count * itemsize < LINE
         return found if short or min(LANE_WIDTH, found.width(itemsize)) > self.width(itemsize) else self
 
     def packed(self, index: np.dtype[Any], wanted: bool = True) -> Any:
