@@ -82,9 +82,12 @@ class Captured:
         """Write the backward pass down, and let go of the graph of autograd."""
         with devices.on(self.device):
             self.weights = [y.detach().clone().fill_(0) if y.requires_grad else None for y in self.outputs]
+            kept = [x.detach().clone() for x in self.inputs]
         with graph(self.ends, pool, stream):
             seeds = zip(self.outputs, self.weights, strict=True)
-            self.gradients = self._differentiate([(y, weight) for y, weight in seeds if weight is not None])
+            found = self._differentiate([(y, weight) for y, weight in seeds if weight is not None])
+            # The graph's memory is that of the forward pass again, whose next replay would overwrite gradients there.
+            self.gradients = [a if a is None else x.copy_(Tensor(a)).array for x, a in zip(kept, found, strict=True)]
         self.trained = [y.requires_grad for y in self.outputs]
         self.outputs = [y.detach() for y in self.outputs]
         self.nest = mapped(self.nest, Tensor, Tensor.detach)

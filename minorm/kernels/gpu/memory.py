@@ -6,12 +6,14 @@ from math import prod
 from typing import Any
 
 import cupy
+import numpy as np
 
 from minorm.kernels.order import is_dense
 
 
 def empty(shape: tuple[int, ...], dtype: Any) -> Any:
     """An array in C order, in 3 microseconds of Python where cupy.empty takes 4."""
+    dtype = np.dtype(dtype)
     return cupy.ndarray(shape, dtype, cupy.cuda.alloc(prod(shape) * dtype.itemsize))
 
 

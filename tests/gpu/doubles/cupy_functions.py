@@ -173,7 +173,8 @@ def _running(name: str) -> Callable[..., Array]:
         assert out is None
         if np.dtype(dtype or a.dtype).char == "E":
             raise TypeError(f"cupy.{name} has no bfloat16")
-        return fresh(getattr(np, name)(near(name, a), axis, dtype), name)
+        order = cupy_orders.of(name, [a.memory, axis], {})
+        return wrapped(getattr(np, name)(near(name, a), axis, dtype), [], name, a.memory, order)
 
     return run
 

@@ -30,8 +30,10 @@ def like(array: Any, dtype: Any = None, order: str = "K", shape: Any = None) -> 
     return np.empty_like(turned)  # in the same order, and no view
 
 
-def laid(result: Any, array: Any, order: str) -> np.ndarray:
+def laid(result: Any, array: Any, order: str | tuple[int, ...]) -> np.ndarray:
     """The result in memory of this order, "K" being that of `array`."""
+    if isinstance(order, tuple):
+        return np.ascontiguousarray(result.transpose(order)).transpose(np.argsort(order))
     memory = like(array, result.dtype, order, result.shape)
     memory[...] = result
     return memory
@@ -68,7 +70,17 @@ def _of_nan_to_num(*_: Any, **__: Any) -> str:
     return "K"
 
 
-ORDER: dict[str, Callable[..., str]] = {  # by function: the order of its result, of its arguments
+def _of_cumulated(array: Any, axis: int | None = None) -> str | tuple[int, ...]:
+    """An axis but the first comes to lie innermost; seen on a device."""
+    if not axis:
+        return "C"
+    last = axis % array.ndim
+    return (*[i for i in range(array.ndim) if i != last], last)
+
+
+ORDER: dict[str, Callable[..., Any]] = {  # by function: the order of its result, of its arguments
+    "cumprod": _of_cumulated,
+    "cumsum": _of_cumulated,
     "nan_to_num": _of_nan_to_num,
     "pad": _of_pad,
     "roll": _of_roll,
@@ -76,8 +88,8 @@ ORDER: dict[str, Callable[..., str]] = {  # by function: the order of its result
 }
 
 
-def of(name: str, args: Any, options: Any) -> str:
-    """The order of the result of this call."""
+def of(name: str, args: Any, options: Any) -> str | tuple[int, ...]:
+    """The order of the result of this call: as NumPy names it, or its axes from the outermost to the innermost."""
     found = ORDER.get(name)
     return "C" if found is None else found(*args, **options)
 
@@ -98,7 +110,9 @@ CALLS: dict[str, tuple[Callable[[Any, Any], Any], str]] = {
     "max": (lambda _, x: x.max(2), "C"),
     "argmax": (lambda _, x: x.argmax(2), "C"),
     "any": (lambda _, x: (x > 0).any(2), "C"),
-    "cumsum": (lambda cupy, x: cupy.cumsum(x, 1), "C"),
+    "cumsum": (lambda cupy, x: cupy.cumsum(x, 1), "K"),
+    "cumsum of the first axis": (lambda cupy, x: cupy.cumsum(x, 0), "C"),
+    "cumsum of the last axis": (lambda cupy, x: cupy.cumsum(x, 3), "C"),
     "matmul": (lambda _, x: x @ x.swapaxes(2, 3), "C"),
     "concatenate": (lambda cupy, x: cupy.concatenate([x, x], 1), "C"),
     "stack": (lambda cupy, x: cupy.stack([x, x]), "C"),
@@ -114,7 +128,7 @@ CALLS: dict[str, tuple[Callable[[Any, Any], Any], str]] = {
     "count_nonzero": (lambda cupy, x: cupy.count_nonzero(x, 2), "C"),
     "array_equal": (lambda cupy, x: cupy.array_equal(x, x), "C"),
     "allclose": (lambda cupy, x: cupy.allclose(x, x), "C"),
-    "cumprod": (lambda cupy, x: cupy.cumprod(x, 1), "C"),
+    "cumprod": (lambda cupy, x: cupy.cumprod(x, 1), "K"),
     "dot": (lambda cupy, x: cupy.dot(x, x[0, 0].T), "C"),
     "diff": (lambda cupy, x: cupy.diff(x, axis=1), "C"),
     "argsort": (lambda cupy, x: cupy.argsort(x, -1), "C"),

@@ -41,7 +41,8 @@ FORMS = {  # shape, axes, groups, axes of the parameters, memory order
     "layer": ((13, 96), (1,), 1, (1,), (0, 1)),
     "layer, odd": ((5, 97), (1,), 1, (1,), (0, 1)),
     "layer, many rows": ((130, 12), (1,), 1, (1,), (0, 1)),
-    "layer, a block a row": ((2, 2603), (1,), 1, (1,), (0, 1)),
+    "layer, a block a row": ((2, 2600), (1,), 1, (1,), (0, 1)),
+    "layer, a long odd row": ((2, 2603), (1,), 1, (1,), (0, 1)),
     "no parameters": ((4, 200), (1,), 1, (), (0, 1)),
     "one element": ((1, 1), (1,), 1, (1,), (0, 1)),
 }
@@ -269,7 +270,8 @@ def test_a_missing_barrier_or_a_wrong_index_shows(
 
 
 MUTANT_FORMS = (
-    "layer, a block a row", "batch, channels last", "groups", "batch", "layer", "instance", "layer, many rows",
+    "layer, a block a row", "layer, a long odd row", "batch, channels last", "groups", "batch", "layer", "instance",
+    "layer, many rows",
 )  # fmt: skip
 
 
