@@ -1,7 +1,6 @@
 """PyTorch's switches of its backends, so that programs that set them run; most change nothing here.
 
-What does: `backends.cuda.matmul.allow_tf32`, `backends.cudnn.allow_tf32` and `backends.cudnn.enabled`, on a GPU.
-`backends.cudnn.benchmark = True` is taken, since nothing has to be tried out; results are deterministic anyway.
+What does, on a GPU: `backends.cuda.matmul.allow_tf32`, and `backends.cudnn.allow_tf32`, `enabled` and `benchmark`.
 """
 
 from __future__ import annotations

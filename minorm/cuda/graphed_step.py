@@ -236,7 +236,7 @@ def _strides(x: Tensor) -> list[int]:
 def _around() -> tuple[Any, ...]:
     """What decides how operations compute, whatever their arguments are."""
     casts = trace.state.cast is not None, dict(trace.state.cast_types)
-    return mode.recording, *casts, switches.matmul_tf32, switches.conv_tf32, switches.cudnn
+    return mode.recording, *casts, switches.matmul_tf32, switches.conv_tf32, switches.cudnn, switches.cudnn_benchmark
 
 
 @documented(

@@ -15,6 +15,7 @@ from minorm.kernels import switches
     [
         (mn.backends.cuda.matmul, "allow_tf32", "matmul_tf32", False),
         (mn.backends.cudnn, "allow_tf32", "conv_tf32", False),
+        (mn.backends.cudnn, "benchmark", "cudnn_benchmark", False),
         (mn.backends.cudnn, "enabled", "cudnn", True),
     ],
 )

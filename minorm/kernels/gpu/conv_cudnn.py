@@ -12,6 +12,8 @@ them, in a kernel that is as small as they are.
 Where channels are last, a bias is added in the graph of a forward pass: cuDNN has each of its kernels there in a form
 with a bias. In rows it follows behind, since the kernels that cuDNN prefers for float32 have no such form. So does what
 is added to the gradient of images: in a graph cuDNN would compile a kernel for it, a second for each set of shapes.
+
+Of several plans cuDNN's own first choice is taken, or with `backends.cudnn.benchmark` the fastest of the first ten.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from typing import Any, NamedTuple
 
 import cupy
 
-from minorm.devices import dtypes
+from minorm.devices import capture, dtypes
 from minorm.kernels import switches
 from minorm.kernels.gpu import channels_last, copying, elementwise, launch, memory
 from minorm.kernels.gpu.channels_last import empty, in_order, lies, only_last, strides_of
@@ -37,6 +39,8 @@ except (ImportError, OSError):  # the second where the frontend is there without
 
 Ints = tuple[int, ...]
 Pairs = tuple[tuple[int, int], ...]
+
+TRIED = 10  # plans that are tried out
 
 _TYPES = {dtypes.float16: "HALF", dtypes.bfloat16: "BFLOAT16", dtypes.float32: "FLOAT"}
 _INPUTS = {"conv_fprop": ("image", "weight"), "conv_dgrad": ("loss", "filter"), "conv_wgrad": ("image", "loss")}
@@ -63,6 +67,7 @@ class Asked(NamedTuple):
     bias: bool
     weights_last: bool  # where weights are the result: are their channels to lie last?
     tf32: bool
+    tried: bool  # are its plans tried out?
 
 
 class Call(NamedTuple):
@@ -74,6 +79,7 @@ class Call(NamedTuple):
     bias        is it added in the graph?
     uids        by which the graph knows first, second, result, and the bias
     workspace   bytes it needs besides
+    plan        the number of its plan; None is cuDNN's choice
     """
 
     graph: Any
@@ -83,6 +89,7 @@ class Call(NamedTuple):
     bias: bool
     uids: tuple[int, ...]
     workspace: int
+    plan: int | None
 
 
 def forward(x: Any, w: Any, b: Any, y_shape: Ints, stride: Ints, padding: Pairs, dilation: Ints) -> Any:
@@ -127,7 +134,8 @@ def _result(name: str, first: Any, second: Any, shape: Ints, windows: Any, b: An
     device = first.data.device_id
     shapes, strides = (first.shape, second.shape, shape), (first.strides, second.strides)
     biased = b is not None
-    call = _call(Asked(name, first.dtype, device, shapes, strides, windows, biased, weights_last, switches.conv_tf32))
+    settings = switches.conv_tf32, switches.cudnn_benchmark
+    call = _call(Asked(name, first.dtype, device, shapes, strides, windows, biased, weights_last, *settings))
     if call is None:
         return None
     if call.turned[0] or not launch.is_aligned(first):
@@ -138,10 +146,17 @@ def _result(name: str, first: Any, second: Any, shape: Ints, windows: Any, b: An
     given = [first, second, out, _aligned(b, first.dtype)] if call.bias else [first, second, out]
     room = memory.empty((call.workspace,), dtypes.uint8) if call.workspace else None
     addresses = {uid: x.data.ptr for uid, x in zip(call.uids, given, strict=True)}
-    call.graph.execute(addresses, 0 if room is None else room.data.ptr, handle=_handle(device))
+    _execute(call.graph, call.plan, addresses, 0 if room is None else room.data.ptr, _handle(device))
     if b is not None and not call.bias:
         elementwise.accumulate(out, copying.as_type(b, out.dtype).reshape(-1, *[1] * (out.ndim - 2)))
     return out
+
+
+def _execute(graph: Any, plan: int | None, addresses: dict[int, int], room: int, handle: Any) -> None:
+    if plan is None:
+        graph.execute(addresses, room, handle=handle)
+    else:
+        graph.execute_plan_at_index(addresses, room, plan, handle=handle)
 
 
 def _aligned(b: Any, dtype: Any) -> Any:
@@ -172,7 +187,9 @@ def _call(asked: Asked) -> Call | None:
         turned = tuple(not lies(*array, dtype.itemsize, order) for array, order in zip(given, last, strict=False))
         strides = strides_of(result, dtype.itemsize, True)
         in_rows = not last[2] or lies(result, strides, dtype.itemsize, False)
-        return Call(graph, last, turned, None if in_rows else strides, bias, uids, graph.get_workspace_size())
+        plan = _fastest(graph, asked, uids) if asked.tried and capture.recording() is None else None
+        room = graph.get_workspace_size() if plan is None else graph.get_workspace_size_plan_at_index(plan)
+        return Call(graph, last, turned, None if in_rows else strides, bias, uids, room, plan)
     return None
 
 
@@ -225,6 +242,33 @@ def _built(asked: Asked, last: tuple[bool, bool, bool], biased: bool) -> tuple[A
     graph.check_support()
     graph.build_plans()
     return graph, tuple(t.get_uid() for t in (*tensors, out, *bias))
+
+
+def _fastest(graph: Any, asked: Asked, uids: tuple[int, ...]) -> int | None:
+    """The number of the plan that takes least time, the best of three runs each; None where none can be tried."""
+    shapes = (*asked.shapes, asked.shapes[2][1:2])[: len(uids)]
+    arrays = [copying.full(shape, 0, asked.dtype) for shape in shapes]
+    addresses, handle = {uid: x.data.ptr for uid, x in zip(uids, arrays, strict=True)}, _handle(asked.device)
+    times = {}
+    for plan in range(min(TRIED, graph.get_execution_plan_count())):
+        try:
+            graph.build_plan_at_index(plan)
+            size = graph.get_workspace_size_plan_at_index(plan)
+            room = memory.empty((size,), dtypes.uint8) if size else None
+            address = 0 if room is None else room.data.ptr
+            times[plan] = min(_timed(graph, plan, addresses, address, handle) for _ in range(4))
+        except (RuntimeError, MemoryError, cudnn.cudnnGraphNotSupportedError):
+            continue  # a plan that is left out, or too large
+    return min(times, key=times.__getitem__) if times else None
+
+
+def _timed(graph: Any, plan: int, addresses: dict[int, int], room: int, handle: Any) -> float:
+    start, end = cupy.cuda.Event(), cupy.cuda.Event()
+    start.record()
+    _execute(graph, plan, addresses, room, handle)
+    end.record()
+    end.synchronize()
+    return float(cupy.cuda.get_elapsed_time(start, end))
 
 
 def _images(shape: Ints) -> Ints:

@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 import cupy_graphs
 import ml_dtypes
 import numpy as np
-from cupy_cuda import Current, transfers
+from cupy_cuda import Current, Event, transfers
 
 from minorm.kernels.reference import conv
 
@@ -28,6 +28,7 @@ numerical_note = SimpleNamespace(
 )
 STEPS = ["validate", "build_operation_graph", "create_execution_plans", "check_support", "build_plans"]
 executed: list[str] = []  # the operation of each graph that ran
+tried: list[int] = []  # the numbers of plans that were chosen by number
 streams: list[int] = []  # that handles were told
 layouts: list[tuple[bool, bool]] = []  # of each graph that ran: are its images channels last? its weights?
 notes: list[list[str]] = []  # what its plans must not do
@@ -45,6 +46,14 @@ class Refused:
     biased: ClassVar[set[int]] = set()  # channels of a result with a bias
     mixed = False  # weights in another order than images
     last = False  # images with the channels last
+
+
+class Plans:
+    """What can be tried out: so many plans, those that are left out, and what each takes."""
+
+    count = 3
+    refused: ClassVar[set[int]] = {0}
+    milliseconds: ClassVar[list[int]] = [1, 3, 2]
 
 
 class Tensor:
@@ -180,6 +189,23 @@ class pygraph:
 
     def build_plans(self) -> None:
         self._step("build_plans")
+
+    def get_execution_plan_count(self) -> int:
+        return Plans.count
+
+    def build_plan_at_index(self, index: int) -> None:
+        assert self.done == STEPS
+        if index in Plans.refused:
+            raise cudnnGraphNotSupportedError("a plan that is left out")
+
+    def get_workspace_size_plan_at_index(self, index: int) -> int:
+        return 0 if self.name == "fprop" else 64 * (index + 1)
+
+    def execute_plan_at_index(self, addresses: dict[int, int], workspace: int, index: int, *, handle: Any) -> None:
+        assert index not in Plans.refused
+        tried.append(index)
+        Event.recorded += Plans.milliseconds[index]
+        self.execute(addresses, workspace, handle=handle)
 
     def get_workspace_size(self) -> int:
         return 0 if self.name == "fprop" else 64

@@ -14,7 +14,7 @@ import shim
 
 import minorm as mn
 from minorm.devices import dtypes
-from minorm.kernels import axis_sums, reference
+from minorm.kernels import axis_sums, reference, switches
 from minorm.kernels.gpu.plans import sums_plan, window_struct
 
 pytestmark = pytest.mark.skipif(not shim.available, reason="no g++")
@@ -171,7 +171,7 @@ def forget(gpu: Any) -> None:
 @pytest.fixture
 def cudnn(gpu: Any, monkeypatch: Any) -> Any:
     monkeypatch.setattr(gpu.conv_cudnn, "cudnn", cudnn_double)
-    for noted in (cudnn_double.executed, cudnn_double.layouts, cudnn_double.notes):
+    for noted in (cudnn_double.executed, cudnn_double.layouts, cudnn_double.notes, cudnn_double.tried):
         noted.clear()
     forget(gpu)
     yield cudnn_double
@@ -209,6 +209,26 @@ def test_cudnn_can_be_switched_off(cudnn: Any, gpu: Any, cuda: Any) -> None:
         switch.enabled = True
     np.testing.assert_array_equal(gpu.forward(x, w, None, *how).memory, y.memory)
     assert cudnn.executed == ["fprop"]
+
+
+def test_the_fastest_of_some_plans_is_kept(cudnn: Any, gpu: Any, cuda: Any, monkeypatch: Any) -> None:
+    x, w, b, dy, _ = arrays(CASES[1], np.dtype(np.float16))
+    _, _, *how = CASES[1]
+    there = [cuda.array(a) for a in (x, w, b, dy)]
+    expected = gpu.forward(*there[:3], *how), gpu.backward(there[3], *there[:2], *how)[1]
+    assert cudnn.tried == []
+    monkeypatch.setattr(switches, "cudnn_benchmark", True)
+    found = gpu.forward(*there[:3], *how), gpu.backward(there[3], *there[:2], *how, (False, True, False))[1]
+    assert cudnn.tried == [1, 1, 1, 1, 2, 2, 2, 2, 2] * 2  # 0 is left out, 2 takes less time than 1 and is run then
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(one.memory, other.memory)
+    cudnn.tried.clear()
+    gpu.forward(*there[:3], *how)
+    assert cudnn.tried == [2]
+    monkeypatch.setattr(cudnn.Plans, "refused", {0, 1, 2})
+    forget(gpu)
+    gpu.forward(*there[:3], *how)
+    assert cudnn.tried == [2]  # cuDNN's own choice
 
 
 def test_each_thread_has_a_handle_of_its_own(cudnn: Any, gpu: Any, monkeypatch: Any) -> None:
