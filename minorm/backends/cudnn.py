@@ -3,7 +3,7 @@
     enabled        True; False leaves convolutions to products of matrices
     allow_tf32     False, where PyTorch has True: float32 is computed in float32. It is for convolutions by cuBLAS too
 
-    benchmark      False; True tries ten plans where a convolution has new shapes, and keeps the fastest. Another run may
+    benchmark      False; True tries ten plans where a convolution has new shapes and keeps the fastest. Another run may
                    find another one fastest, and have other last bits
 
 `deterministic` may be set, and changes nothing: results of one process are deterministic anyway.

@@ -99,21 +99,21 @@ def test_no_kernel_spills(architecture: str, file: str) -> None:
 @pytest.mark.parametrize(
     ("file", "kernel", "loads"),
     [  # loads on their way before the first is used: a batch of 8 packs, or 4 of each array
-        ("norm_moments.cu", "moments_rows<float, float, int, 4, false>", 8),
-        ("norm_moments.cu", "moments_rows<__nv_bfloat16, float, int, 8, true>", 4),
-        ("norm_moments.cu", "moments_lanes<float, float, int, 4, 32>", 8),
-        ("norm_apply.cu", "apply_rows<float, float, float, int, 4, false, PLAIN>", 4),
-        ("norm_apply.cu", "apply_lanes<float, float, float, int, 4, 32, RESIDUAL_RELU>", 8),
-        ("norm_apply.cu", "grad_input_rows<float, float, float, int, 4, false, false>", 8),
-        ("norm_apply.cu", "grad_input_rows<float, float, float, int, 4, false, true>", 12),
+        ("norm_moments.cu", "moments_rows<float, float, int, 4, false, 2>", 8),
+        ("norm_moments.cu", "moments_rows<__nv_bfloat16, float, int, 8, true, 2>", 8),
+        ("norm_moments.cu", "moments_lanes<float, float, int, 4, 32, 1>", 8),
+        ("norm_apply.cu", "apply_rows<float, float, float, int, 4, false, 2, true, float, PLAIN>", 4),
+        ("norm_apply.cu", "apply_lanes<float, float, float, int, 4, 32, 1, true, false, float, RESIDUAL_RELU>", 8),
+        ("norm_apply.cu", "grad_input_rows<float, float, float, int, 4, false, 2, true, false>", 8),
+        ("norm_apply.cu", "grad_input_rows<float, float, float, int, 4, false, 2, true, true>", 12),
         ("norm_apply.cu", "grad_input_columns<float, float, float, int, 4>", 8),
-        ("norm_grads.cu", "grads_rows<float, float, float, int, 4, false, false>", 8),
-        ("norm_grads.cu", "grads_lanes<float, float, float, int, 4, 32, true>", 12),
+        ("norm_grads.cu", "grads_rows<float, float, float, int, 4, false, 2, true, false>", 8),
+        ("norm_grads.cu", "grads_lanes<float, float, float, int, 4, 32, 1, true, false, true>", 12),
         ("norm_grads.cu", "merge_runs<float, int, float, false>", 8),
         ("norm_grads.cu", "merge_parts<double, int, 32, float>", 8),
-        ("norm_rows.cu", "row_forward<float, float, float, int, 4, 8, false, float, PLAIN>", 8),
-        ("norm_rows.cu", "row_backward<float, float, float, int, 4, 4, false, OF_ROW, false>", 8),
-        ("norm_rows.cu", "row_backward<__nv_bfloat16, float, float, int, 8, 2, true, OF_ROW, true>", 6),
+        ("norm_rows.cu", "row_forward<float, float, float, int, 4, 8, 0, 1, false, float, PLAIN>", 8),
+        ("norm_rows.cu", "row_backward<float, float, float, int, 4, 4, 0, 1, true, OF_ROW, false>", 8),
+        ("norm_rows.cu", "row_backward<__nv_bfloat16, float, float, int, 8, 2, 32, 1, true, OF_ROW, true>", 6),
     ],
 )
 def test_loads_are_on_their_way_together(file: str, kernel: str, loads: int) -> None:
@@ -128,7 +128,7 @@ def test_registers_leave_room_for_a_third_of_a_device(kind: str, packs: int) -> 
     width = 4 if kind == "float" else 8
     packs = packs if kind == "float" else 1
     names = [
-        f"row_backward<{kind}, float, float, int, {width}, {packs}, {warp}, 2, false>" for warp in ("true", "false")
+        f"row_backward<{kind}, float, float, int, {width}, {packs}, {lanes}, 1, false, 2, false>" for lanes in (32, 0)
     ]
     for found in nvrtc.resources(source("norm_rows.cu"), names, "sm_90"):
         assert (1 << 16) // (32 * found.registers) / 64 >= 0.3
