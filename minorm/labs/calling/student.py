@@ -1,6 +1,6 @@
 """A student's file as the checks see it: `student.moments(x, (0, 2))` calls the student's function.
 
-`Remote` (minorm/labs/calling/remote.py) calls it in another process, behind walls and within limits; `Here` calls it in
+`Remote` (minorm/labs/remote.py) calls it in another process, behind walls and within limits; `Here` calls it in
 this process, for checks in a notebook. Either way arguments and answers make the journey through `wire`, so a check
 sees the same. What goes wrong is a Failure. Layers, ranks and clocks stay with the judge.
 """

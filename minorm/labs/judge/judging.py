@@ -9,8 +9,8 @@ import time
 from pathlib import Path
 
 from minorm.labs import cells
-from minorm.labs.calling.remote import Remote
 from minorm.labs.lab import Lab
+from minorm.labs.remote import Remote
 from minorm.labs.scores import Report
 from minorm.labs.sealed import finding, walls
 from minorm.serialization.opening import regular

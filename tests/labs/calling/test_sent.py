@@ -13,8 +13,8 @@ import pytest
 
 from minorm.labs import catalogue
 from minorm.labs.beside import Beside
-from minorm.labs.calling.remote import Remote
 from minorm.labs.calling.sent import Sent, Told
+from minorm.labs.remote import Remote
 
 SENT = [
     (number, task, name, right)

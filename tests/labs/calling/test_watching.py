@@ -10,9 +10,9 @@ import numpy as np
 from minorm.labs import catalogue
 from minorm.labs.beside import Beside
 from minorm.labs.calling import submission
-from minorm.labs.calling.remote import Remote
 from minorm.labs.calling.student import Here
 from minorm.labs.calling.watching import LARGEST, Watched, WatchedModule
+from minorm.labs.remote import Remote
 
 TEXT = """\
 def double(x, by=2):

@@ -10,9 +10,9 @@ import pytest
 from minorm.labs import cells
 from minorm.labs.beside import Beside
 from minorm.labs.calling import submission
-from minorm.labs.calling.remote import Remote
 from minorm.labs.calling.student import Failure, Here
 from minorm.labs.calling.worker import Absent, run_tests
+from minorm.labs.remote import Remote
 
 LAB = Beside("minorm.labs.beside.lab00_axes")
 TEXT = """\

@@ -8,10 +8,10 @@ import os
 
 import pytest
 
+from minorm.labs import remote
 from minorm.labs.beside import Beside
-from minorm.labs.calling import remote
-from minorm.labs.calling.remote import Remote
 from minorm.labs.calling.student import Failure
+from minorm.labs.remote import Remote
 from minorm.labs.sealed import counting, finding, process, seccomp, syscalls
 from minorm.labs.sealed.counting import BLOCK, Count, Share
 from tests.labs.sealed.filters import said

@@ -11,8 +11,8 @@ import pytest
 
 import minorm_ext
 from minorm.labs.beside import Beside
-from minorm.labs.calling.remote import Remote
 from minorm.labs.calling.student import Failure
+from minorm.labs.remote import Remote
 from minorm.labs.sealed import finding, walls
 from minorm.labs.sealed.counting import SIZE
 from minorm.labs.sealed.process import Process, _free_user

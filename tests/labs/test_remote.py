@@ -12,9 +12,9 @@ from minorm.kernels.partial import PartialBackend
 from minorm.kernels.reference import norm
 from minorm.labs.beside import Beside
 from minorm.labs.calling import submission
-from minorm.labs.calling.remote import Remote
 from minorm.labs.calling.student import Failure, Here
 from minorm.labs.ranks import Rank, simulate
+from minorm.labs.remote import Remote
 from minorm.normalization.nest import plan
 
 LAB = Beside("minorm.labs.beside.lab00_axes")
