@@ -320,7 +320,8 @@ def test_no_operation_that_adds_up_is_left_out() -> None:
     for module in ADDING_UP:
         for name, found in vars(module).items():
             if isinstance(found, type) and issubclass(found, Function) and found.__module__ == module.__name__:
-                assert found in used or not found.differentiable or name == "Difference", f"no case uses {name}"
+                adds = name not in ("Difference", "CastLaidOut")
+                assert found in used or not found.differentiable or not adds, f"no case uses {name}"
 
 
 HALVES = ["batch_norm, images", "batch_norm, images, channels last", "group_norm, images", "layer_norm, table",

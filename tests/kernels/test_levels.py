@@ -51,10 +51,10 @@ def everywhere(function, levels=LEVELS):
 
 ONE = ["relu", "relu6", "leaky_relu", "hardswish", "sigmoid", "tanh", "silu", "elu", "gelu", "erf", "exp", "expm1",
        "log", "log1p", "copy"]  # fmt: skip
-TWO = ["add", "sub", "mul", "power", "relu_grad", "relu6_grad", "leaky_relu_grad", "hardswish_grad", "sigmoid_grad",
-       "tanh_grad", "silu_grad", "elu_grad", "gelu_grad", "erf_grad"]  # fmt: skip
+TWO = ["add", "sub", "mul", "div", "power", "relu_grad", "relu6_grad", "leaky_relu_grad", "hardswish_grad",
+       "sigmoid_grad", "tanh_grad", "silu_grad", "elu_grad", "gelu_grad", "erf_grad"]  # fmt: skip
 # What elementwise has beside these: families of their own, or not a map of arrays to an array.
-OTHERS = {"accumulate", "scale", "check_target", "sum_axes", "sum_to", "softmax", "softmax_grad", "log_softmax",
+OTHERS = {"accumulate", "scale", "over", "check_target", "sum_axes", "sum_to", "softmax", "softmax_grad", "log_softmax",
           "log_softmax_grad", "cross_entropy", "cross_entropy_grad", "reduce_losses"}  # fmt: skip
 
 
