@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import cublas_double
+import cublas_types
 import cupy_double
 import cupy_functions
 import cupy_orders
@@ -87,7 +88,7 @@ def test_arguments_of_cublas_are_cupys(name: str, real: Any) -> None:
 
 
 def test_numbers_of_cublas_are_cupys(real: Any) -> None:
-    assert {real.cuda.runtime.CUDA_R_16F, real.cuda.runtime.CUDA_R_16BF} < set(cublas_double.TYPES)
+    assert {real.cuda.runtime.CUDA_R_16F, real.cuda.runtime.CUDA_R_16BF} < set(cublas_types.TYPES)
     for name in ("CUDA_R_16F", "CUDA_R_16BF", "CUDA_R_32F", "CUDA_R_64F"):
         assert getattr(real.cuda.runtime, name) == getattr(cupy_double.module.cuda.runtime, name)
     from cupy.cuda import device
