@@ -118,8 +118,8 @@ def test_no_kernel_spills(architecture: str, file: str) -> None:
         ("pool.cu", "forward<op::largest, __half, float, 8, 3, 2, 1, int>"),
         ("pool.cu", "forward_columns<op::mean, float, float, 4, 3, 2, 1, int>"),
         ("pool.cu", "backward_columns<op::largest, __nv_bfloat16, float, 8, 3, 1, 1, int>"),
-        ("norm_rows.cu", "row_forward<__nv_bfloat16, float, __nv_bfloat16, int, 8, 8, false, float, RELU>"),
-        ("norm_rows.cu", "row_backward<__half, float, float, int, 8, 2, false, OF_ELEMENTS, false>"),
+        ("norm_rows.cu", "row_forward<__nv_bfloat16, float, __nv_bfloat16, int, 8, 4, 0, 1, false, float, RELU>"),
+        ("norm_rows.cu", "row_backward<__half, float, float, int, 8, 2, 0, 1, false, OF_ELEMENTS, false>"),
     ],
 )
 def test_accesses_take_sixteen_bytes_and_arrays_stay_in_registers(file: str, name: str) -> None:

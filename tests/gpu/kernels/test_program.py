@@ -10,7 +10,8 @@ import pytest
 
 from minorm.devices import dtypes
 
-KEY = ("row_forward", dtypes.bfloat16, dtypes.float32, dtypes.float32, dtypes.int32, 8, 2, True, dtypes.float32, 0)
+FLOAT = dtypes.float32
+KEY = ("row_forward", dtypes.bfloat16, FLOAT, FLOAT, dtypes.int32, 8, 2, 32, 1, False, FLOAT, 0)
 
 
 def test_a_kernel_is_made_once_and_no_text_to_find_it_again(cuda: Any, monkeypatch: pytest.MonkeyPatch) -> None:
