@@ -80,7 +80,7 @@ def largest(size: int) -> tuple[float, float]:
 
 VECTOR, ROWS, IMAGES = (2**26,), (2**16, 1024), (64, 64, 112, 112)
 CONVOLUTION = ((2, 8, 9, 7), (12, 8, 3, 3), (12,)), ((64, 64, 56, 56), (64, 64, 3, 3), (64,))
-PRODUCTS = ("conv2d", "conv2d, channels last", "linear")  # for which TF32 is a type of its own
+PRODUCTS = ("conv2d", "conv2d, channels last", "linear")  # which are measured in TF32 too
 FAMILIES = [
     Family("relu", lambda f, x: f.relu(x), ((3, 5, 7),), (VECTOR,), (2, 3)),
     Family("gelu", lambda f, x: f.gelu(x), ((3, 5, 7),), (VECTOR,), (2, 3)),

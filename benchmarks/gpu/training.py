@@ -109,7 +109,7 @@ def stepping(
     labels: Any,
     inside: Callable[[], Any] = contextlib.nullcontext,
 ) -> Callable[[], Any]:
-    """One training step, of minorm or PyTorch; forward is in a block of its own."""
+    """One training step, of minorm or PyTorch; the forward pass runs in the block that `inside` gives."""
 
     def step() -> Any:
         optimizer.zero_grad()

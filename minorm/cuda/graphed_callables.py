@@ -34,7 +34,7 @@ class Graphed(Function):
         return tuple([y.array for y in captured.outputs])
 
     def backward(self, *gradients: Any) -> Any:
-        """The inputs' gradients, in the memory of the graph; RuntimeError where a later call has written there."""
+        """The inputs' gradients, in memory that the next replay writes to; RuntimeError after a later call."""
         if self.call != self.captured.calls:
             raise RuntimeError(
                 f"{NAME}: backward of a call after another one, which has overwritten what it needs; expected the "
@@ -86,7 +86,7 @@ class Captured:
         with graph(self.ends, pool, stream):
             seeds = zip(self.outputs, self.weights, strict=True)
             found = self._differentiate([(y, weight) for y, weight in seeds if weight is not None])
-            # The graph's memory is that of the forward pass again, whose next replay would overwrite gradients there.
+            # Copied out: the memory of this graph also serves the forward pass, and gradients outlive its next replay.
             self.gradients = [a if a is None else x.copy_(Tensor(a)).array for x, a in zip(kept, found, strict=True)]
         self.trained = [y.requires_grad for y in self.outputs]
         self.outputs = [y.detach() for y in self.outputs]
@@ -166,7 +166,7 @@ class GraphedForward:
             return _eager(self._module)(*args, **kwargs)
         return self._captured(*args)
 
-    def __reduce__(self) -> Any:  # a copy of the module has parameters of its own, and no graph
+    def __reduce__(self) -> Any:  # a copied module has other parameters: it runs eagerly
         return _eager, (self._module,)
 
 
@@ -197,7 +197,7 @@ def _check_module(module: Any) -> None:
 
 
 def _samples(functions: tuple[Any, ...], sample_args: Any, single: bool) -> list[tuple[Tensor, ...]]:
-    """The samples of each callable; TypeError for what is none."""
+    """The samples of each callable; TypeError where one is not a Tensor."""
     given = [sample_args] if single else list(sample_args)
     if len(given) != len(functions):
         raise ValueError(f"{NAME}: sample_args has {len(given)} entries; expected {len(functions)}, one a callable")

@@ -102,7 +102,7 @@ class Watch:
         self.modules: list[Any] = []
 
 
-watches: list[Watch] = []  # those that are open in any thread: while there are none, a module's call asks no more
+watches: list[Watch] = []  # open in any thread; while the list is empty, a call of a module skips the rest
 
 
 @contextmanager

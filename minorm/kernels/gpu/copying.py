@@ -49,7 +49,7 @@ def as_type(x: Any, dtype: Any) -> Any:
 
 
 def copy(x: Any, order: str = "K") -> Any:
-    """x in memory of its own: in its order ("K"), or row by row ("C")."""
+    """A copy of x: in its order of memory ("K"), or row by row ("C")."""
     out = _like(x, x.dtype, order)
     _move(out, x)
     return out

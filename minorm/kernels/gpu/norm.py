@@ -140,10 +140,11 @@ class BoundKernels:
 
     def statistics(self, mean: Array, var: Array) -> Statistics:
         """Statistics that are given."""
-        if mean.dtype not in dtypes.FLOATS or not (mean.flags.c_contiguous and var.flags.c_contiguous):
+        covered = mean.dtype in dtypes.FLOATS and var.dtype == mean.dtype
+        if not (covered and mean.flags.c_contiguous and var.flags.c_contiguous):
             return Statistics.given(mean, var, self.equation, self.computed)
         stats = memory.empty((4, self.nest.rows), _FLOAT64)
-        self._plan(norm_forward.given, mean.dtype, self.equation)(mean, var.astype(mean.dtype, copy=False), stats)
+        self._plan(norm_forward.given, mean.dtype, self.equation)(mean, var, stats)
         return Statistics(stats)
 
 

@@ -286,6 +286,17 @@ def is_wrong(norm: bridge.Norm, form: str, seed: int) -> bool:
     return not all(relative(one, other) < 1e-4 for one, other in zip(found, expected, strict=True))
 
 
+@pytest.mark.parametrize("kinds", [("float32", "float32"), ("float16", "float32"), ("float64", "float32")], ids=str)
+def test_statistics_that_are_given_keep_their_digits(kinds: tuple[str, str], norm: bridge.Norm) -> None:
+    mean, var = (np.array([0.1, 3.0, 1e4]).astype(kind) for kind in kinds)
+    kernels = norm.norm.bind(plan((5, 3), (0,)), Equation(1e-3), dtypes.float32, None)
+    block = kernels.statistics(*map(norm._over, (mean, var))).block.memory
+    k = mean.astype(np.float32).astype(np.float64)
+    variance = var.astype(np.float64)
+    expected = [k, mean.astype(np.float64) - k, variance, 1 / np.sqrt(variance + 1e-3)]
+    np.testing.assert_allclose(block, expected, rtol=1e-15)
+
+
 @pytest.mark.parametrize("unbiased", [False, True])
 @pytest.mark.parametrize(("shape", "launches"), [((5, 6, 4, 4), 1), ((40, 6), 3)])  # 3: moments, merge, apply
 def test_running_statistics_in_the_same_launch(

@@ -1,4 +1,4 @@
-"""Plans of the backward pass: functions of arrays alone, made once for a nest and its types, and kept.
+"""Plans of the backward pass: functions of arrays alone, made once for a nest and its types; BoundKernels keeps them.
 
     rows      in registers: dx in one kernel, with the sums for scale and bias where their places allow it
     columns   longer rows, one scale a column: row sums, then dx together with the sums of the columns; 5 passes
@@ -19,7 +19,7 @@ from minorm.kernels.gpu import memory
 from minorm.kernels.gpu.elementwise import relu_grad
 from minorm.kernels.gpu.launch import WARP, blocks
 from minorm.kernels.gpu.plans import norm_plan
-from minorm.kernels.gpu.plans.norm_arguments import Array, Type, cached, scalars, with_struct
+from minorm.kernels.gpu.plans.norm_arguments import Array, Type, scalars, with_struct
 from minorm.kernels.gpu.plans.norm_forward import Run, apply_program, elementwise, rows_program
 from minorm.kernels.gpu.plans.structs import Struct
 from minorm.kernels.gpu.program import Program
@@ -33,7 +33,6 @@ KEPT = 128  # bytes of each, widened: registers. Half as many where it keeps sum
 NONE, OF_ROW, OF_ELEMENTS = 0, 1, 2  # norm_rows.cu
 
 
-@cached
 def backward(
     nest: Nest,
     storage: Type,
@@ -192,7 +191,6 @@ def _parameters_alone(nest: Nest, storage: Type, compute: Type, parameter: Type,
     return run
 
 
-@cached
 def grad_input(nest: Nest, storage: Type, compute: Type, parameter: Type, aligned: bool, relu: bool) -> Run:
     walk, shape = elementwise(nest, storage, aligned)
     kernel = apply_program.kernel(f"grad_input_{walk.form}", storage, compute, parameter, *shape, relu)
@@ -204,12 +202,11 @@ def grad_input(nest: Nest, storage: Type, compute: Type, parameter: Type, aligne
 
 
 def row_sums(nest: Nest, storage: Type, compute: Type, parameter: Type, aligned: bool) -> Run:
-    """The sums of the statistics as they are, ready for nothing yet."""
+    """sum_g and sum_gx of each row, without the factors that make them ready for dx."""
     loops = norm_plan.of_statistics(nest)
     return sums_of(loops, nest, storage, compute, parameter, aligned, None, dtypes.float64)
 
 
-@cached
 def sums_of(
     loops: norm_plan.Loops,
     nest: Nest,

@@ -1,4 +1,4 @@
-"""Plans of the forward pass: functions of arrays alone, made once for a nest and its types, and kept.
+"""Plans of the forward pass: functions of arrays alone, made once for a nest and its types; BoundKernels keeps them.
 
 Rows that fit into the registers of a warp or a block take one kernel (norm_rows.cu); others take moments by chunks,
 merged in a fixed order, and a pass over the elements. A ReLU, and a residual before it, ride along with what writes y.
@@ -15,7 +15,7 @@ from minorm.devices import dtypes
 from minorm.kernels.gpu import memory
 from minorm.kernels.gpu.launch import blocks, index_type
 from minorm.kernels.gpu.plans import norm_plan
-from minorm.kernels.gpu.plans.norm_arguments import Array, Type, cached, scalars, with_struct
+from minorm.kernels.gpu.plans.norm_arguments import Array, Type, scalars, with_struct
 from minorm.kernels.gpu.program import Program
 from minorm.normalization.equation import Equation
 from minorm.normalization.nest import Nest
@@ -31,7 +31,6 @@ GIVEN = 128  # threads of a block where statistics are given
 PLAIN, RELU, RESIDUAL_RELU = 0, 1, 2  # ending.cuh
 
 
-@cached
 def forward(
     nest: Nest,
     storage: Type,
@@ -68,7 +67,6 @@ def forward(
     return in_passes
 
 
-@cached
 def moments(nest: Nest, storage: Type, compute: Type, aligned: bool, equation: Equation) -> Run:
     loops = norm_plan.of_statistics(nest)
     if aligned:
@@ -89,7 +87,6 @@ def moments(nest: Nest, storage: Type, compute: Type, aligned: bool, equation: E
     return run
 
 
-@cached
 def apply(nest: Nest, storage: Type, compute: Type, parameter: Type, running: Type, aligned: bool, ending: int) -> Run:
     walk, shape = elementwise(nest, storage, aligned)
     kernel = apply_program.kernel(f"apply_{walk.form}", storage, compute, parameter, *shape, running, ending)
@@ -109,7 +106,6 @@ def elementwise(nest: Nest, storage: Type, aligned: bool) -> tuple[norm_plan.Wal
     return with_struct(walk), (*walk.shape, loops.one_param, *[walk.ragged] * (walk.form == "lanes"))
 
 
-@cached
 def given(nest: Nest, storage: Type, compute: Type, kind: Type, equation: Equation) -> Run:  # noqa: ARG001
     """The statistics of a mean and a variance of this type."""
     index, rule = index_type(4 * nest.rows), scalars(equation)

@@ -243,7 +243,8 @@ def rows(
 ) -> Rows | None:
     """None where a row does not fit, or where there are no rows; `together`: a team adds up over its rows.
 
-    A team is as small as has the row in `most_packs` accesses a thread, or half as many where a larger one can have it.
+    A team is the smallest that has the row in USUAL_PACKS accesses a thread; the largest may need `most_packs`. Teams
+    that add up begin at `most_packs`: threads with more columns hide more of the time that sums take.
     """
     if loops.is_lanes:
         return None
