@@ -1,10 +1,11 @@
-"""The fuzz of tests/onnx/fuzz: the first 1,000 broken models, and 20,000 with -m slow.
+"""The fuzz of tests/onnx/fuzz: the first 500 broken models, and 20,000 with -m slow; models that coverage led to.
 
-`python tests/onnx/fuzz --cases 200000` runs more by hand.
+`python tests/onnx/fuzz --cases 200000` runs more by hand, and so does `python tests/onnx/fuzz/guided.py`.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import re
 import subprocess
 import sys
@@ -35,6 +36,41 @@ def test_broken_models_load_and_run_or_say_why_not(cases: int) -> None:
     differentiated, refused, ran, failed = map(int, numbers.groups())
     assert differentiated + refused + ran + failed > 0.995 * cases
     assert min(differentiated, refused, ran, failed) > 0.075 * cases  # it reaches what there is to reach
+
+
+def script(name: str, *arguments: str, seconds: float = 280) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(FUZZ / name), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=seconds, check=False)
+
+
+def test_models_that_were_kept_work_or_say_why_not() -> None:
+    done = script("trial.py")
+    assert done.returncode == 0, done.stderr[-3000:]
+    count = len(list((FUZZ / "kept").iterdir()))
+    assert count >= 10
+    assert done.stdout.startswith(f"{count} models: "), done.stdout
+
+
+def test_a_model_that_fails_is_named() -> None:
+    """What the fuzz would find: here an error that is not minorm's, planted in a copy of the program."""
+    file = next((FUZZ / "kept").iterdir())
+    planted = "import runpy, sys; sys.path[:0] = ['tests/onnx/fuzz', '.']; import minorm.onnx as mo\n"
+    planted += "def load(*given, **options): raise KeyError('planted')\nmo.load = load\n"
+    planted += f"sys.argv = ['trial', {str(file)!r}]; runpy.run_path('tests/onnx/fuzz/trial.py', run_name='__main__')"
+    command = [sys.executable, "-c", planted]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=280, check=False)
+    assert done.returncode == 1
+    assert f"AssertionError: {file.name}: a raw KeyError: 'planted'" in done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(importlib.util.find_spec("atheris") is None, reason="atheris is not installed")
+def test_coverage_leads_to_no_failure(tmp_path: Path) -> None:
+    found = tmp_path / "found"
+    found.mkdir()
+    done = script("guided.py", "-max_total_time=120", f"-artifact_prefix={tmp_path}/", str(found), seconds=600)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert len(list(found.iterdir())) > 10, "no model reached a new line"
 
 
 BROKEN = """

@@ -223,6 +223,8 @@ class NodeRewriter:
         array = np.asarray(value)
         if elem == TensorProto.STRING:
             raise RuleNotApplicable(f"the number {value} would have to be a string")
+        if elem not in TensorProto.DataType.values() or elem == TensorProto.UNDEFINED:
+            raise RuleNotApplicable(f"the number {value} would have element type {elem}, which ONNX does not have")
         tensor = numpy_helper.from_array(array.astype(helper.tensor_dtype_to_np_dtype(elem)), name)
         self.hold(tensor)
         return name

@@ -22,10 +22,11 @@ def to_input(d: NodeRewriter, name: str, place: int, elem: int = INT64) -> None:
         d.feed(place, d.constant(value, elem, name))
 
 
-def to_attribute(d: NodeRewriter, place: int, name: str) -> None:
-    """An input, which must be fixed, becomes an attribute."""
+def to_attribute(d: NodeRewriter, place: int, name: str, floats: bool = False) -> None:
+    """An input, which must be fixed, becomes an attribute of integers, or of floats."""
     if d.input(place):
-        d.set(name, d.absorb(place, name).reshape(-1).tolist())
+        array = d.absorb(place, name)
+        d.set(name, [float(n) for n in array.reshape(-1)] if floats else numbers(array, name))
 
 
 def one_number(array: Any, what: str) -> Any:
@@ -57,9 +58,11 @@ def axes_from(d: NodeRewriter, x: str, axis: int) -> list[int]:
     return [*range(axis, d.rank(x))]
 
 
-def numbers(array: Any) -> list[int]:
+def numbers(array: Any, what: str = "a tensor of integers") -> list[int]:
     """A fixed tensor of integers as a list."""
-    return [int(n) for n in np.reshape(array, -1)]
+    if array.dtype.kind not in "iu":
+        raise RuleNotApplicable(f"{what} has type {array.dtype}; expected int64 or int32")
+    return [int(n) for n in array.reshape(-1)]
 
 
 def part(d: NodeRewriter, x: str, begin: int, end: int, rank: int = 1) -> str:

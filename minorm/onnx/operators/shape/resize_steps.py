@@ -26,7 +26,7 @@ def upsample_9(d: NodeRewriter) -> None:
 
 @converts("Upsample", 9, 7)
 def upsample_attribute(d: NodeRewriter) -> None:
-    to_attribute(d, 1, "scales")
+    to_attribute(d, 1, "scales", floats=True)
 
 
 @converts("Upsample", 9, 10)
