@@ -192,7 +192,7 @@ def test_no_two_modules_know_each_other() -> None:
         ("cupy", ("minorm/kernels/gpu", "minorm/devices/__init__.py")),
         ("onnx", ("minorm/onnx/", "minorm/conformance", "minorm/cli", "minorm/labs/zoo.py", "minorm/labs/oracles.py")),
         ("onnxruntime", ("minorm/onnx/", "minorm/cli")),
-        ("torch", ("minorm/conformance/torch_calls.py",)),
+        ("torch", ("minorm/conformance/torch_calls.py", "minorm/conformance/adapters/onnx2torch.py")),
         ("pickle", ()),
         ("rich", ("minorm/cli", "minorm/progress")),
         ("matplotlib", ("minorm/cli", "minorm/plots", "minorm/labs/pictures")),
@@ -324,6 +324,7 @@ def test_no_print_and_no_environment_variable_in_the_library() -> None:
 SCRATCH = {
     "minorm/support/subprocesses.py",
     "minorm/conformance/runtime_process.py",
+    "minorm/conformance/adapters/files.py",
     "minorm/onnx/checking/sandbox.py",
     "minorm/onnx/checking/sandbox_worker.py",
     "minorm/labs/compiling.py",

@@ -1,6 +1,7 @@
-"""`minorm conform`: which runtime computes normalizations as ONNX says? minorm, onnxruntime, onnx's reference, PyTorch.
+"""`minorm conform`: which runtime computes normalizations as ONNX says?
 
-Each runs in a process of its own, so that one that crashes or hangs is an answer, and not the end of the command.
+It asks minorm, onnxruntime, onnx's reference evaluator and PyTorch, and of twelve others those that are installed. Each
+runs in another process, so that one that crashes or hangs is an answer, and not the end of the command.
 """
 
 from __future__ import annotations
@@ -15,7 +16,10 @@ if TYPE_CHECKING:
     from minorm.conformance.report import Report
     from minorm.conformance.verdict import Cell
 
-RUNTIMES = ("minorm", "onnxruntime", "reference", "torch")
+RUNTIMES = (
+    "minorm", "onnxruntime", "reference", "torch", "openvino", "opencv", "tract", "mnn", "ncnn", "tvm", "tinygrad",
+    "onnx2torch", "flax", "keras", "mlx", "paddle",
+)  # fmt: skip
 
 
 def add(commands: Any) -> None:
@@ -24,12 +28,12 @@ def add(commands: Any) -> None:
         "conform",
         help="compare runtimes on every normalization of ONNX with a formula in float64",
         description="Run every normalization of ONNX, in all its versions, on the cases that matter (offsets to 1e6, "
-        "16-bit floats, empty batches, training) in minorm, onnxruntime, the reference evaluator of onnx, and PyTorch "
-        "where it has the operator, and judge each result by a formula in float64. A cell is right (with its digits), "
-        "wrong (by how much, and which known defect) or unsupported. The exit code is 1 only where minorm is wrong or "
-        "a runtime does not run at all.",
+        "16-bit floats, empty batches, training) in minorm, onnxruntime, the reference evaluator of onnx, PyTorch "
+        f"where it has the operator, and those of {', '.join(RUNTIMES[4:])} that are installed. Judge each result by a "
+        "formula in float64: a cell is right (with its digits), wrong (by how much, and which known defect) or "
+        "unsupported. The exit code is 1 only where minorm is wrong or a runtime does not run at all.",
     )
-    parser.add_argument("--runtime", choices=RUNTIMES, help="this one alone (default: all)")
+    parser.add_argument("--runtime", choices=RUNTIMES, help="this one alone (default: all that are installed)")
     parser.add_argument("--json", action="store_true", help="every cell as JSON, for programs and bug reports")
     parser.set_defaults(run=run)
 
@@ -52,21 +56,11 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _show(report: Report) -> None:
-    from rich.table import Table
-
     from minorm.cli.screen import Screen
 
     console = Screen()
     names = list(dict.fromkeys(cell.runtime for cell in report.cells))
-    by_version: dict[tuple[str, int], list[Cell]] = {}
-    for cell in report.cells:
-        by_version.setdefault((cell.operator, cell.opset), []).append(cell)
-    table = Table(box=None, pad_edge=False)
-    for name in ("operator", *names):
-        table.add_column(name, no_wrap=True)
-    for (operator, opset), cells in by_version.items():
-        table.add_row(f"{operator} {opset}", *(_count([c for c in cells if c.runtime == name]) for name in names))
-    console.print(table)
+    console.print(_by_version(report.cells, names) if len(names) <= 4 else _by_runtime(report.cells, names))
     console.print("\ncells right/wrong/unsupported, and the fewest digits that are right in float32")
     for (runtime, said), operators in _told(report.cells).items():
         console.print(f"\n{runtime} is wrong: {printable(said)}")
@@ -74,6 +68,36 @@ def _show(report: Report) -> None:
             console.print(f"  {operator}: {'; '.join(f'{case} ({opsets})' for case, opsets in cases.items())}")
     versions = ", ".join(f"{name} {version or 'not installed'}" for name, version in report.versions.items())
     console.print(f"\n{versions}")
+
+
+def _by_version(cells: list[Cell], names: list[str]) -> Any:
+    """A line a version of an operator, a column a runtime."""
+    rows: dict[str, list[Cell]] = {}
+    for cell in cells:
+        rows.setdefault(f"{cell.operator} {cell.opset}", []).append(cell)
+    table = _table("operator", *names)
+    for title, of in rows.items():
+        table.add_row(title, *(_count([cell for cell in of if cell.runtime == name]) for name in names))
+    return table
+
+
+def _by_runtime(cells: list[Cell], names: list[str]) -> Any:
+    """A line a runtime, and the operators in which it is wrong."""
+    table = _table("runtime", "cells", "wrong in")
+    for name in names:
+        of = [cell for cell in cells if cell.runtime == name]
+        wrong = dict.fromkeys(cell.operator.removesuffix("alization") for cell in of if cell.verdict == "wrong")
+        table.add_row(name, _count(of), ", ".join(wrong))
+    return table
+
+
+def _table(*columns: str) -> Any:
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False)
+    for place, name in enumerate(columns):
+        table.add_column(name, no_wrap=place < 2 or len(columns) > 3)
+    return table
 
 
 def _count(cells: list[Cell]) -> str:

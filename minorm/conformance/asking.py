@@ -26,7 +26,7 @@ BEGIN_SECONDS = 120.0  # importing a runtime may take, on a busy machine
 CRASHES = 10  # after so many it is not asked any more
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 PROGRAM = (
-    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
+    "import json, os, sys; sys.path[:] = json.loads(sys.argv[1]); os.environ.update(json.loads(sys.argv[3])); "
     "from minorm.conformance.runtime_process import main; main(*json.loads(sys.argv[2]))"
 )
 
@@ -82,7 +82,8 @@ def _run(folder: str, runtime: Runtime, places: Sequence[int], seconds: float) -
     path = json.dumps([ROOT, *(os.path.abspath(entry) for entry in sys.path)])
     request = json.dumps([folder, runtime.answer, list(places), runtime.packages[0]])
     errors, progress = os.path.join(folder, "errors"), os.path.join(folder, "progress")
-    code = subprocesses.run([sys.executable, "-c", PROGRAM, path, request], errors, seconds, progress, BEGIN_SECONDS)
+    command = [sys.executable, "-c", PROGRAM, path, request, json.dumps(dict(runtime.environment))]
+    code = subprocesses.run(command, errors, seconds, progress, BEGIN_SECONDS)
     if code is None:
         return f"gave no answer in {seconds:g} seconds"
     if code < 0:

@@ -11,11 +11,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from minorm.conformance import formula
 from minorm.conformance.case import Case
 from minorm.conformance.formula import trains_batch_norm
 from minorm.devices import dtypes
 
-OTHERS = ("onnxruntime", "reference", "torch")
+OTHERS = (
+    "onnxruntime", "reference", "torch", "openvino", "opencv", "tract", "mnn", "ncnn", "tvm", "tinygrad", "onnx2torch",
+    "flax", "keras", "mlx", "paddle",
+)  # fmt: skip
+OPERATORS = tuple(formula.FORMULAS)
+SQUARES_LESS_SQUARE = "takes the variance as E[x^2] - E[x]^2"
 
 
 @dataclass(frozen=True)
@@ -35,6 +41,10 @@ def _is_half(case: Case) -> bool:
 
 def _largest(case: Case) -> float:
     return float(np.abs(case.inputs[0].astype(np.float64)).max(initial=0.0))
+
+
+def _is_double(case: Case) -> bool:
+    return bool(case.inputs[0].dtype == dtypes.float64)
 
 
 def _least_std(case: Case) -> float:
@@ -97,21 +107,106 @@ KNOWN = (
         "lets the index that should run over the channels run over the samples",
     ),
     Defect(
-        ("reference",),
+        ("reference", "tract", "tinygrad"),
         ("BatchNormalization", "InstanceNormalization", "GroupNormalization", "LayerNormalization", "RMSNormalization",
          "LpNormalization"),
         "computes in 16 bits what it reads in 16 bits",
         _is_half,
     ),
+    # those of adapters/
+    Defect(
+        ("openvino", "mnn", "tvm", "ncnn"),
+        ("BatchNormalization",),
+        "knows no training: it normalizes with the stored statistics, and does not say so",
+        trains_batch_norm,
+    ),
+    Defect(
+        ("opencv",),
+        OPERATORS,
+        "gives float32 where the file says float16",
+        says="is float32(",
+    ),
+    Defect(
+        ("opencv",),
+        OPERATORS,
+        "reads the bytes of float64 as if they were float32",
+        _is_double,
+    ),
+    Defect(
+        ("openvino", "tract", "keras", "tinygrad"),
+        OPERATORS,
+        "computes float64 in float32",
+        _is_double,
+    ),
+    Defect(
+        ("tract", "mnn"),
+        ("BatchNormalization",),
+        "crashes, or reads other memory, where x has no axis of channels",
+        lambda case: case.inputs[0].ndim == 1,
+    ),
+    Defect(
+        ("mnn",),
+        ("BatchNormalization",),
+        "ignores spatial=0, and takes the first statistics for every position",
+        lambda case: case.get("spatial", 1) == 0,
+    ),
+    Defect(
+        ("openvino", "mnn"),
+        ("LRN",),
+        "lets an even window reach further down, where the specification says up",
+        lambda case: case.attributes["size"] % 2 == 0,
+    ),
+    Defect(
+        ("flax",),
+        ("BatchNormalization", "InstanceNormalization", "GroupNormalization", "LayerNormalization"),
+        f"{SQUARES_LESS_SQUARE}, as its layers do by default (use_fast_variance)",
+        lambda case: bool(case.offset) or _is_constant(case),
+    ),
+    Defect(
+        ("flax", "mlx"),
+        ("BatchNormalization",),
+        "gives y in the wider type of x and the statistics",
+        says="is float32(",
+    ),
+    Defect(
+        ("mlx",),
+        ("BatchNormalization", "RMSNormalization"),
+        "gives the running statistics, and y where scale is wider, in the type of x",
+        says="; expected",
+    ),
+    Defect(
+        ("opencv", "paddle", "ncnn", "tvm"),
+        ("BatchNormalization", "InstanceNormalization", "GroupNormalization", "LayerNormalization"),
+        SQUARES_LESS_SQUARE,
+        lambda case: bool(case.offset) or _is_constant(case),
+    ),
+    Defect(
+        ("paddle",),
+        ("BatchNormalization",),
+        "leaves x as it is where a channel has one value",
+        lambda case: case.inputs[0].size == case.inputs[0].shape[1],
+    ),
+    Defect(
+        ("mnn",),
+        ("MeanVarianceNormalization",),
+        "leaves 1e-9 out: 0 / 0 where values are equal, and another result where they are small",
+        lambda case: _least_std(case) <= 1e-6,
+    ),
+    Defect(
+        ("mnn", "tract", "tinygrad"),
+        ("LpNormalization",),
+        "gives 0 / 0 for a row of zeros",
+        lambda case: not case.inputs[0].any(-1).all(),
+    ),
     # what several do
     Defect(
-        ("torch",),
+        ("torch", "openvino", "opencv", "paddle"),
         ("LpNormalization",),
-        "divides by at least 1e-12, the eps of its normalize",
+        "divides by at least a small number, 1e-12 in PyTorch",
         lambda case: 0 < _largest(case) < 1e-13,
     ),
     Defect(
-        ("onnxruntime", "reference"),
+        ("onnxruntime", "reference", "tract", "mnn", "opencv", "openvino", "tinygrad"),
         ("LpNormalization",),
         "lets squares underflow float32, though the result is an ordinary number",
         lambda case: 0 < _largest(case) < 1e-20,
@@ -130,7 +225,7 @@ KNOWN = (
         lambda case: bool(case.offset) or _is_constant(case),
     ),
     Defect(
-        ("reference",),
+        ("reference", "tract", "tvm", "tinygrad"),
         ("MeanVarianceNormalization",),
         "takes the variance as E[x^2] - E[x]^2, as the published function body does",
         lambda case: bool(case.offset) or _is_constant(case),

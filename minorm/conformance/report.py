@@ -6,6 +6,7 @@ import dataclasses
 import platform
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib import metadata
 from typing import Any
 
 from minorm.config import __version__
@@ -42,12 +43,15 @@ def conform(
 ) -> Report:
     """Ask the runtimes for the cases at these places of `all_cases()`, and judge what they say; None: all.
 
-    A runtime that is not installed has cells that are unsupported; one that was asked for by name has failed.
+    A runtime that is not installed has cells that are unsupported, and an extra one has none; one that was asked for by
+    name has failed.
     """
     cases = all_cases()
     places = range(len(cases)) if places is None else places
     cells, failures = [], {}
-    for name in known if runtimes is None else runtimes:
+    usual = (name for name, runtime in known.items() if not runtime.extra or asking.installed(runtime))
+    names = list(usual if runtimes is None else runtimes)
+    for name in names:
         try:
             outcomes = asking.ask(known[name], places)
             if runtimes is not None and not asking.installed(known[name]):
@@ -56,16 +60,24 @@ def conform(
             failures[name] = f"it cannot run: {error}"
             outcomes = dict.fromkeys(places, Outcome("absent", failures[name]))
         cells += [judge(cases[place], name, outcomes[place]) for place in places]
-    return Report(versions(), cells, failures)
+    return Report(versions(known[name] for name in names), cells, failures)
 
 
-def versions() -> dict[str, str | None]:
-    """Of everything that takes part, and of what it runs on."""
-    packages = ("onnxruntime", "onnx", "torch", "numpy")
-    found = {name: sandbox.version(name).removeprefix(name).strip() or None for name in packages}
+def versions(runtimes: Iterable[Runtime] = ()) -> dict[str, str | None]:
+    """Of everything that takes part, and of what it runs on; of modules whose package has another name, by that."""
+    found = {name: _version(name) for name in ("onnxruntime", "onnx", "torch", "numpy")}
+    distributions = metadata.packages_distributions()
+    for runtime in runtimes:
+        for module in runtime.packages if runtime.extra else ():
+            package = distributions.get(module, [module])[0]
+            found[package] = _version(package)
     return {
         "minorm": __version__,
         **found,
         "python": platform.python_version(),
         "platform": f"{platform.system()} {platform.machine()}",
     }
+
+
+def _version(package: str) -> str | None:
+    return sandbox.version(package).removeprefix(package).strip() or None

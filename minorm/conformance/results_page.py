@@ -7,28 +7,55 @@ from __future__ import annotations
 
 import datetime as dt
 import itertools
+import math
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from minorm.conformance.report import Report, conform
-from minorm.conformance.verdict import RIGHT, UNSUPPORTED, Cell, counted
+from minorm.conformance.runtimes import RUNTIMES
+from minorm.conformance.verdict import RIGHT, UNSUPPORTED, WRONG, Cell, counted
 from minorm.serialization import atomic
 
 BEGIN = "<!-- conformance: python -m minorm.conformance.results_page docs/conformance.md -->"
 END = "<!-- end of conformance -->"
-TITLES = {"onnxruntime": "onnxruntime", "reference": "onnx's reference", "torch": "PyTorch", "minorm": "minorm"}
+TITLES = {name: runtime.title for name, runtime in RUNTIMES.items()}
 
 
 def text(report: Report, date: dt.date) -> str:
     """Everything between the marks."""
     names = list(dict.fromkeys(cell.runtime for cell in report.cells))
     found = ", ".join(f"{name} {version or 'not installed'}" for name, version in report.versions.items())
-    parts = [f"Measured on {date.isoformat()}: {found}.", totals(report.cells, names)]
-    for operator, of in itertools.groupby(sorted(report.cells, key=lambda c: c.operator), lambda c: c.operator):
+    parts = [f"Measured on {date.isoformat()}: {found}.", matrix(report.cells, names)]
+    extra = [name for name in names if name in RUNTIMES and RUNTIMES[name].extra]
+    if extra:
+        parts += ["### What the others do", causes([cell for cell in report.cells if cell.runtime in extra])]
+    names = [name for name in names if name not in extra]
+    parts += ["### By version", totals([cell for cell in report.cells if cell.runtime in names], names)]
+    cells = [cell for cell in report.cells if cell.runtime in names]
+    for operator, of in itertools.groupby(sorted(cells, key=lambda c: c.operator), lambda c: c.operator):
         parts.append(f"### {operator}")
         parts += _operator([*of], names)
     return "\n\n".join(parts)
+
+
+def matrix(cells: Sequence[Cell], names: Sequence[str]) -> str:
+    """A line a runtime, a column an operator: right, wrong and unsupported cells, and the worst error of wrong ones."""
+    operators = sorted({cell.operator for cell in cells})
+    lines = _head(["runtime", *(operator.removesuffix("alization") for operator in operators)])
+    for name in names:
+        of = [[cell for cell in cells if (cell.runtime, cell.operator) == (name, operator)] for operator in operators]
+        lines.append(_row([TITLES.get(name, name), *map(_square, of)]))
+    return "\n".join(lines)
+
+
+def _square(cells: Sequence[Cell]) -> str:
+    right, wrong, unsupported, _ = counted(cells)
+    if not wrong:
+        return f"{right} / 0 / {unsupported}"
+    errors = [cell.error for cell in cells if cell.verdict == WRONG]
+    worst = "no number" if None in errors else f"{max(error for error in errors if error is not None):.0e}"
+    return f"{right} / **{wrong}** / {unsupported}: {worst}"
 
 
 def totals(cells: Iterable[Cell], names: Sequence[str]) -> str:
@@ -39,6 +66,22 @@ def totals(cells: Iterable[Cell], names: Sequence[str]) -> str:
     lines = _head(["operator", *(TITLES.get(name, name) for name in names)])
     for (operator, opset), of in sorted(rows.items()):
         lines.append(_row([f"{operator} {opset}", *(_count(of[name]) for name in names)]))
+    return "\n".join(lines)
+
+
+def causes(cells: Sequence[Cell]) -> str:
+    """A line for each thing that a runtime does wrong: in how many cells of which operators, and one of them."""
+    found: dict[tuple[str, str], list[Cell]] = {}
+    for cell in cells:
+        if cell.verdict == WRONG:
+            said = f"{cell.said.partition(' is off by ')[0]} is wrong" if " is off by " in cell.said else cell.said
+            found.setdefault((TITLES[cell.runtime], cell.defect or f"{said} (no known cause)"), []).append(cell)
+    lines = _head(["runtime", "what it does", "cells", "operators", "for example"])
+    for (title, what), of in found.items():
+        operators = ", ".join(dict.fromkeys(cell.operator.removesuffix("alization") for cell in of))
+        worst = max(of, key=lambda cell: math.inf if cell.error is None else cell.error)
+        example = f"{worst.operator} {worst.opset}, {worst.case}: {worst.said}"
+        lines.append(_row([title, what, str(len(of)), operators, example]))
     return "\n".join(lines)
 
 

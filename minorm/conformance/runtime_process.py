@@ -20,14 +20,17 @@ import numpy as np
 
 from minorm.conformance.case import Case
 from minorm.conformance.cases import all_cases
+from minorm.onnx.checking.sandbox_worker import limit_resources
 from minorm.serialization import safetensors_file
 
+MEMORY, SECONDS = 16 << 30, 3600.0  # address space and processor time that a process may take, for all cases
 SHORT = 160  # characters of a message
 ADDED = re.compile(r"^(NotImplementedError: |\w+: \[ONNXRuntimeError\] : \d+ : )")  # to what the runtime says
 
 
 def main(folder: str, answer: str, places: Sequence[int], package: str) -> None:
     """Ask for the cases at these places of `all_cases()`."""
+    limit_resources(MEMORY, SECONDS)
     importlib.import_module(package)  # where this fails, the runtime does not run at all
     module, _, function = answer.partition(":")
     ask = getattr(importlib.import_module(module), function)

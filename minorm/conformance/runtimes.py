@@ -10,7 +10,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from minorm.conformance import torch_calls
 from minorm.conformance.case import Case, model
 from minorm.devices.dtypes import bfloat16
 from minorm.onnx import backend
@@ -19,11 +18,21 @@ from minorm.onnx.checking import sandbox_worker
 
 @dataclass(frozen=True)
 class Runtime:
-    """answer: "module:function" of what is called; packages: what must be installed, the first names the version."""
+    """Who can be asked.
+
+    answer        "module:function" of what is called
+    packages      modules that must be installed; the first names the version
+    title         how a page calls it
+    extra         is it asked only where it is installed, or by name?
+    environment   variables that its process gets
+    """
 
     name: str
     answer: str
     packages: tuple[str, ...]
+    title: str = ""
+    extra: bool = False
+    environment: tuple[tuple[str, str], ...] = ()
 
 
 def minorm(case: Case) -> list[Any]:
@@ -48,18 +57,34 @@ def reference(case: Case) -> list[Any]:
     return list(ReferenceEvaluator(model(case)).run(None, case.feeds()))
 
 
-def torch(case: Case) -> list[Any]:
-    """The function of PyTorch that computes the same, its own conventions translated."""
-    return torch_calls.answer(case)
-
-
+ENVIRONMENTS = {"keras": (("KERAS_BACKEND", "jax"),), "tinygrad": (("DEV", "PYTHON"),)}
+ADAPTERS = (
+    ("openvino", "OpenVINO", ("openvino",)),
+    ("opencv", "OpenCV", ("cv2",)),
+    ("tract", "tract", ("tract",)),
+    ("mnn", "MNN", ("MNN",)),
+    ("ncnn", "ncnn", ("ncnn", "pnnx")),
+    ("tvm", "TVM", ("tvm",)),
+    ("tinygrad", "tinygrad", ("tinygrad",)),
+    ("onnx2torch", "onnx2torch", ("torch", "onnx2torch")),
+    ("flax", "Flax", ("flax", "jax")),
+    ("keras", "Keras", ("keras", "jax")),
+    ("mlx", "MLX", ("mlx",)),
+    ("paddle", "PaddlePaddle", ("paddle",)),
+)
 RUNTIMES = {
-    name: Runtime(name, f"{__name__}:{function.__name__}", packages)
-    for name, function, packages in (
-        ("minorm", minorm, ("minorm",)),
-        ("onnxruntime", onnxruntime, ("onnxruntime",)),
-        ("reference", reference, ("onnx",)),
-        ("torch", torch, ("torch",)),
+    runtime.name: runtime
+    for runtime in (
+        Runtime("minorm", f"{__name__}:minorm", ("minorm",), "minorm"),
+        Runtime("onnxruntime", f"{__name__}:onnxruntime", ("onnxruntime",), "onnxruntime"),
+        Runtime("reference", f"{__name__}:reference", ("onnx",), "onnx's reference"),
+        Runtime("torch", "minorm.conformance.torch_calls:answer", ("torch",), "PyTorch"),
+        *(
+            Runtime(
+                name, f"minorm.conformance.adapters.{name}:answer", packages, title, True, ENVIRONMENTS.get(name, ())
+            )
+            for name, title, packages in ADAPTERS
+        ),
     )
 }
 Answer = Callable[[Case], list[Any]]

@@ -24,8 +24,8 @@ def answer(case: Case) -> list[Any]:
     if call is None:
         raise NotImplementedError(f"PyTorch has no {case.operator}")
     with torch.no_grad():
-        results = call(case, *[_tensor(array) for array in case.inputs])
-    return [_array(results[place]) for place, _ in case.wanted]
+        results = call(case, *[to_tensor(array) for array in case.inputs])
+    return [to_array(results[place]) for place, _ in case.wanted]
 
 
 def _batch_norm(case: Case, x: Any, s: Any, b: Any, mean: Any, var: Any) -> list[Any]:
@@ -126,7 +126,8 @@ def _stash_is_its_own(case: Case, x: Any) -> None:
         raise NotImplementedError("PyTorch has no stash_type")
 
 
-def _tensor(array: Any) -> Any:
+def to_tensor(array: Any) -> Any:
+    """An array of NumPy's as a tensor of PyTorch's."""
     import torch
 
     if array.dtype != bfloat16:
@@ -134,7 +135,8 @@ def _tensor(array: Any) -> Any:
     return torch.from_numpy(array.view(np.int16).copy()).view(torch.bfloat16).reshape(array.shape)
 
 
-def _array(tensor: Any) -> Any:
+def to_array(tensor: Any) -> Any:
+    """A tensor of PyTorch's as an array of NumPy's."""
     import torch
 
     if tensor.dtype != torch.bfloat16:

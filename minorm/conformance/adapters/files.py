@@ -1,0 +1,37 @@
+"""A case as the file that an exporter would write: the data are fed, everything else is a weight."""
+
+from __future__ import annotations
+
+import dataclasses
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from onnx import ModelProto, helper
+
+from minorm.conformance import formula
+from minorm.conformance.case import Case, model
+
+
+def as_file(case: Case) -> tuple[ModelProto, Any]:
+    """The file with types and shapes of its outputs, which many runtimes ask for, and the array that it is fed with."""
+    proto = model(dataclasses.replace(case, held=tuple(range(1, len(case.inputs)))))
+    due = formula.due(case)
+    for (place, name), output in zip(case.wanted, proto.graph.output, strict=True):
+        value, dtype = due[place]
+        shape = None if value is None else np.shape(value)
+        output.CopyFrom(helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(dtype), shape))
+    return proto, case.inputs[0]
+
+
+@contextmanager
+def on_disk(case: Case) -> Iterator[tuple[Path, Any]]:
+    """The path of the file, in a folder for what a converter writes beside it, and the array that it is fed with."""
+    proto, x = as_file(case)
+    with tempfile.TemporaryDirectory(prefix="minorm-") as folder:
+        path = Path(folder, "case.onnx")
+        path.write_bytes(proto.SerializeToString())
+        yield path, x

@@ -1,0 +1,55 @@
+"""Flax's layers (flax.nnx) on JAX, with the settings that they have by default."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from minorm.conformance.adapters import layers
+from minorm.conformance.case import Case
+from minorm.conformance.formula import trains_batch_norm
+
+
+def answer(case: Case) -> list[Any]:
+    """The outputs that are fetched."""
+    import jax
+    from flax import nnx
+
+    jax.config.update("jax_enable_x64", True)
+    make = layers.find(LAYERS, case, "Flax")
+    x, *parameters = [layers.to_tensor(jax.numpy.asarray, array) for array in case.inputs]
+    layer = make(nnx, case, {"epsilon": case.get("epsilon", 1e-5), "rngs": nnx.Rngs(0)})
+    for name, value in zip(("scale", "bias", "mean", "var"), parameters, strict=False):
+        getattr(layer, name).value = value
+    if case.operator in ("InstanceNormalization", "GroupNormalization"):  # channels are their last axis
+        results = [jax.numpy.moveaxis(layer(jax.numpy.moveaxis(x, 1, -1)), -1, 1)]
+    else:
+        results = [layer(x), *(getattr(layer, name).value for name in ("mean", "var") if hasattr(layer, name))]
+    return [layers.to_array(results[place]) for place, _ in case.wanted]
+
+
+def _batch_norm(nnx: Any, case: Case, given: Any) -> Any:
+    keep, stored = case.get("momentum", 0.9), not trains_batch_norm(case)
+    return nnx.BatchNorm(case.inputs[0].shape[1], use_running_average=stored, axis=1, momentum=keep, **given)
+
+
+def _instance_norm(nnx: Any, case: Case, given: Any) -> Any:
+    return nnx.InstanceNorm(case.inputs[0].shape[1], **given)
+
+
+def _group_norm(nnx: Any, case: Case, given: Any) -> Any:
+    return nnx.GroupNorm(case.inputs[0].shape[1], num_groups=case.attributes["num_groups"], **given)
+
+
+def _layer_norm(nnx: Any, case: Case, given: Any) -> Any:
+    if len(layers.axes_of(case)) > 1:
+        raise NotImplementedError("Flax's LayerNorm has one axis of scales")
+    if case.operator == "RMSNormalization":
+        return nnx.RMSNorm(case.inputs[0].shape[-1], **given)
+    return nnx.LayerNorm(case.inputs[0].shape[-1], use_bias=len(case.inputs) > 2, **given)
+
+
+LAYERS: dict[str, Callable[..., Any]] = {
+    "BatchNormalization": _batch_norm, "InstanceNormalization": _instance_norm, "GroupNormalization": _group_norm,
+    "LayerNormalization": _layer_norm, "RMSNormalization": _layer_norm,
+}  # fmt: skip

@@ -1,0 +1,55 @@
+"""Keras 3's layers, on JAX."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from minorm.conformance.adapters import layers
+from minorm.conformance.case import Case
+from minorm.conformance.formula import trains_batch_norm
+
+WEIGHTS = ("gamma", "scale", "beta", "moving_mean", "moving_variance")  # `scale` is RMSNormalization's
+
+
+def answer(case: Case) -> list[Any]:
+    """The outputs that are fetched."""
+    import jax
+    import keras
+
+    jax.config.update("jax_enable_x64", True)
+    make = layers.find(LAYERS, case, "Keras")
+    kind = str(case.inputs[0].dtype)
+    if any(str(array.dtype) != kind for array in case.inputs):
+        raise NotImplementedError("a layer of Keras's has weights of one type")
+    layer = make(keras.layers, case, {"epsilon": case.get("epsilon", 1e-5), "dtype": kind})
+    x, *parameters = [layers.to_tensor(jax.numpy.asarray, array) for array in case.inputs]
+    layer.build(x.shape)
+    names = [name for name in WEIGHTS if hasattr(getattr(layer, name, None), "assign")]
+    for name, value in zip(names, parameters, strict=False):
+        getattr(layer, name).assign(value)
+    trains = case.operator == "BatchNormalization" and trains_batch_norm(case)
+    results = [layer(x, training=True) if trains else layer(x)]
+    results += [getattr(layer, name).value for name in names if name.startswith("moving")]
+    return [layers.to_array(results[place]) for place, _ in case.wanted]
+
+
+def _batch_norm(keras: Any, case: Case, given: Any) -> Any:
+    return keras.BatchNormalization(axis=1, momentum=case.get("momentum", 0.9), **given)
+
+
+def _group_norm(keras: Any, case: Case, given: Any) -> Any:
+    return keras.GroupNormalization(case.get("num_groups", -1), axis=1, **given)  # -1: a group a channel
+
+
+def _layer_norm(keras: Any, case: Case, given: Any) -> Any:
+    axes = list(layers.axes_of(case))
+    if case.operator == "RMSNormalization":
+        return keras.RMSNormalization(axis=axes, **given)
+    return keras.LayerNormalization(axis=axes, center=len(case.inputs) > 2, **given)
+
+
+LAYERS: dict[str, Callable[..., Any]] = {
+    "BatchNormalization": _batch_norm, "InstanceNormalization": _group_norm, "GroupNormalization": _group_norm,
+    "LayerNormalization": _layer_norm, "RMSNormalization": _layer_norm,
+}  # fmt: skip

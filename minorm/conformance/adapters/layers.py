@@ -1,0 +1,51 @@
+"""What adapters share that call a framework's own layers: the forms that all of these have, and arrays of bfloat16."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from minorm.conformance.case import Case
+from minorm.devices.dtypes import bfloat16, float32
+
+
+def find(layers: Mapping[str, Callable[..., Any]], case: Case, who: str) -> Callable[..., Any]:
+    """The framework's layer for a case; NotImplementedError where it has none, or none of this form."""
+    if case.operator not in layers:
+        raise NotImplementedError(f"{who} has no {case.operator}")
+    x, scale = case.inputs[0], case.inputs[1] if len(case.inputs) > 1 else None
+    if case.operator == "BatchNormalization":
+        if scale.ndim > 1:
+            raise NotImplementedError(f"{who} has no statistics of every position")
+        if x.ndim == 1:
+            raise NotImplementedError(f"{who}'s batch norm wants an axis of channels")
+        if len(case.wanted) > 3:
+            raise NotImplementedError(f"{who} does not give the statistics of the batch")
+    if case.operator == "GroupNormalization" and scale.shape[0] != x.shape[1]:
+        raise NotImplementedError(f"{who}'s group norm has scale and bias of each channel")
+    if case.operator in ("LayerNormalization", "RMSNormalization"):
+        if scale.shape != x.shape[axes_of(case)[0] :]:
+            raise NotImplementedError(f"{who}'s scale does not broadcast")
+        if len(case.wanted) > 1:
+            raise NotImplementedError(f"{who} gives y alone")
+    return layers[case.operator]
+
+
+def axes_of(case: Case) -> tuple[int, ...]:
+    """The axes of a LayerNormalization or RMSNormalization."""
+    rank = case.inputs[0].ndim
+    return tuple(range(case.get("axis", -1) % rank, rank))
+
+
+def to_tensor(make: Callable[[Any, str], Any], array: Any) -> Any:
+    """`make(array, type)`; numbers of bfloat16, which frameworks do not take from NumPy, are handed over as float32."""
+    return make(array.astype(float32) if array.dtype == bfloat16 else array, str(array.dtype))
+
+
+def to_array(value: Any, wide: Any = "float32") -> Any:
+    """A framework's array as one of NumPy; bfloat16 as minorm's, by way of the framework's float32."""
+    if not str(value.dtype).endswith("bfloat16"):
+        return np.array(value)
+    return np.array(value.astype(wide)).astype(bfloat16)

@@ -1,0 +1,36 @@
+"""onnx2torch: a file as a module of PyTorch, in the mode that the file asks for."""
+
+from __future__ import annotations
+
+import sys
+import types
+from typing import Any
+
+from minorm.conformance import formula, torch_calls
+from minorm.conformance.adapters.files import as_file
+from minorm.conformance.case import Case
+
+
+def answer(case: Case) -> list[Any]:
+    """The outputs that are fetched."""
+    import torch
+
+    proto, x = as_file(case)
+    module = _package().convert(proto)
+    module.train(case.operator == "BatchNormalization" and formula.trains_batch_norm(case))
+    with torch.no_grad():
+        results = module(torch_calls.to_tensor(x))
+    return [torch_calls.to_array(y) for y in ([results] if isinstance(results, torch.Tensor) else results)]
+
+
+def _package() -> Any:
+    """onnx2torch; torchvision, which only its rules for boxes use, may be absent."""
+    try:
+        import torchvision.ops  # noqa: F401
+    except (ImportError, RuntimeError):  # the second where it was built for another PyTorch
+        ops = types.ModuleType("torchvision.ops")
+        ops.roi_align = None  # type: ignore[attr-defined]
+        sys.modules["torchvision"], sys.modules["torchvision.ops"] = types.ModuleType("torchvision"), ops
+    import onnx2torch
+
+    return onnx2torch

@@ -1,0 +1,19 @@
+"""tinygrad's ONNX frontend, on its interpreter: its CPU device needs clang."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from minorm.conformance.adapters.files import on_disk
+from minorm.conformance.case import Case
+from minorm.devices.dtypes import bfloat16
+
+
+def answer(case: Case) -> list[Any]:
+    """The outputs that are fetched."""
+    from tinygrad.nn.onnx import OnnxRunner
+
+    with on_disk(case) as (path, x):
+        results = OnnxRunner(str(path))({"i0": x})
+        found = [results[name] for _, name in case.wanted]
+        return [y.numpy().astype(bfloat16) if "bfloat16" in str(y.dtype) else y.numpy() for y in found]

@@ -1,0 +1,21 @@
+"""Apache TVM: its ONNX frontend, built for LLVM."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from minorm.conformance.adapters.files import as_file
+from minorm.conformance.case import Case
+
+
+def answer(case: Case) -> list[Any]:
+    """The outputs that are fetched."""
+    import tvm
+    from tvm import relax
+    from tvm.relax.frontend.onnx import from_onnx
+
+    proto, x = as_file(case)
+    module = relax.transform.DecomposeOpsForInference()(from_onnx(proto))
+    machine = relax.VirtualMachine(relax.build(module, target="llvm"), tvm.cpu())
+    results = machine["main"](tvm.runtime.tensor(x))
+    return [y.numpy() for y in ([results] if hasattr(results, "numpy") else results)]
