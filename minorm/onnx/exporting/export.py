@@ -10,7 +10,7 @@ from typing import Any
 import onnx
 
 from minorm.nn import Module
-from minorm.onnx.exporting import norm_fusion, verifying
+from minorm.onnx.exporting import norm_fusion, replaced, verifying
 from minorm.onnx.exporting.example_inputs import Axes
 from minorm.onnx.exporting.restoring import NeedsExample
 from minorm.onnx.exporting.translating import translate
@@ -131,7 +131,7 @@ def _write_back(
     weights = _weights(path, external_data)
     examples = None if args is None else [*map(_host, model.check(args if isinstance(args, tuple) else (args,)))]
     with _on_the_cpu(model):
-        proto = write_back(model, examples, weights=weights, **options)
+        proto = write_back(model, examples, weights=weights, write_layers=replaced.write, **options)
         names = options["output_names"] or model.output_names
         comparison = verifying.of_graph(model, proto, options["training"], names, examples) if verify else None
         if comparison is not None and not weights.arrays:
