@@ -7,7 +7,8 @@ follows from other lengths.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import warnings
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from onnx import helper
@@ -23,7 +24,9 @@ from minorm.onnx.exporting.trace_lengths import REFUSALS
 from minorm.onnx.exporting.translating import translate
 from minorm.onnx.graph import encoding, tensors
 from minorm.onnx.graph.errors import ExportError
+from minorm.onnx.graph.lengths import declared_of
 from minorm.onnx.graph.names import names_of
+from minorm.onnx.graph.node_rewriter import Kind
 from minorm.onnx.graph.tensors import Budget
 from minorm.onnx.loading.exchange.stand_in import is_layer
 from minorm.onnx.loading.graph_module import GraphModule
@@ -79,35 +82,63 @@ def _given(module: GraphModule, examples: Sequence[Tensor] | None) -> tuple[dict
 
 def _free_axes(model: Any, node: Any, args: Sequence[Tensor], batch: int) -> list[Axes]:
     """Of each argument the axes that the graph does not fix, and what they are called."""
-    known = describing.kinds(describing.skeleton(model)).get("", {})
+    known = _declared(model, node.input) or describing.kinds(_in_front(model, node, args)).get("", {})
     found: list[Axes] = []
     for number, (name, x) in enumerate(zip(node.input, args, strict=True)):
         shape = known[name].shape if name in known else None
-        if shape is None:
-            found.append({0: "batch"} if batch and x.ndim and x.shape[0] == batch else {})
-            continue
-        free = [axis for axis, n in enumerate(shape) if not isinstance(n, int)]
-        labels = {axis: str(shape[axis] or ("batch" if axis == 0 else f"input_{number}_axis_{axis}")) for axis in free}
-        found.append(labels if len(shape) == x.ndim else {})
+        free = [axis for axis, n in enumerate(shape or ()) if not isinstance(n, int)]
+        labels = {axis: str(shape[axis] or f"input_{number}_axis_{axis}") for axis in free} if shape else {}
+        if batch and x.ndim and x.shape[0] == batch:  # whatever the file says of a value between
+            labels.setdefault(0, "batch")
+        found.append(labels if shape is None or len(shape) == x.ndim else {})
     return found
 
 
+def _declared(model: Any, names: Sequence[str]) -> Mapping[str, Kind]:
+    """What the file says of these values; nothing unless it says it of all."""
+    described = {entry.name: entry for entry in (*model.graph.value_info, *model.graph.input)}
+    if not all(name in described and described[name].type.tensor_type.HasField("shape") for name in names):
+        return {}
+    return {name: Kind(0, declared_of(described[name])) for name in names}
+
+
+def _in_front(model: Any, node: Any, args: Sequence[Tensor]) -> Any:
+    """The skeleton of the model up to a layer, for shape inference knows no node that stands for one."""
+    front = describing.skeleton(model)
+    place = next(place for place, other in enumerate(front.graph.node) if is_layer(other) and other.name == node.name)
+    del front.graph.node[place:], front.graph.output[:]
+    elems = [helper.np_dtype_to_tensor_dtype(x.dtype) for x in args]
+    ends = [helper.make_tensor_value_info(name, elem, None) for name, elem in zip(node.input, elems, strict=True)]
+    front.graph.output.extend(ends)
+    return front
+
+
 def _traced(layer: Module, path: str, args: list[Tensor], free: list[Axes], opset: int, training: bool | None) -> Any:
+    """The layer's own model, with as many free axes as it allows: all that the graph has, the batch, or none."""
     names = [f"input_{number}" for number in range(len(args))]
     axes = {name: labels for name, labels in zip(names, free, strict=True) if labels}
-    try:
-        return translate(
-            layer,
-            tuple(args),
-            opset_version=opset,
-            training=training,
-            input_names=names,
-            output_names=None,
-            dynamic_axes=axes,
-        ).proto
-    except (ExportError, ValueError, TypeError) as error:
-        said = str(error).removeprefix("export: ")
-        raise ExportError(f"export: the layer {path!r} that was put in: {said}") from error
+    batch = {name: {0: labels[0]} for name, labels in axes.items() if 0 in labels}
+    first: Exception | None = None
+    for tried in (axes, batch, {}) if axes != batch else (axes, {}):
+        try:
+            part = translate(
+                layer, tuple(args), opset_version=opset, training=training, input_names=names, dynamic_axes=tried
+            ).proto
+        except (ExportError, ValueError, TypeError) as error:
+            first = first or error
+            continue
+        if first is not None:
+            shapes = ", ".join(str(x.shape) for x in args)
+            warnings.warn(
+                f"export: the layer {path!r} is written for inputs like {shapes}: {_said(first)}", stacklevel=8
+            )
+        return part
+    assert first is not None
+    raise ExportError(f"export: the layer {path!r} that was put in: {_said(first)}") from first
+
+
+def _said(error: Exception) -> str:
+    return str(error).removeprefix("export: ").partition("; leave that axis out of")[0]
 
 
 def _put(model: Any, node: Any, part: Any, layer: Module, contents: dict[str, Any], outputs: bool) -> None:

@@ -95,7 +95,7 @@ def restored(
     if write_layers is not None and module.layers_put_in:
         write_layers(model=model, contents=contents, opset=restorer.original.opset)
     if restorer.state.reshaped or module.layers_put_in:
-        _infer_again(model, restorer.state.reshaped, list(module.layers_put_in))
+        _infer_again(model, restorer.state.reshaped)
     if any(entry.type.WhichOneof("value") is None for entry in model.graph.output):  # where the graph was cut
         describing.describe_outputs(model.graph, describing.kinds(describing.skeleton(model)).get("", {}))
     if opset is not None and opset != restorer.original.opset:
@@ -114,18 +114,19 @@ def _fill(model: Any, contents: Mapping[str, Any], weights: Weights) -> None:
             encoding.fill([(tensor, contents[name])])
 
 
-def _infer_again(model: Any, reshaped: Sequence[str], layers: Sequence[str]) -> None:
-    """Lengths, after some tensor got another shape or layers were put in; ExportError with the first node that
-    disagrees.
+def _infer_again(model: Any, reshaped: Sequence[str]) -> None:
+    """Lengths, after some tensor got another shape, or a layer was put in; ExportError with the first node that
+    disagrees with the shape.
     """
     for entry in model.graph.output:
         for dim in entry.type.tensor_type.shape.dim:
             dim.Clear()
-    describing.describe_anew(model)
+    describing.describe_anew(model, ranks=True)
+    if not reshaped:  # the layers have run with the graph
+        return
     answer = sandbox.ask(describing.skeleton(model), None, checker="full")
     if answer.failure is not None:
-        what = _misfit(reshaped) if reshaped else f"{', '.join(map(repr, layers))} does not fit the graph"
-        raise ExportError(f"export: {what}: {answer.failure[1].text}")
+        raise ExportError(f"export: {_misfit(reshaped)}: {answer.failure[1].text}")
 
 
 def _run_again(module: GraphModule, examples: Sequence[Tensor] | None, reshaped: Sequence[str]) -> None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from minorm.onnx.graph import paths
+from minorm.onnx.graph.errors import LoadError
 from minorm.onnx.graph.reading import Node
 from minorm.support.masking import printable
 
@@ -48,11 +49,23 @@ class Part(NamedTuple):
     path: str
 
 
-def of_nodes(nodes: Iterable[Node]) -> list[Spot]:
-    """The nodes of a file, before they are read."""
-    return [
+def in_front(
+    name: str, nodes: Sequence[Node], initializers: Collection[str], inputs: Collection[str], ends: Collection[str]
+) -> list[str]:
+    """The values in front of the nodes that a name means: `load(path, before=name)`."""
+    spots = [
         Spot(node.name, node.module, node.operator, node.inputs, node.outputs, bool(node.conditions)) for node in nodes
     ]
+    homes = {tensor: paths.prefix(tensor) for tensor in initializers}
+    for spot in spots:
+        homes |= {tensor: spot.module for tensor in spot.inputs if homes.get(tensor) == ""}
+    try:
+        _, found, _ = Spots(spots, homes, (), ends).begin(name, "load", "load(path, before={})")
+    except ValueError as error:
+        raise LoadError(str(error)) from None
+    if given := [value for value in found if value in inputs]:
+        raise LoadError(f"load: before={name!r} reads the input {given[0]!r} of the graph; nothing stands before it")
+    return found
 
 
 class Spots:
@@ -80,21 +93,12 @@ class Spots:
             self.makers |= {name: place for name in spot.outputs if name}
 
     def find(self, name: str, operation: str, line: str) -> Part:
-        """The nodes that a name means.
+        """The nodes that a name means, which give one value to the rest of the graph.
 
         operation, line    for errors: who asks, and how a line that would do is written, `model.replace({}, layer)`
         """
-        if not isinstance(name, str):
-            raise TypeError(f"{operation}: the name is {name!r}; expected a str: {line.format(repr('fc'))}")
-        places, path = self._meant(name)
-        if not places:
-            raise ValueError(f"{operation}: {self._unknown(name, line)}")
-        inputs, outputs = self._inputs(places), self._outputs(places)
-        if not inputs:
-            raise ValueError(
-                f"{operation}: {name!r} takes nothing that the network computes: its nodes read tensors of the file "
-                "alone; expected a layer that values of the network go through"
-            )
+        places, inputs, path = self.begin(name, operation, line)
+        outputs = self._outputs(places)
         if len(outputs) != 1:
             what = f"gives {len(outputs)} values" if outputs else "gives nothing"
             listed = f" ({', '.join(map(repr, outputs[:SHOWN]))})" if outputs else ""
@@ -103,6 +107,21 @@ class Spots:
                 f"{operation}: {name!r} {what} that the rest of the graph reads{listed}; expected one{fix}"
             )
         return Part(places, inputs, outputs[0], path)
+
+    def begin(self, name: str, operation: str, line: str) -> tuple[list[int], list[str], str]:
+        """The places of the nodes that a name means, what they read of the network, and the path of their module."""
+        if not isinstance(name, str):
+            raise TypeError(f"{operation}: the name is {name!r}; expected a str: {line.format(repr('fc'))}")
+        places, path = self._meant(name)
+        if not places:
+            raise ValueError(f"{operation}: {self._unknown(name, line)}")
+        inputs = self._inputs(places)
+        if not inputs:
+            raise ValueError(
+                f"{operation}: {name!r} reads tensors of the file alone; expected a layer that values of the network "
+                "go through"
+            )
+        return places, inputs, path
 
     # What a name means
 
