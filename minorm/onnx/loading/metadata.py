@@ -52,16 +52,16 @@ def rewrite(model: Any, module: Any, training: bool | None) -> None:
 
 def drop_stale_classes(model: Any) -> str:
     """Leave out class names, where the first output has another number of classes; why, or ""."""
-    shape = model.graph.output[0].type.tensor_type.shape.dim if model.graph.output else ()
+    shape = [dim.dim_value for dim in model.graph.output[0].type.tensor_type.shape.dim]
     try:
         names = json.loads(entries_of(model).get(CLASSES, ""))
     except (ValueError, RecursionError):
         return ""
-    if not isinstance(names, list) or len(shape) != 2 or shape[1].dim_value in (0, len(names)):
+    if not isinstance(names, list) or len(shape) != 2 or shape[1] in (0, len(names)):
         return ""
     drop(model.metadata_props, lambda entry: entry.key == CLASSES)
     return (
-        f"metadata {CLASSES!r} names {len(names)} classes and the output has {shape[1].dim_value}, so the names are "
+        f"metadata {CLASSES!r} names {len(names)} classes and the output has {shape[1]}, so the names are "
         f"left out; to give others, write model.metadata[{CLASSES!r}] = [...]"
     )
 
