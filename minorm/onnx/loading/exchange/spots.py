@@ -149,7 +149,8 @@ class Spots:
         held = [name for name, home in self.tensors.items() if _is_below(home, path)]
         readers = {place for name in held for place in self.readers.get(name, ())}
         found = inside | {place for place in readers if not inside or not self.spots[place].module}
-        return sorted(place for place in found if not self.fixed.issuperset(self.spots[place].outputs))
+        live = {place for place in found if not self.fixed.issuperset(self.spots[place].outputs)}
+        return sorted(live or found)
 
     def _module_of(self, place: int) -> str:
         """The path of the one module that the tensors of a node are of, or that the node comes from."""

@@ -116,12 +116,13 @@ def test_several_results_are_named(graph_of: Any) -> None:
 
 def test_what_reads_tensors_alone_is_no_layer(graph_of: Any) -> None:
     nodes = [
-        h.make_node("Transpose", ["w"], ["t"], name="turn", perm=[1, 0]),
+        h.make_node("Transpose", ["w"], ["t"], name="/turn/Transpose", perm=[1, 0]),
         h.make_node("MatMul", ["x", "t"], ["y"], name="product"),
     ]
     proto = graph_of(nodes, {"x": (FLOAT, ["n", 3])}, ["y"], {"w": drawn(2, 3)})
-    with pytest.raises(ValueError, match=r"replace: 'turn' reads tensors of the file alone"):
-        found(proto, "turn")
+    for name in ("turn", "/turn/Transpose", "t"):
+        with pytest.raises(ValueError, match=rf"replace: '{name}' reads tensors of the file alone"):
+            found(proto, name)
     with pytest.raises(TypeError, match=r"replace: the name is 3; expected a str: model.replace\('fc', layer\)"):
         found(proto, 3)  # type: ignore[arg-type]
 
