@@ -107,6 +107,9 @@ def test_freezing_and_rates_by_name(graph_of: Any) -> None:
     model.replace("fc", nn.Linear(4, 2))
     assert [name for name, p in model.named_parameters() if p.requires_grad] == ["fc.weight", "fc.bias"]
     model.get_submodule("bn").requires_grad_(True)
+    assert model.get_parameter("conv.weight").shape == (4, 3, 1, 1)
+    assert model.get_parameter("fc.bias") is model.get_submodule("fc").get_parameter("bias")
+    assert model.get_submodule("bn").get_buffer("running_mean") is model.get_buffer("bn.running_mean")
     groups = [
         {"params": model.get_submodule("bn").parameters(), "lr": 1e-3},
         {"params": model.get_submodule("fc").parameters(), "lr": 1e-1},
