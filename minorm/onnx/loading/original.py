@@ -62,17 +62,21 @@ class Original:
     def __deepcopy__(self, memo: Any) -> Original:
         return self
 
-    def replaced(self, inputs: Sequence[str], output: str, gone: Collection[str]) -> Original | None:
+    def replaced(
+        self, inputs: Sequence[str], output: str, returned: Sequence[str], gone: Collection[str]
+    ) -> Original | None:
         """The file with a node that stands for a layer in the place of what computes `output`.
 
-        gone    outputs of the file that it no longer has
+        returned    what the module returns
+        gone        outputs of the file that it no longer has
+
         None where the value stands in a function, or reads one that does.
         """
         if not self.layout.homes.keys().isdisjoint([*inputs, output]):
             return None
         model = onnx.ModelProto()
         model.CopyFrom(self.model)
-        layout = stand_in.put_layer(model, self.layout, inputs, output, gone)
+        layout = stand_in.put_layer(model, self.layout, inputs, output, returned, gone)
         held = {tensor.name for tensor in tensors_of(model)} | {n for node in model.graph.node for n in node.output}
         expanded = {name: whole for name, whole in self.expanded.items() if name in held}
         return replace(self, model=model, layout=layout, expanded=expanded)

@@ -85,7 +85,7 @@ class Replacement:
         self.updated_names = [name for name in model.updated_names if name not in lost]
         self.file: Original | None = None
         if model.original is not None:
-            self.file = model.original.replaced(part.inputs, part.output, lost)
+            self.file = model.original.replaced(part.inputs, part.output, model.output_names, lost)
 
     def make(self) -> None:
         """Change the model."""

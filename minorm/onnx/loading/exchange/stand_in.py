@@ -14,22 +14,25 @@ from minorm.onnx.loading.flattening import Layout
 DOMAIN, OPERATOR = "minorm", "Replaced"  # its name is the path of the layer
 
 
-def put_layer(model: Any, layout: Layout, inputs: Sequence[str], output: str, gone: Collection[str]) -> Layout:
+def put_layer(
+    model: Any, layout: Layout, inputs: Sequence[str], output: str, returned: Sequence[str], gone: Collection[str]
+) -> Layout:
     """Let a node without a name compute `output`, and leave out what nothing needs any more: where things stand then.
 
-    gone    outputs of the graph that it no longer has
+    returned    what the module returns, which may be other values than the outputs of the graph
+    gone        outputs of the graph that it no longer has
     """
     graph = model.graph
     before = reads_of(graph.node)
-    needed_before = _needed(graph.node, [entry.name for entry in graph.output])
+    needed_before = _needed(graph.node, [*returned, *(entry.name for entry in graph.output)])
     drop(graph.output, lambda entry: entry.name in gone)
     place = next(place for place, node in enumerate(graph.node) if output in node.output)
     graph.node[place].CopyFrom(helper.make_node(OPERATOR, inputs, [output], domain=DOMAIN))
-    needed = _needed(graph.node, [entry.name for entry in graph.output])
+    needed = _needed(graph.node, [*returned, *(entry.name for entry in graph.output)])
     kept = [place for place in range(len(graph.node)) if place in needed or place not in needed_before]
     for place in sorted(needed_before - needed, reverse=True):
         del graph.node[place]
-    lost = before - reads_of(graph.node) - {entry.name for entry in graph.output}
+    lost = before - reads_of(graph.node) - {*returned, *(entry.name for entry in graph.output)}
     held = {tensor.name for tensor in graph.initializer}
     drop(graph.initializer, lambda tensor: tensor.name in lost)
     drop(graph.input, lambda entry: entry.name in lost and entry.name in held)
