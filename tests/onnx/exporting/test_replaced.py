@@ -121,7 +121,8 @@ def test_training_form(graph_of: Any) -> None:
         np.testing.assert_allclose(value.numpy(), dict(model.named_buffers())[name].numpy(), rtol=1e-5, err_msg=name)
 
 
-@pytest.mark.parametrize("opset", [pytest.param(13, marks=pytest.mark.slow), 21])
+@pytest.mark.slow
+@pytest.mark.parametrize("opset", [13, 21])
 def test_another_opset(opset: int, graph_of: Any) -> None:
     model = mo.load(classifier(graph_of))
     model.replace("fc", HEADS["groups"]())
