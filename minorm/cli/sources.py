@@ -82,15 +82,11 @@ def open_model(given: str, allowed: Trust = trust.NOTHING, *, max_bytes: int | N
     if _is_checkpoint(path):
         return _checkpoint(path, allowed)
     extras.need("onnx")
-    import onnx
-
     import minorm.onnx
 
     most = limits.ONNX if max_bytes is None else max_bytes
     model = minorm.onnx.load(path, max_bytes=most)  # first: it says in words what is wrong with a file
-    proto = onnx.load(path, load_external_data=False)
-    found = described({entry.key: entry.value for entry in proto.metadata_props})
-    return Source(path, "onnx", model, preprocessing=found or _of_its_input(proto))
+    return Source(path, "onnx", model, preprocessing=described(model.metadata) or _of_its_input(model))
 
 
 def open_checkpoint(given: str, allowed: Trust = trust.NOTHING) -> Source:
@@ -116,15 +112,27 @@ def described(metadata: Mapping[str, str]) -> Preprocessing | None:
         return None
 
 
-def _of_its_input(proto: Any) -> Preprocessing | None:
-    """Of a model without such metadata: pixels from 0 to 1, the size and channels of its input, classes by number."""
-    weights = {entry.name for entry in proto.graph.initializer}
-    entry = next((entry for entry in proto.graph.input if entry.name not in weights), None)
-    shape = [] if entry is None else [d.dim_value for d in entry.type.tensor_type.shape.dim]
-    if len(shape) != 4 or shape[1] not in (1, 3) or not 0 < shape[2] == shape[3]:
+def _of_its_input(model: Any) -> Preprocessing | None:
+    """Of a model that does not say it: pixels from 0 to 1, the size and channels of its input, classes by number.
+
+    Classes that it names have their names.
+    """
+    shape = model.inputs[0].shape if model.inputs else None
+    if shape is None or len(shape) != 4 or shape[1] not in (1, 3) or shape[2] != shape[3]:
         return None
-    channels = shape[1]
-    return Preprocessing([], [0.0] * channels, [1.0] * channels, shape[2], channels)
+    channels, size = int(shape[1]), shape[3]
+    if not isinstance(size, int) or size < 1:
+        return None
+    return Preprocessing(_classes(model.metadata), [0.0] * channels, [1.0] * channels, size, channels)
+
+
+def _classes(metadata: Mapping[str, str]) -> list[str]:
+    """The names of classes; none where the file says something else."""
+    try:
+        found = json.loads(metadata.get(CLASSES, "[]"))
+    except (ValueError, RecursionError):
+        return []
+    return found if isinstance(found, list) and all(isinstance(name, str) for name in found) else []
 
 
 def _is_checkpoint(path: str) -> bool:

@@ -197,6 +197,34 @@ class Module(Attributes):
             module = module.__dict__[name]
         return module
 
+    def get_parameter(self, target: str) -> Parameter:
+        """The parameter of that name: `model.get_parameter("layer1.0.conv.weight").requires_grad_(False)`.
+
+        Example:
+            >>> nn.Sequential(nn.Linear(4, 2)).get_parameter("0.bias").shape
+            (2,)
+        """
+        return self._get("get_parameter", "parameter", target, self.named_parameters(), PARAMETER)
+
+    def get_buffer(self, target: str) -> Tensor:
+        """The buffer of that name, saved or not: `model.get_buffer("bn.running_mean")`.
+
+        Example:
+            >>> nn.Sequential(nn.BatchNorm1d(2)).get_buffer("0.running_var")
+            tensor([1., 1.])
+        """
+        return self._get("get_buffer", "buffer", target, self.named_buffers(), *BUFFERS)
+
+    def _get(self, operation: str, what: str, target: str, named: Iterable[tuple[str, Any]], *kinds: str) -> Any:
+        found = {**dict(self._named("", True, *kinds)), **dict(named)}  # a shared one has several names
+        if target not in found:
+            import difflib  # late: nobody waits for it who knows the names
+
+            near = difflib.get_close_matches(str(target), found, n=3) or list(found)[-3:]
+            hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
+            raise AttributeError(f"{operation}: {type(self).__name__} has no {what} {target!r}{hint}")
+        return found[target]
+
     def apply(self: Self, fn: Callable[[Module], Any]) -> Self:
         """Call `fn` on every module, children before their parents; returns the module."""
         for child in self.children():

@@ -18,6 +18,8 @@ METHODS = {
     "state_dict.prefix": "what the keys begin with; a dot follows, unless it ends with one",
     "recurse": "True goes through all modules below, False stays at this one",
     "target": 'a dotted path, as "layer1.0.conv"; "" is the module itself',
+    "get_parameter.target": 'its name in the state_dict, as "layer1.0.conv.weight"',
+    "get_buffer.target": 'its name, as "layer1.0.bn.running_mean"',
     "fn": "a function of a module; what it returns is not used",
     # state
     "state_dict": "by key Tensors, NumPy arrays, or what else np.asarray takes",

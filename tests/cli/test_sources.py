@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import minorm as mn
-from minorm import checkpoint, cli
+from minorm import checkpoint, cli, nn
 from minorm.cli import sources
 from minorm.cli.one_line_errors import UsageError
 from minorm.training.preparing import Preprocessing
@@ -174,3 +174,24 @@ def test_classes_and_scaling_travel_in_metadata() -> None:
         {"preprocessing": metadata["preprocessing"].replace("size", "side")},
     ):  # fmt: skip
         assert sources.described({**metadata, **changed} if changed else {}) is None, changed
+
+
+@pytest.mark.parametrize(
+    ("metadata", "classes"),
+    [
+        ({"classes": '["cat", "dog"]'}, ["cat", "dog"]),
+        ({"classes": "cat, dog"}, []),
+        ({"classes": "[1, 2]"}, []),
+        ({"classes": "[" * 100_000}, []),
+        ({}, []),
+    ],
+)
+def test_classes_of_a_file_that_does_not_say_how_pixels_are_scaled(
+    metadata: dict[str, str], classes: list[str], tmp_path: Path
+) -> None:
+    mo = pytest.importorskip("minorm.onnx")
+    model = mo.load(mo.export(nn.Sequential(nn.Flatten(), nn.Linear(3 * 4 * 4, 2)), mn.zeros(1, 3, 4, 4)))
+    model.metadata.update(metadata)
+    mo.export(model, None, tmp_path / "model.onnx")
+    found = sources.open_model(str(tmp_path / "model.onnx")).preprocessing
+    assert found == Preprocessing(classes, [0.0] * 3, [1.0] * 3, 4, 3)

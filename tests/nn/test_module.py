@@ -69,6 +69,22 @@ def test_walks_give_pytorch_s_names_in_pytorch_s_order():
     assert net.get_submodule("") is net
 
 
+def test_parameters_and_buffers_by_name() -> None:
+    inner = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2))
+    net = nn.Sequential(inner, inner[0])
+    assert net.get_parameter("0.0.weight") is inner[0].weight
+    assert net.get_parameter("1.weight") is inner[0].weight  # its other name
+    assert net.get_buffer("0.1.running_mean") is inner[1].running_mean
+    with pytest.raises(
+        AttributeError, match=r"get_parameter: Sequential has no parameter '0.0.weigth'; did you mean '0.0.w"
+    ):
+        net.get_parameter("0.0.weigth")
+    with pytest.raises(AttributeError, match=r"get_parameter: Sequential has no parameter '0.1.running_mean'"):
+        net.get_parameter("0.1.running_mean")
+    with pytest.raises(AttributeError, match=r"get_buffer: ReLU has no buffer 'mean'$"):
+        nn.ReLU().get_buffer("mean")
+
+
 def test_the_same_walks_in_pytorch():
     torch = pytest.importorskip("torch")
 

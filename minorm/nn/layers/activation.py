@@ -10,8 +10,15 @@ from minorm.nn.options import OfOne
 from minorm.support.documented import arguments_of, documented
 
 
+class _Plain(OfOne):
+    """Base of those without options: `inplace` alone."""
+
+    def __init__(self, inplace: bool = False) -> None:
+        super().__init__(inplace=inplace)
+
+
 @documented(arguments_of(F.relu))
-class ReLU(OfOne):
+class ReLU(_Plain):
     """y = max(x, 0), element by element.
 
     x has any shape, y has x's shape and type. The slope is 1 above 0 and 0 elsewhere, so a layer of these is linear
@@ -26,12 +33,9 @@ class ReLU(OfOne):
 
     function = staticmethod(F.relu)
 
-    def __init__(self, inplace: bool = False) -> None:
-        super().__init__(inplace=inplace)
-
 
 @documented(arguments_of(F.relu6))
-class ReLU6(OfOne):
+class ReLU6(_Plain):
     """y = min(max(x, 0), 6), element by element.
 
     x has any shape, y has x's shape and type. The bound keeps numbers small, for networks that will compute in 8
@@ -45,9 +49,6 @@ class ReLU6(OfOne):
     """
 
     function = staticmethod(F.relu6)
-
-    def __init__(self, inplace: bool = False) -> None:
-        super().__init__(inplace=inplace)
 
 
 @documented(arguments_of(F.leaky_relu))
@@ -114,7 +115,7 @@ class GELU(OfOne):
 
 
 @documented(arguments_of(F.silu))
-class SiLU(OfOne):
+class SiLU(_Plain):
     """y = x * sigmoid(x), also called swish.
 
     x has any shape, y has x's shape and type.
@@ -127,9 +128,6 @@ class SiLU(OfOne):
     """
 
     function = staticmethod(F.silu)
-
-    def __init__(self, inplace: bool = False) -> None:
-        super().__init__(inplace=inplace)
 
 
 class Sigmoid(OfOne):
@@ -170,7 +168,7 @@ class Tanh(OfOne):
 
 
 @documented(arguments_of(F.hardswish))
-class Hardswish(OfOne):
+class Hardswish(_Plain):
     """y = x * min(max(x + 3, 0), 6) / 6: SiLU out of straight pieces.
 
     x has any shape, y has x's shape and type.
@@ -184,12 +182,9 @@ class Hardswish(OfOne):
 
     function = staticmethod(F.hardswish)
 
-    def __init__(self, inplace: bool = False) -> None:
-        super().__init__(inplace=inplace)
-
 
 @documented(arguments_of(F.hardsigmoid))
-class Hardsigmoid(OfOne):
+class Hardsigmoid(_Plain):
     """y = min(max(x + 3, 0), 6) / 6: the sigmoid out of straight pieces.
 
     x has any shape, y has x's shape and type. The slope is 1 / 6, as PyTorch's is; ONNX's own default is 0.2.
@@ -202,9 +197,6 @@ class Hardsigmoid(OfOne):
     """
 
     function = staticmethod(F.hardsigmoid)
-
-    def __init__(self, inplace: bool = False) -> None:
-        super().__init__(inplace=inplace)
 
 
 @documented(arguments_of(F.softplus))

@@ -93,8 +93,19 @@ class Threshold(Options):
         super().__init__(threshold=threshold, value=value, inplace=inplace)
 
 
+class _Shrink(Options):
+    """Base of those that have one bound."""
+
+    def __init__(self, lambd: float = 0.5) -> None:
+        super().__init__(lambd=lambd)
+
+    def extra_repr(self) -> str:
+        """The bound."""
+        return str(self._arguments()["lambd"])
+
+
 @documented(arguments_of(F.hardshrink))
-class Hardshrink(Options):
+class Hardshrink(_Shrink):
     """y = x where |x| > lambd, else 0.
 
     x has any shape, y has x's shape and type.
@@ -108,16 +119,9 @@ class Hardshrink(Options):
 
     function = staticmethod(F.hardshrink)
 
-    def __init__(self, lambd: float = 0.5) -> None:
-        super().__init__(lambd=lambd)
-
-    def extra_repr(self) -> str:
-        """The bound."""
-        return str(self._arguments()["lambd"])
-
 
 @documented(arguments_of(F.softshrink))
-class Softshrink(Options):
+class Softshrink(_Shrink):
     """y = x - lambd where x > lambd, x + lambd where x < -lambd, else 0: x moved towards 0.
 
     x has any shape, y has x's shape and type.
@@ -130,13 +134,6 @@ class Softshrink(Options):
     """
 
     function = staticmethod(F.softshrink)
-
-    def __init__(self, lambd: float = 0.5) -> None:
-        super().__init__(lambd=lambd)
-
-    def extra_repr(self) -> str:
-        """The bound."""
-        return str(self._arguments()["lambd"])
 
 
 @documented(arguments_of(F.rrelu))

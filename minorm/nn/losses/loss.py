@@ -80,24 +80,37 @@ class NLLLoss(_Loss):
         super().__init__(reduction, weight=weight, ignore_index=ignore_index)
 
 
-@documented(arguments_of(F.mse_loss))
-class MSELoss(_Loss):
-    """loss = (input - target)^2: for regression.
-
-    input and target have one shape, any, and one float type, ValueError and TypeError otherwise: they do not
+class _Difference(_Loss):
+    """input and target have one shape, any, and one float type, ValueError and TypeError otherwise: they do not
     broadcast. The loss is one number, or of that shape without a reduction.
 
     Example:
-        >>> nn.MSELoss()(mn.tensor([1.0, 2.0]), mn.tensor([1.0, 4.0]))
-        tensor(2.)
+        >>> nn.{name}()(mn.tensor([1.0, 2.0]), mn.tensor([1.0, 4.0]))
+        tensor({mean})
 
-    ONNX Sub 14, Mul 14 and ReduceMean 18.
+    {onnx}
     """
-
-    function = staticmethod(F.mse_loss)
 
     def __init__(self, *, reduction: str = "mean") -> None:
         super().__init__(reduction)
+
+
+@documented(
+    arguments_of(F.mse_loss), base=_Difference, words={"mean": "2.", "onnx": "ONNX Sub 14, Mul 14 and ReduceMean 18."}
+)
+class MSELoss(_Difference):
+    """loss = (input - target)^2: for regression."""
+
+    function = staticmethod(F.mse_loss)
+
+
+@documented(
+    arguments_of(F.l1_loss), base=_Difference, words={"mean": "1.", "onnx": "ONNX Sub 14, Abs 13 and ReduceMean 18."}
+)
+class L1Loss(_Difference):
+    """loss = |input - target|: for regression with outliers, which weigh less than in a square."""
+
+    function = staticmethod(F.l1_loss)
 
 
 @documented(arguments_of(F.smooth_l1_loss))
@@ -118,26 +131,6 @@ class SmoothL1Loss(_Loss):
 
     def __init__(self, *, reduction: str = "mean", beta: float = 1.0) -> None:
         super().__init__(reduction, beta=beta)
-
-
-@documented(arguments_of(F.l1_loss))
-class L1Loss(_Loss):
-    """loss = |input - target|: for regression with outliers, which weigh less than in a square.
-
-    input and target have one shape, any, and one float type, ValueError and TypeError otherwise: they do not
-    broadcast. The loss is one number, or of that shape without a reduction.
-
-    Example:
-        >>> nn.L1Loss()(mn.tensor([1.0, 2.0]), mn.tensor([1.0, 4.0]))
-        tensor(1.)
-
-    ONNX Sub 14, Abs 13 and ReduceMean 18.
-    """
-
-    function = staticmethod(F.l1_loss)
-
-    def __init__(self, *, reduction: str = "mean") -> None:
-        super().__init__(reduction)
 
 
 @documented(arguments_of(F.binary_cross_entropy_with_logits))

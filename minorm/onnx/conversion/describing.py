@@ -45,8 +45,11 @@ def fix(graph: Any, shapes: Shapes) -> dict[str, tuple[int | str, ...]]:
     return {name: lengths for name, lengths in settled.items() if lengths is not None}
 
 
-def describe_anew(model: Any) -> None:
-    """What follows from the lengths of the inputs: of the outputs, and of the values between."""
+def describe_anew(model: Any, ranks: bool = False) -> None:
+    """What follows from the lengths of the inputs: of the outputs, and of the values between.
+
+    ranks    whether outputs may have another number of axes than they declare
+    """
     del model.graph.value_info[:]
     made = {name for node in model.graph.node for name in node.output}
     ends = {entry.name: entry for entry in model.graph.output}
@@ -56,7 +59,9 @@ def describe_anew(model: Any) -> None:
             if dim.dim_param and dim.dim_param not in free:
                 dim.Clear()
     for name, kind in kinds(skeleton(model)).get("", {}).items():
-        if name in ends:
+        if ranks and name in ends and kind.shape is not None and _rank(ends[name]) != len(kind.shape):
+            ends[name].CopyFrom(onnx.helper.make_tensor_value_info(name, kind.elem, kind.shape))
+        elif name in ends:
             shape = ends[name].type.tensor_type.shape
             for dim, n in zip(shape.dim, kind.shape or (), strict=False):
                 if isinstance(n, int):
@@ -65,6 +70,12 @@ def describe_anew(model: Any) -> None:
                     dim.dim_param = n
         elif name in made and kind.shape is not None:
             model.graph.value_info.append(onnx.helper.make_tensor_value_info(name, kind.elem, kind.shape))
+
+
+def _rank(entry: Any) -> int:
+    """How many axes a value declares; -1 where it does not say."""
+    declared = entry.type.tensor_type
+    return len(declared.shape.dim) if declared.HasField("shape") else -1
 
 
 def describe_outputs(graph: Any, kinds: Mapping[str, Kind]) -> None:

@@ -27,6 +27,8 @@ DOMAIN, OPERATOR = "minorm", "Embedded"
 
 def piece(target: Embedded, training: bool | None, opset: int) -> tuple[Any, dict[str, Any]] | None:
     """The graph at this opset, and the arrays of its initializers; None where only its trace can say what it is."""
+    if target.module.layers_put_in:
+        return None
     try:
         model, contents, _ = restored(target.module, training, opset, embedded=True)
     except ExportError:
@@ -78,7 +80,7 @@ def unfold(model: Any, pieces: list[tuple[Any, list[str]]]) -> None:
         if node.domain != DOMAIN or node.op_type != OPERATOR:
             continue
         part, formal = pieces[node.attribute[0].i]
-        _functions(model, part)
+        bring_functions(model, part)
         del model.graph.node[index]
         for place, inner in enumerate(_nodes(node, part, formal), start=index):
             model.graph.node.insert(place, inner)
@@ -98,8 +100,8 @@ def _nodes(node: Any, part: Any, formal: list[str]) -> list[Any]:
     return body + [helper.make_node("Identity", [source], [actual], actual) for source, actual in passed]
 
 
-def _functions(model: Any, part: Any) -> None:
-    """Bring the functions along; one that has another body than what is called so already gets another name."""
+def bring_functions(model: Any, part: Any) -> None:
+    """Bring the functions of a part; one with another body than what is called so already gets another name."""
     known = {(f.domain, f.name, f.overload): f for f in model.functions}
     for function in part.functions:
         key = (function.domain, function.name, function.overload)

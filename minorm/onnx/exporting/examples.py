@@ -13,6 +13,7 @@ from minorm.devices import dtypes
 from minorm.graph.grad_mode import no_grad
 from minorm.onnx.exporting.runs import same_random_numbers_after, untouched
 from minorm.onnx.graph.lengths import NAMELESS, Shapes, listed, settle
+from minorm.onnx.graph.step import converted
 from minorm.onnx.loading.graph_inputs import Input
 from minorm.onnx.loading.graph_module import GraphModule
 from minorm.tensor.tensor import Tensor
@@ -64,6 +65,8 @@ def example(model: GraphModule, shapes: Shapes | None = None) -> tuple[Tensor, .
             first = first or ValueError(f"an input would have {most} elements; expected at most {MOST}")
             continue
         args = tuple(_random(entry, shape) for entry, shape in zip(inputs, shapes_, strict=True))
+        if (dtype := model.converted_to()) is not None:
+            args = tuple(converted(x, dtype) for x in args)
         try:
             with same_random_numbers_after(model), untouched(model, None), no_grad():
                 model(*args)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -10,13 +11,14 @@ from typing import Any
 import onnx
 
 from minorm.nn import Module
-from minorm.onnx.exporting import norm_fusion, verifying
+from minorm.onnx.exporting import norm_fusion, replaced, verifying
 from minorm.onnx.exporting.example_inputs import Axes
 from minorm.onnx.exporting.restoring import NeedsExample
 from minorm.onnx.exporting.translating import translate
 from minorm.onnx.exporting.writing_back import write_back
 from minorm.onnx.graph import external
 from minorm.onnx.graph.external import Path, Weights
+from minorm.onnx.loading import metadata
 from minorm.onnx.loading.graph_module import GraphModule
 from minorm.support.argument_errors import checked
 from minorm.support.documented import documented
@@ -110,6 +112,7 @@ def export(
             dynamic_axes=dynamic_axes,
             weights=weights,
         )
+        _carry_metadata(translated.proto, model)
         if fuse_norms:
             norm_fusion.fuse(translated.proto)
         comparison = verifying.against(translated) if verify else None
@@ -131,13 +134,28 @@ def _write_back(
     weights = _weights(path, external_data)
     examples = None if args is None else [*map(_host, model.check(args if isinstance(args, tuple) else (args,)))]
     with _on_the_cpu(model):
-        proto = write_back(model, examples, weights=weights, **options)
+        proto = write_back(model, examples, weights=weights, write_layers=replaced.write, **options)
+        if model.layers_put_in or model.output_names[0] != model.original.model.graph.output[0].name:
+            _drop_stale_classes(proto)
         names = options["output_names"] or model.output_names
         comparison = verifying.of_graph(model, proto, options["training"], names, examples) if verify else None
         if comparison is not None and not weights.arrays:
             comparison.correct(proto)
         external.write(proto, path, weights, comparison.check if comparison else None)
     return proto
+
+
+def _carry_metadata(proto: onnx.ModelProto, model: Any) -> None:
+    """Say of a traced model what the one loaded graph in it says of itself."""
+    graphs = [part for part in model.modules() if isinstance(part, GraphModule)] if isinstance(model, Module) else []
+    if len(graphs) == 1:
+        metadata.set_entries(proto, {**metadata.entries_of(proto), **graphs[0].metadata})
+        _drop_stale_classes(proto)
+
+
+def _drop_stale_classes(proto: onnx.ModelProto) -> None:
+    if why := metadata.drop_stale_classes(proto):
+        warnings.warn(f"export: {why}", stacklevel=4)
 
 
 @contextmanager

@@ -33,6 +33,7 @@ from minorm.onnx.graph.model_graph import ELEMENT_TYPES
 from minorm.onnx.graph.names import names_of, reads_of
 from minorm.onnx.graph.node_rewriter import FLOATS, HALVES, Kind, Kinds, constant_of, graphs_of, is_node
 from minorm.onnx.graph.tensors import DTYPES, text
+from minorm.onnx.loading.exchange.stand_in import is_layer
 from minorm.onnx.loading.signatures import opset_table
 
 MEASURES = ("Shape", "Size")
@@ -150,6 +151,8 @@ class Retyper:
         key = (node.domain, node.op_type, node.overload)
         if key in self.functions:
             self._call(scope, place, node, key)
+        elif is_layer(node):
+            self._layer(scope, place, node)
         elif not is_node(node):
             raise RuleNotApplicable(f"what it computes is not known: its domain is {node.domain!r}")
         elif node.op_type == "Constant":
@@ -158,6 +161,14 @@ class Retyper:
             self._holder(scope, place, node)
         else:
             self._plain(scope, place, node)
+
+    def _layer(self, scope: Scope, place: int, node: Any) -> None:
+        """A layer that was put in: it is of the module's type, and so are its floats."""
+        for i, name in enumerate(node.input):
+            value = scope.find(name)
+            if value is not None:
+                scope.read(node.input, i, value, self._float(value.elem) or value.elem)
+        scope.make(node.output[0], self.goal, place=place)
 
     def _constant(self, scope: Scope, place: int, node: Any) -> None:
         name, elem = node.output[0], constant_type(node, scope.passed)

@@ -6,7 +6,8 @@ go in last.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import onnx
@@ -31,6 +32,8 @@ from minorm.onnx.loading import metadata
 from minorm.onnx.loading.graph_module import GraphModule
 from minorm.tensor.tensor import Tensor
 
+WriteLayers = Callable[..., None]  # of module, model, contents, examples, training and opset
+
 
 def write_back(
     module: GraphModule,
@@ -43,9 +46,14 @@ def write_back(
     dynamic_axes: Axes | None,
     fuse_norms: bool,
     weights: Weights,
+    write_layers: WriteLayers,
 ) -> onnx.ModelProto:
-    """The ModelProto. Raises NeedsExample where only tracing can say what the module is now."""
-    model, contents, reshaped = restored(module, training, opset_version)
+    """The ModelProto. Raises NeedsExample where only tracing can say what the module is now.
+
+    write_layers    writes the layers that were put in: replaced.py, which stands on tracing as this does not
+    """
+    layers = partial(write_layers, module=module, examples=examples, training=training)
+    model, contents, reshaped = restored(module, training, opset_version, layers)
     if reshaped:
         _run_again(module, examples, reshaped)
     metadata.rewrite(model, module, training)
@@ -64,12 +72,17 @@ def write_back(
 
 
 def restored(
-    module: GraphModule, training: bool | None, opset: int | None, embedded: bool = False
+    module: GraphModule,
+    training: bool | None,
+    opset: int | None,
+    write_layers: WriteLayers | None = None,
+    embedded: bool = False,
 ) -> tuple[Any, dict[str, Any], list[str]]:
     """The ModelProto, in the module's types and of the opset asked for, without large tensors; what those hold; and
     which tensors have another shape than in the file.
 
-    embedded    whether it becomes a part of another graph, to which it gives all that its buffers become
+    write_layers    of `model`, `contents` and `opset`: writes the layers that were put in
+    embedded        whether it becomes a part of another graph, to which it gives all that its buffers become
     """
     restorer = Restorer(module, training, lambda model: describing.kinds(describing.skeleton(model)), embedded)
     model = restorer.restore()
@@ -79,7 +92,9 @@ def restored(
     dtype = module.converted_to()
     if dtype is not None:
         retype(model, dtype, {}, {*restorer.state.arrays, *contents})
-    if restorer.state.reshaped:
+    if write_layers is not None and module.layers_put_in:
+        write_layers(model=model, contents=contents, opset=restorer.original.opset)
+    if restorer.state.reshaped or module.layers_put_in:
         _infer_again(model, restorer.state.reshaped)
     if any(entry.type.WhichOneof("value") is None for entry in model.graph.output):  # where the graph was cut
         describing.describe_outputs(model.graph, describing.kinds(describing.skeleton(model)).get("", {}))
@@ -100,11 +115,15 @@ def _fill(model: Any, contents: Mapping[str, Any], weights: Weights) -> None:
 
 
 def _infer_again(model: Any, reshaped: Sequence[str]) -> None:
-    """Lengths, after some tensor got another shape; ExportError with the first node that disagrees."""
+    """Lengths, after some tensor got another shape, or a layer was put in; ExportError with the first node that
+    disagrees with the shape.
+    """
     for entry in model.graph.output:
         for dim in entry.type.tensor_type.shape.dim:
             dim.Clear()
-    describing.describe_anew(model)
+    describing.describe_anew(model, ranks=True)
+    if not reshaped:  # the layers have run with the graph
+        return
     answer = sandbox.ask(describing.skeleton(model), None, checker="full")
     if answer.failure is not None:
         raise ExportError(f"export: {_misfit(reshaped)}: {answer.failure[1].text}")

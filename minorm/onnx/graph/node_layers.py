@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from minorm.nn import Module, Parameter
+from minorm.nn.attributes import BUFFER, LOCAL_BUFFER, MODULE, PARAMETER
 from minorm.support.masking import printable
 from minorm.tensor.tensor import Tensor
 
@@ -39,8 +40,9 @@ class Sealed(Module):
         if self._sealed:
             raise TypeError(
                 f"{type(self).__name__}.{name}: {what}; the nodes of a loaded graph would not see it. Values change in "
-                "place: load_state_dict, copy_. To exchange layers, cut the graph before them, load(path, "
-                "outputs=['...']), and put yours behind: nn.Sequential(graph, layer)"
+                f"place: load_state_dict, copy_. To exchange layers, write model.replace({name!r}, layer), with the "
+                "whole path of the place; or cut the graph before them, load(path, outputs=['...']), and put yours "
+                "behind: nn.Sequential(graph, layer)"
             )
 
 
@@ -76,7 +78,7 @@ class Layer(Sealed):
 
     def named_buffers(self, prefix: str = "", recurse: bool = True) -> Iterator[tuple[str, Tensor]]:
         """The running statistics of this place and of those below, each once."""
-        for name, tensor in self._used(prefix, recurse):
+        for name, tensor in self._used(prefix, recurse, LOCAL_BUFFER):
             if not isinstance(tensor, Parameter):
                 yield name, tensor
 
@@ -90,7 +92,9 @@ class Layer(Sealed):
         return entries
 
     def _save_below(self, destination: dict[str, Any], path: str, keep_vars: bool) -> None:
-        """Nothing: the graph saves its tensors under their own names."""
+        """What was put in below; the graph saves its tensors under their own names."""
+        for name, child in self._own(MODULE):
+            child._save_below(destination, f"{path}.{name}", keep_vars)
 
     def _loadable(self) -> dict[str, Tensor]:
         return dict(self._used("", recurse=True))
@@ -99,10 +103,12 @@ class Layer(Sealed):
         """An error: the nodes of a graph compute in one type, on one device."""
         raise TypeError("Layer.to: the graph holds the tensors of this place; convert or move the whole graph")
 
-    def _used(self, prefix: str, recurse: bool) -> Iterator[tuple[str, Any]]:
+    def _used(self, prefix: str, recurse: bool, *more: str) -> Iterator[tuple[str, Any]]:
+        """The tensors of this place and of those below, and what layers hold that were put in below; `more`: kinds."""
         seen: set[int] = set()
         for path, place in self._named_modules(prefix) if recurse else ():
-            for name, tensor in place.uses.items() if isinstance(place, Layer) else ():
+            held = place.uses.items() if isinstance(place, Layer) else place._own(PARAMETER, BUFFER, *more)
+            for name, tensor in held:
                 if id(tensor) not in seen:
                     seen.add(id(tensor))
                     yield f"{path}.{name}" if path else name, tensor

@@ -21,10 +21,11 @@ from minorm.onnx.graph.memory_budget import Excess
 from minorm.onnx.graph.node_layers import Layer, NormLayer
 from minorm.onnx.graph.reading import Node
 from minorm.onnx.graph.scope import Scope
+from minorm.onnx.graph.step import Step
 from minorm.onnx.graph.tensors import Budget
 from minorm.onnx.loading import places, roles, weights, weights_by_input
 from minorm.onnx.loading.graph_inputs import Input
-from minorm.onnx.loading.graph_module import GraphModule, Step
+from minorm.onnx.loading.graph_module import GraphModule
 from minorm.onnx.loading.original import Placed, Start
 from minorm.onnx.loading.repeating import Frame, Repetition
 from minorm.onnx.loading.resolving import refuse
@@ -186,7 +187,7 @@ class Builder:
         step = Step(
             operation, inputs, outputs, str(node), silent, scope, by_slot,
             precise=_precise(node), operator=_checked(node), names=node.outputs, casts=_casts(node),
-            place=node.module or node.name or next(filter(None, node.outputs), ""),
+            node=node.name, module=node.module,
         )  # fmt: skip
         self.frames[-1].steps.append(step)
         self.frames[-1].made.update(made)
@@ -227,6 +228,7 @@ class Builder:
         scope = Scope(node.scope) if node.scope else None
         counts = (*own[: body.before], *results[: body.heads[1]])
         step = Repetition(operation, inputs, outputs, str(node), silent, scope, by_slot, turns=turns)
+        step.node, step.module = node.name, node.module
         step.precise = [len(own) + place for place in turns.unconverted]
         step.counted = all(name in self.shapes for name in counts if name)
         self.frames[-1].steps.append(step)

@@ -7,115 +7,33 @@ file's names speak of, so that `model.get_submodule("layer1.0.bn1").freeze()` me
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
 
-from minorm import devices
 from minorm.devices import dtypes
 from minorm.graph import trace
 from minorm.nn import Module, Parameter
 from minorm.nn.attributes import BUFFER, PARAMETER
 from minorm.normalization import running
-from minorm.onnx.graph import kinds, memory_budget
+from minorm.onnx.graph import memory_budget
 from minorm.onnx.graph.node_layers import Sealed
-from minorm.onnx.graph.scope import Scope
+from minorm.onnx.graph.step import Step, converted, mark_last_uses, unconverted
 from minorm.onnx.graph.tensors import Budget
+from minorm.onnx.loading.exchange import replacing
 from minorm.onnx.loading.graph_inputs import Input
 from minorm.onnx.loading.original import Original, Placed
 from minorm.onnx.loading.plans import Plans, Recorder
 from minorm.onnx.operators.norm.batch_statistics import put
 from minorm.support.masking import printable
+from minorm.support.states import completed
 from minorm.tensor.tensor import Tensor
 
 
-@dataclass
-class Step:
-    """One node to run: values live in numbered slots; None stands for an absent one."""
-
-    operation: Callable[..., Any]
-    inputs: list[int | None]
-    outputs: list[int | None]
-    label: str
-    silent: bool  # computes with shapes alone: export sees the integers, not how they came about
-    scope: Scope | None = None  # the path that the node's name begins with
-    conditions: Sequence[tuple[int, bool]] = ()  # it runs only where these slots are true, or false
-    dropped: Sequence[int] = ()  # slots that nobody reads after this step
-    precise: Sequence[int] = ()  # places of inputs whose type ONNX prescribes: Resize's scales are float32
-    operator: str = ""
-    names: Sequence[str] = ()  # of the outputs, in the file
-    casts: bool = False  # a Cast to floats: of data it gives the type that the graph was converted to
-    together: bool = False  # all arguments on one device: found out at the first run on a GPU
-    place: str = ""  # the module that the node comes from, or the node's own name
-
-    def run(self, values: list[Any], dtype: Any = None) -> tuple[Any, ...]:
-        """Compute the outputs' slots from the inputs', unless the node is in a branch that is not taken: the results.
-
-        dtype    of the float inputs, where the graph was converted after loading
-        """
-        results: tuple[Any, ...] = ()
-        if all(values[slot] is not None and bool(values[slot]) == value for slot, value in self.conditions):
-            results = self._compute(values, None if self.silent else dtype)
-        for slot in self.dropped:
-            values[slot] = None
-        return results
-
-    def _compute(self, values: list[Any], dtype: Any) -> tuple[Any, ...]:
-        arguments = [None if slot is None else values[slot] for slot in self.inputs]
-        if dtype is not None:
-            arguments = [x if i in self.precise else converted(x, dtype) for i, x in enumerate(arguments)]
-        try:
-            results = self._results(arguments, dtype)
-        except MemoryError as error:
-            raise MemoryError(f"{self.label}: {error}") from error
-        except Exception as error:  # whatever goes wrong, the message must say in which node
-            raise ValueError(f"{self.label}: {error}") from error
-        for slot, value in zip(self.outputs, results, strict=False):
-            if slot is not None:
-                values[slot] = value
-        return results
-
-    def _results(self, arguments: list[Any], dtype: Any) -> tuple[Any, ...]:
-        given = memory_budget.active()
-        if self.operator:
-            kinds.check(self.operator, arguments)
-        if given is not None:
-            given.before(arguments)
-        results = self._silently(arguments) if self.silent and trace.state.calls is not None else None
-        if results is None:
-            operation = self.operation if dtype is None or not self.casts else lambda x: x.to(dtype)
-            compute = operation if self.scope is None else partial(self.scope.call, operation)
-            results = self._together(compute, arguments)
-        if given is not None:
-            given.after(arguments, results)
-            given.tell(self, arguments, results)
-        return results
-
-    def _together(self, compute: Callable[..., Any], arguments: list[Any]) -> tuple[Any, ...]:
-        """The results; constants go to the GPU where another argument is there and the operation wants them to.
-
-        Those that it reads itself, as shapes and axes, stay on the CPU.
-        """
-        if not self.together:
-            try:
-                return _as_tuple(compute(*arguments))
-            except devices.DeviceError:
-                self.together = True
-        device = next((x.device for x in arguments if isinstance(x, Tensor) and x.is_cuda), "cpu")
-        return _as_tuple(compute(*[x.to(device) if isinstance(x, Tensor) else x for x in arguments]))
-
-    def _silently(self, arguments: list[Any]) -> tuple[Any, ...] | None:
-        """The results, unseen by a trace; None where they are floats, which may be any function of a length."""
-        outer, trace.state.calls = trace.state.calls, None
-        try:
-            results = _as_tuple(self.operation(*arguments))
-        finally:
-            trace.state.calls = outer
-        return None if any(isinstance(x, Tensor) and dtypes.is_float(x.dtype) for x in results) else results
+def _first_float(tensors: Iterable[Tensor]) -> Tensor | None:
+    return next((tensor for tensor in tensors if dtypes.is_float(tensor.dtype)), None)
 
 
 def _apart(result: Any, held: Container[int]) -> Any:
@@ -126,16 +44,6 @@ def _apart(result: Any, held: Container[int]) -> Any:
     if not isinstance(result, Tensor):  # a sequence, or nothing
         return [_apart(item, held) for item in result] if isinstance(result, list) else result
     return result.clone() if id(result.version) in held else result
-
-
-def converted(value: Any, dtype: Any) -> Any:
-    """A float Tensor in this type; anything else as it is."""
-    different = isinstance(value, Tensor) and dtypes.is_float(value.dtype) and value.dtype != dtype
-    return value.to(dtype) if different else value
-
-
-def _as_tuple(result: Any) -> tuple[Any, ...]:
-    return result if isinstance(result, tuple) else (result,)
 
 
 class GraphModule(Sealed):
@@ -173,15 +81,18 @@ class GraphModule(Sealed):
         self.placed: list[Placed] = []  # where the layers with a mode stand in it
         self._budget = budget
         self._plans = Plans()
+        self.metadata: dict[str, Any] = {}  # of the file, but for what minorm writes for itself
+        self.layers_put_in: dict[str, Module] = {}  # in the place of nodes, by their paths
         self._state = dict(state)
         self._steps = list(steps)
         self._size = len(slots)
+        self._value_names = {slot: name for name, slot in slots.items()}
         self._given = [(slots[name], tensor) for name, tensor in {**constants, **state}.items() if name in slots]
         self._input_slots = [slots[name] for name in self.input_names]
         self._output_slots = [slots[name] for name in output_names]
-        floats = (tensor for tensor in self._state.values() if dtypes.is_float(tensor.dtype))
         self._as_converted: tuple[Any, list[tuple[int, Tensor]]] | None = None
-        self._first: Any = next(((tensor, tensor.dtype) for tensor in floats), None)
+        first = _first_float(self._state.values())
+        self._first: Any = None if first is None else (first, first.dtype)
         mark_last_uses(self._steps, {*(slots[name] for name in ends), *(slot for slot, _ in self._given)})
 
     def forward(self, *inputs: Any) -> Any:
@@ -198,7 +109,7 @@ class GraphModule(Sealed):
             values[slot] = x
         for buffer, slot in self.snapshots:
             values[slot] = buffer.clone()
-        weights = {id(tensor) for _, tensor in self._tensors(dtype)}
+        weights = {id(tensor) for _, tensor in self._tensors(dtype)} | set(map(id, self._of_layers()))
         # Dividing by 0 has a value in ONNX, and is no news.
         with self._budget.run(given, weights), np.errstate(all="ignore"):
             for step in self._steps:
@@ -220,10 +131,56 @@ class GraphModule(Sealed):
     def _recorder(self, given: Sequence[Tensor]) -> Recorder | None:
         """What makes a plan of this run; None nearly always."""
         layers = [step.operation for step in self._steps if isinstance(step.operation, Module)]
+        layers += [module for layer in self.layers_put_in.values() for module in layer.modules() if module is not layer]
         fixed = {id(tensor) for tensor in self.constants.values()}
-        held = [tensor for _, tensor in self._given if id(tensor) not in fixed]
+        held = [tensor for _, tensor in self._given if id(tensor) not in fixed] + self._of_layers()
         constants = [tensor for _, tensor in self._given if id(tensor) in fixed]
         return self._plans.recorder(given, held, constants, [*layers, *(layer for *_, layer in self.updates)])
+
+    def replace(self, name: str, layer: Module) -> None:
+        """Put a layer in the place of nodes: `model.replace("fc", nn.Linear(512, 5))`.
+
+        The name is that of a module of the file, of a node, of a value, which means the node that computes it, or of a
+        tensor, which means its module. MatMul and the Add of its bias are one node here. The layer is called with what
+        the nodes read of the network, in that order, and gives what the network reads of them: one Tensor. It takes the
+        mode that the graph is in. Nodes and tensors that nothing needs afterwards are gone; the layer's parameters are
+        among those of the graph, and `export` writes it.
+
+        ValueError, which proposes names, for a name that is unknown, and where the rest of the network reads several
+        values of these nodes; TypeError for a layer that is no Module. Nothing is changed then.
+
+        Example:
+            >>> body = nn.Sequential(nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 10))
+            >>> model = mn.onnx.load(mn.onnx.export(body, mn.ones(1, 4)))
+            >>> model.replace("2", nn.Linear(3, 5))
+            >>> model(mn.ones(2, 4)).shape, list(model.state_dict())
+            ((2, 5), ['0.weight', '0.bias', '2.weight', '2.bias'])
+        """
+        part = replacing.found(self, name, layer)
+        completed(replacing.Replacement(self, part, layer, part.path or replacing.flat(name)).make)
+
+    def _rewire(self, new: replacing.Replacement) -> None:
+        """Run the steps of a replacement from now on, without what it no longer needs."""
+        self._steps, self.updates, self.snapshots = new.steps, new.updates, new.snapshots
+        self.updated_names, self.original = new.updated_names, new.file
+        self._given = [(slot, tensor) for slot, tensor in self._given if id(tensor) not in new.lost]
+        self._state = {name: tensor for name, tensor in self._state.items() if id(tensor) not in new.lost}
+        self.constants = {name: tensor for name, tensor in self.constants.items() if id(tensor) not in new.lost}
+        steps = {id(step.operation) for step in self._steps}
+        layers = {**self.layers_put_in, new.step.module: new.layer}
+        self.layers_put_in = {path: layer for path, layer in layers.items() if id(layer) in steps}
+        self._plans, self._as_converted = Plans(), None
+        first = _first_float([*self._state.values(), *self._of_layers()])
+        if first is None or self.converted_to() is None:
+            self._first = None if first is None else (first, first.dtype)
+        else:
+            self._first = first, self._first[1]
+        ends = {*self._output_slots, *(slot for _, slot, _ in self.updates)}
+        mark_last_uses(self._steps, ends | {slot for slot, _ in self._given})
+
+    def _of_layers(self) -> list[Tensor]:
+        """Parameters and buffers of the layers that were put in."""
+        return [tensor for layer in self.layers_put_in.values() for tensor in (*layer.parameters(), *layer.buffers())]
 
     def check(self, inputs: Sequence[Any]) -> list[Tensor]:
         """The inputs as Tensors; TypeError or ValueError where they are not what the file declares."""
@@ -236,6 +193,12 @@ class GraphModule(Sealed):
     def tensors_by_name(self) -> dict[str, Tensor]:
         """Parameters and buffers under the names of the file, those that are equal or shared too."""
         return dict(self._state)
+
+    def all_tensors(self) -> dict[str, Tensor]:
+        """The same, and those of the layers that were put in."""
+        layers = self.layers_put_in.items()
+        added = {f"{path}.{name}": tensor for path, layer in layers for name, tensor in layer._loadable().items()}
+        return {**self._state, **added}
 
     def watching(self, see: memory_budget.See) -> AbstractContextManager[None]:
         """Inside, `see(step, arguments, results, multiplications)` is told of every node of a graph that runs."""
@@ -278,18 +241,3 @@ class GraphModule(Sealed):
         inputs, plans = ", ".join(map(str, self.inputs)), repr(self._plans)
         nodes = f"{len(self._steps)} nodes" + (f"; in inference of {plans}" if plans else "")
         return f"{inputs} -> {', '.join(map(printable, self.output_names))}; {nodes}"
-
-
-def unconverted(steps: Sequence[Step]) -> set[int | None]:
-    """The slots that some step reads in the file's own type."""
-    kept = {step.inputs[place] for step in steps for place in step.precise}
-    return kept | {slot for step in steps if step.silent for slot in step.inputs}
-
-
-def mark_last_uses(steps: Sequence[Step], kept: set[int]) -> None:
-    seen = set(kept)
-    for step in reversed(steps):
-        slots = (*step.inputs, *step.outputs, *(slot for slot, _ in step.conditions))
-        used = {slot for slot in slots if slot is not None}
-        step.dropped = sorted(used - seen)
-        seen |= used

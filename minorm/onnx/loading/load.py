@@ -14,6 +14,7 @@ from minorm.onnx.graph.errors import LoadError
 from minorm.onnx.graph.lengths import length_of
 from minorm.onnx.graph.tensors import Budget, text
 from minorm.onnx.loading import metadata, original, recognition, updates, validation, weights
+from minorm.onnx.loading.exchange import spots
 from minorm.onnx.loading.flattening import Flattener
 from minorm.onnx.loading.graph_building import Builder
 from minorm.onnx.loading.graph_inputs import Input
@@ -36,6 +37,8 @@ Source = str | os.PathLike[str] | bytes | bytearray | memoryview | Any  # Any: a
     "below 2 GiB is held whatever the inputs; from there on a run may hold 2000 times their bytes, 8000 times while "
     "gradients are recorded, if that is more. Above 2 GiB it also replaces the limit on the nodes and other parts of a "
     "file, which together may take 36 times its length plus 48 MiB",
+    before="up to where: the name of a module, a node, a value or a tensor, as in `GraphModule.replace`; the module "
+    "returns what those nodes read of the network. None reads all",
     trainable='which float tensors of the file are Parameters: names and patterns (`["head.*", "onnx::Conv_12"]`), or '
     "a function `(name, array) -> bool`. None takes the weights, as far as the file says which these are",
 )
@@ -45,6 +48,7 @@ def load(
     outputs: Sequence[str] | None = None,
     max_bytes: int = limits.ONNX,
     trainable: Trainable = None,
+    before: str | None = None,
 ) -> GraphModule:
     """An ONNX model as a Module: `model(*inputs)` gives its output, or a tuple of several.
 
@@ -59,6 +63,9 @@ def load(
     Of a training graph that minorm wrote, the outputs `<name>.updated` are the next values of buffers: the module
     changes these, and returns the others alone. `outputs` gives the new values too, if it names them.
 
+    `load(path, before="fc")` is the network up to its last layer, to put others behind; `model.replace("fc", layer)`
+    puts another one in its place. `model.metadata` is what the file says of itself, class names say.
+
     LoadError (a ValueError): for what is no regular file, for a damaged file, for a name or pattern in `trainable` that
     matches nothing, or one error that lists every node that minorm does not have, with the values in front of them, to
     cut the graph there (`error.cuts`). FileNotFoundError and PermissionError name the file; MemoryError where it does
@@ -71,7 +78,9 @@ def load(
         >>> loaded(x).allclose(model(x)), [name for name, _ in loaded.named_parameters()]
         (True, ['weight', 'bias'])
     """
-    return _module(source, outputs, max_bytes, whole=False, trainable=trainable)
+    if before is not None and outputs is not None:
+        raise ValueError(f"load: before={before!r} and outputs={outputs!r}; expected one of them: both cut the graph")
+    return _module(source, outputs, max_bytes, whole=False, trainable=trainable, before=before)
 
 
 def load_whole(source: Source, max_bytes: int = limits.ONNX, folder: str | None = None) -> GraphModule:
@@ -89,6 +98,7 @@ def _module(
     whole: bool,
     folder: str | None = None,
     trainable: Trainable = None,
+    before: str | None = None,
 ) -> GraphModule:
     if isinstance(max_bytes, bool) or not isinstance(max_bytes, int) or max_bytes < 1:
         raise ValueError(f"load: max_bytes is {max_bytes!r}; expected a number of bytes, at least 1")
@@ -100,6 +110,8 @@ def _module(
     flattener = Flattener(model, opsets, folder, budget)
     nodes = flattener.nodes()
     ends = _outputs(model, outputs)
+    if before is not None:
+        ends = outputs = spots.in_front(before, nodes, initializers, [entry.name for entry in inputs], ends)
     given = _unique([entry.name for entry in inputs], initializers)
     if outputs is not None:
         _check_asked(ends, [*given, *(name for node in nodes for name in node.outputs)])
@@ -135,6 +147,7 @@ def _module(
             model, flattener.layout, folder, Budget(max_bytes), held, wanted, builder.starts, builder.expanded
         )
         module.seal()
+    module.metadata = metadata.entries_of(model)
     return module
 
 

@@ -11,17 +11,20 @@ minorm.statistics    path of a layer -> how it keeps running statistics, where n
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
 from minorm.nn import InstanceNorm1d, InstanceNorm2d, InstanceNorm3d, Module
 from minorm.nn.norm.base import RunningNorm
 from minorm.onnx.graph.errors import LoadError
+from minorm.onnx.graph.names import drop
 from minorm.onnx.graph.node_layers import Statistics, StatisticsLayer
 
 PREFIX = "minorm."
 OURS = "minorm"  # producer_name
 EDITED = f"{PREFIX}edited"
+CLASSES = "classes"  # a list of names, which `minorm predict` reads
 
 
 def written(module: Module, training: bool | None) -> dict[str, str]:
@@ -41,12 +44,54 @@ def rewrite(model: Any, module: Any, training: bool | None) -> None:
     if model.producer_name != OURS:
         news = len(entries) > 1 or len(model.graph.output) > len(module.output_names)
         entries = entries | {EDITED: model.producer_name} if news else {}
-    others = [entry for entry in model.metadata_props if not _is_our_entry(entry)]
-    if len(others) < len(model.metadata_props):
-        del model.metadata_props[:]
-        model.metadata_props.extend(others)
+    drop(model.metadata_props, _is_our_entry)
+    set_entries(model, module.metadata)
     for key, value in entries.items():
         model.metadata_props.add(key=key, value=value)
+
+
+def drop_stale_classes(model: Any) -> str:
+    """Leave out class names, where the first output has another number of classes; why, or ""."""
+    shape = [dim.dim_value for dim in model.graph.output[0].type.tensor_type.shape.dim]
+    try:
+        names = json.loads(entries_of(model).get(CLASSES, ""))
+    except (ValueError, RecursionError):
+        return ""
+    if not isinstance(names, list) or len(shape) != 2 or shape[1] in (0, len(names)):
+        return ""
+    drop(model.metadata_props, lambda entry: entry.key == CLASSES)
+    return (
+        f"metadata {CLASSES!r} names {len(names)} classes and the output has {shape[1]}, so the names are "
+        f"left out; to give others, write model.metadata[{CLASSES!r}] = [...]"
+    )
+
+
+def set_entries(model: Any, given: Mapping[str, Any]) -> None:
+    """The entries that are not minorm's own become these; those that nobody changed stay as they are, and in order."""
+    if clash := [key for key in given if not isinstance(key, str) or key.startswith(PREFIX)]:
+        raise ValueError(f"export: metadata has the key {clash[0]!r}; expected texts that do not begin with {PREFIX!r}")
+    before = entries_of(model)
+    drop(model.metadata_props, lambda entry: entry.key in before and entry.key not in given)
+    for entry in model.metadata_props:
+        if entry.key in given and given[entry.key] != before.get(entry.key):
+            entry.value = _text(given[entry.key])
+    for key, value in given.items():
+        if key not in before:
+            model.metadata_props.add(key=key, value=_text(value))
+
+
+def entries_of(model: Any) -> dict[str, Any]:
+    """What a file says of itself, but for what minorm wrote for itself: class names, say, as texts."""
+    texts = [entry for entry in model.metadata_props if isinstance(entry.key, str) and isinstance(entry.value, str)]
+    return {entry.key: entry.value for entry in texts if not _is_our_entry(entry)}
+
+
+def _text(value: Any) -> str:
+    """A text as it is, anything else as JSON."""
+    try:
+        return value if isinstance(value, str) else json.dumps(value)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"export: metadata has a {type(value).__name__}; expected a text, or what JSON has") from error
 
 
 def _is_our_entry(entry: Any) -> bool:

@@ -6,9 +6,9 @@ What the module holds, Parameters, buffers and constants, is left out of the cop
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import onnx
@@ -19,6 +19,7 @@ from minorm.onnx.graph import tensors
 from minorm.onnx.graph.encoding import PAYLOAD, fill
 from minorm.onnx.graph.node_rewriter import tensors_of
 from minorm.onnx.graph.tensors import Budget
+from minorm.onnx.loading.exchange import stand_in
 from minorm.onnx.loading.flattening import Layout
 
 LEAST = 1024  # bytes; what is smaller stays in the copy
@@ -59,6 +60,30 @@ class Original:
     outside: bool = False
 
     def __deepcopy__(self, memo: Any) -> Original:
+        return self
+
+    def replaced(
+        self, inputs: Sequence[str], output: str, returned: Sequence[str], gone: Collection[str]
+    ) -> Original | None:
+        """The file with a node that stands for a layer in the place of what computes `output`.
+
+        returned    what the module returns
+        gone        outputs of the file that it no longer has
+
+        None where the value stands in a function, or reads one that does.
+        """
+        if not self.layout.homes.keys().isdisjoint([*inputs, output]):
+            return None
+        model = onnx.ModelProto()
+        model.CopyFrom(self.model)
+        layout = stand_in.put_layer(model, self.layout, inputs, output, returned, gone)
+        held = {tensor.name for tensor in tensors_of(model)} | {n for node in model.graph.node for n in node.output}
+        expanded = {name: whole for name, whole in self.expanded.items() if name in held}
+        return replace(self, model=model, layout=layout, expanded=expanded)
+
+    def named(self, path: str) -> Original:
+        """The same, after the layer that was put in last got its path. Nobody else has this copy yet."""
+        stand_in.name_layer(self.model, path)
         return self
 
     @property

@@ -26,6 +26,7 @@ from minorm.graph.grad_mode import is_grad_enabled
 from minorm.graph.graph import Function
 from minorm.nn import Module
 from minorm.onnx.graph import memory_budget
+from minorm.onnx.graph.node_layers import Sealed
 from minorm.ops.fusing import Application, fused
 from minorm.tensor.tensor import Tensor
 
@@ -41,6 +42,15 @@ STEADY = {
     "MaxPool", "Mul", "Neg", "PRelu", "Pad", "Pow", "RMSNormalization", "Reciprocal", "ReduceMean", "ReduceSum",
     "Relu", "Reshape", "Sigmoid", "Slice", "Softmax", "SpaceToDepth", "Split", "Sqrt", "Squeeze", "Sub", "Sum",
     "Swish", "Tanh", "Transpose", "Unsqueeze",
+}  # fmt: skip
+
+# Layers that may be put in the place of nodes, and whose forward decides by shapes too.
+STEADY_LAYERS = {
+    "AdaptiveAvgPool1d", "AdaptiveAvgPool2d", "AdaptiveAvgPool3d", "AvgPool1d", "AvgPool2d", "AvgPool3d", "BatchNorm1d",
+    "BatchNorm2d", "BatchNorm3d", "Conv1d", "Conv2d", "Conv3d", "Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "ELU",
+    "Flatten", "GELU", "GroupNorm", "Hardsigmoid", "Hardswish", "Identity", "LayerNorm", "LeakyReLU", "Linear",
+    "LogSoftmax", "MaxPool1d", "MaxPool2d", "MaxPool3d", "PReLU", "RMSNorm", "ReLU", "ReLU6", "Sequential", "SiLU",
+    "Sigmoid", "Softmax", "Tanh",
 }  # fmt: skip
 
 
@@ -63,6 +73,12 @@ class Plan:
     ) -> None:
         self.applications, self.held, self.fixed = list(applications), list(held), list(fixed)
         self.layers = [(layer, dict(vars(layer))) for layer in layers]
+        self.tensors = [
+            (vars(layer), name, value)
+            for layer in layers
+            for name, value in vars(layer).items()
+            if isinstance(value, Tensor)
+        ]
         self.inputs, self.outputs = list(inputs), list(outputs)
         kept = {0, *self.outputs, *(register for register, _ in held), *inputs}
         kept |= {register for register, array in enumerate(fixed) if array is not None}
@@ -75,7 +91,9 @@ class Plan:
         return "\n".join(map(repr, self.applications))
 
     def is_current(self) -> bool:
-        """Whether every layer is as it was when the plan was made: its mode and options, and no hooks."""
+        """Whether every layer is as it was when the plan was made: its mode, options and Tensors, and no hooks."""
+        if any(held.get(name) is not value for held, name, value in self.tensors):
+            return False
         return all(vars(layer) == before and not _is_active(layer) for layer, before in self.layers)
 
     def run(self, given: Sequence[Tensor]) -> list[Tensor]:
@@ -256,7 +274,15 @@ def _share_memory(arrays: Sequence[Any], others: Sequence[Any]) -> bool:
 
 
 def _is_steady(step: Any) -> bool:
-    return step.operator in STEADY or (not step.operator and isinstance(step.operation, Module))
+    if step.operator in STEADY:
+        return True
+    return not step.operator and isinstance(step.operation, Module) and all(map(_decides, step.operation.modules()))
+
+
+def _decides(layer: Module) -> bool:
+    """Whether shapes alone decide what a layer applies: a normalization of the file, or one of ours that is known."""
+    kind = type(layer)
+    return isinstance(layer, Sealed) or (kind.__name__ in STEADY_LAYERS and kind.__module__.startswith("minorm.nn."))
 
 
 def _applied(calls: Sequence[trace.Call]) -> Iterator[trace.Call]:

@@ -12,7 +12,7 @@ from typing import Any
 
 from minorm.onnx.graph import memory_budget
 from minorm.onnx.graph.scope import Loop
-from minorm.onnx.loading.graph_module import Step, converted, mark_last_uses, unconverted
+from minorm.onnx.graph.step import Step, converted, mark_last_uses, unconverted
 
 
 class Turns:

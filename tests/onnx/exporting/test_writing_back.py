@@ -210,3 +210,15 @@ def test_norms_as_one_node() -> None:
     runs_alike(module, proto)
     with pytest.warns(UserWarning, match=r"1 norm\(s\) stay as they are:\n.*opset is 13"):
         mo.export(module, None, fuse_norms=True)
+
+
+def test_a_head_of_another_shape_in_16_bits() -> None:
+    module = mo.load(mo.export(nn.Linear(4, 3), mn.ones(1, 4)))
+    for _, tensor in module.named_parameters():
+        tensor.set_array(tensor.array[:2])
+    module.half()
+    proto = mo.export(module, None)
+    assert shape(proto.graph.output[0]) == ["batch", 2]
+    x = mn.randn(3, 4).half()
+    found = verification.run(verification.start(proto), {proto.graph.input[0].name: x.numpy()})[0]
+    np.testing.assert_allclose(found, module(x).detach().numpy(), atol=2e-3)

@@ -1,0 +1,131 @@
+"""One node of a loaded graph, ready to run: what computes it, and the numbered slots that its values live in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from minorm import devices
+from minorm.devices import dtypes
+from minorm.graph import trace
+from minorm.onnx.graph import kinds, memory_budget
+from minorm.onnx.graph.scope import Scope
+from minorm.tensor.tensor import Tensor
+
+
+@dataclass
+class Step:
+    """One node to run: values live in numbered slots; None stands for an absent one."""
+
+    operation: Callable[..., Any]
+    inputs: list[int | None]
+    outputs: list[int | None]
+    label: str
+    silent: bool  # computes with shapes alone: export sees the integers, not how they came about
+    scope: Scope | None = None  # the path that the node's name begins with
+    conditions: Sequence[tuple[int, bool]] = ()  # it runs only where these slots are true, or false
+    dropped: Sequence[int] = ()  # slots that nobody reads after this step
+    precise: Sequence[int] = ()  # places of inputs whose type ONNX prescribes: Resize's scales are float32
+    operator: str = ""
+    names: Sequence[str] = ()  # of the outputs, in the file
+    casts: bool = False  # a Cast to floats: of data it gives the type that the graph was converted to
+    together: bool = False  # all arguments on one device: found out at the first run on a GPU
+    node: str = ""  # its name in the file
+    module: str = ""  # the path of the module that it comes from, as far as the file says so
+
+    @property
+    def place(self) -> str:
+        """The module that the node comes from, or the node's own name, or that of its first output."""
+        return self.module or self.node or next(filter(None, self.names), "")
+
+    def run(self, values: list[Any], dtype: Any = None) -> tuple[Any, ...]:
+        """Compute the outputs' slots from the inputs', unless the node is in a branch that is not taken: the results.
+
+        dtype    of the float inputs, where the graph was converted after loading
+        """
+        results: tuple[Any, ...] = ()
+        if all(values[slot] is not None and bool(values[slot]) == value for slot, value in self.conditions):
+            results = self._compute(values, None if self.silent else dtype)
+        for slot in self.dropped:
+            values[slot] = None
+        return results
+
+    def _compute(self, values: list[Any], dtype: Any) -> tuple[Any, ...]:
+        arguments = [None if slot is None else values[slot] for slot in self.inputs]
+        if dtype is not None:
+            arguments = [x if i in self.precise else converted(x, dtype) for i, x in enumerate(arguments)]
+        try:
+            results = self._results(arguments, dtype)
+        except MemoryError as error:
+            raise MemoryError(f"{self.label}: {error}") from error
+        except Exception as error:  # whatever goes wrong, the message must say in which node
+            raise ValueError(f"{self.label}: {error}") from error
+        for slot, value in zip(self.outputs, results, strict=False):
+            if slot is not None:
+                values[slot] = value
+        return results
+
+    def _results(self, arguments: list[Any], dtype: Any) -> tuple[Any, ...]:
+        given = memory_budget.active()
+        if self.operator:
+            kinds.check(self.operator, arguments)
+        if given is not None:
+            given.before(arguments)
+        results = self._silently(arguments) if self.silent and trace.state.calls is not None else None
+        if results is None:
+            operation = self.operation if dtype is None or not self.casts else lambda x: x.to(dtype)
+            compute = operation if self.scope is None else partial(self.scope.call, operation)
+            results = self._together(compute, arguments)
+        if given is not None:
+            given.after(arguments, results)
+            given.tell(self, arguments, results)
+        return results
+
+    def _together(self, compute: Callable[..., Any], arguments: list[Any]) -> tuple[Any, ...]:
+        """The results; constants go to the GPU where another argument is there and the operation wants them to.
+
+        Those that it reads itself, as shapes and axes, stay on the CPU.
+        """
+        if not self.together:
+            try:
+                return _as_tuple(compute(*arguments))
+            except devices.DeviceError:
+                self.together = True
+        device = next((x.device for x in arguments if isinstance(x, Tensor) and x.is_cuda), "cpu")
+        return _as_tuple(compute(*[x.to(device) if isinstance(x, Tensor) else x for x in arguments]))
+
+    def _silently(self, arguments: list[Any]) -> tuple[Any, ...] | None:
+        """The results, unseen by a trace; None where they are floats, which may be any function of a length."""
+        outer, trace.state.calls = trace.state.calls, None
+        try:
+            results = _as_tuple(self.operation(*arguments))
+        finally:
+            trace.state.calls = outer
+        return None if any(isinstance(x, Tensor) and dtypes.is_float(x.dtype) for x in results) else results
+
+
+def converted(value: Any, dtype: Any) -> Any:
+    """A float Tensor in this type; anything else as it is."""
+    different = isinstance(value, Tensor) and dtypes.is_float(value.dtype) and value.dtype != dtype
+    return value.to(dtype) if different else value
+
+
+def _as_tuple(result: Any) -> tuple[Any, ...]:
+    return result if isinstance(result, tuple) else (result,)
+
+
+def unconverted(steps: Sequence[Step]) -> set[int | None]:
+    """The slots that some step reads in the file's own type."""
+    kept = {step.inputs[place] for step in steps for place in step.precise}
+    return kept | {slot for step in steps if step.silent for slot in step.inputs}
+
+
+def mark_last_uses(steps: Sequence[Step], kept: set[int]) -> None:
+    seen = set(kept)
+    for step in reversed(steps):
+        slots = (*step.inputs, *step.outputs, *(slot for slot, _ in step.conditions))
+        used = {slot for slot in slots if slot is not None}
+        step.dropped = sorted(used - seen)
+        seen |= used
