@@ -7,14 +7,14 @@ from the opset that it says. Nodes of other domains are copied.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from minorm.onnx.conversion import steps
 from minorm.onnx.graph import schemas
 from minorm.onnx.graph.errors import ExportError, LoadError, RuleNotApplicable
 from minorm.onnx.graph.lengths import length_of
-from minorm.onnx.graph.names import drop, names_of, reads_of
+from minorm.onnx.graph.names import drop, names_of, reads_of, refill
 from minorm.onnx.graph.node_rewriter import (
     LANGUAGE,
     Kind,
@@ -107,14 +107,13 @@ class Rewriter:
         return dead - read
 
     def _nodes(self, nodes: Any, opsets: Mapping[str, int], path: str, values: Values, depth: int) -> None:
-        rewritten: list[Any] = []
+        refill(nodes, self._rewritten(nodes, opsets, path, values, depth))
+
+    def _rewritten(self, nodes: Any, opsets: Mapping[str, int], path: str, values: Values, depth: int) -> Iterator[Any]:
         for index, node in enumerate(nodes):
             for name, graph in graphs_of(node):
                 self._graph(graph, opsets, f"{path}/{index}.{name}", values, depth + 1)
-            rewritten += self._node(node, opsets.get("", 0), values)
-        copies = [type(node).FromString(node.SerializeToString()) for node in rewritten]
-        del nodes[:]
-        nodes.extend(copies)
+            yield from self._node(node, opsets.get("", 0), values)
 
     def _node(self, node: Any, opset: int, values: Values) -> list[Any]:
         if not is_node(node) or (node.domain, node.op_type, node.overload) in self.functions:
