@@ -23,6 +23,7 @@ from minorm.onnx.graph.node_rewriter import (
     Values,
     constant_of,
     graphs_of,
+    in_words,
     is_node,
     path_of,
 )
@@ -123,7 +124,7 @@ class Rewriter:
             if tensor is not None:
                 values.tensors[node.output[0]] = tensor
         since = steps.since(node.op_type, opset)
-        label = f"node {node.name or next(filter(None, node.output), '')!r} ({node.op_type})"
+        label = in_words(node)
         if not since:
             self.refused[tuple(node.output)] = f"{label}: opset {opset} has no such operator"
             return [node]
@@ -187,7 +188,7 @@ def _set_opset(imports: Any, opset: int) -> None:
 
 def check_node(node: Any, schema: Any) -> None:
     """Numbers of inputs and outputs, and the attributes: known, of their type, each once; LoadError otherwise."""
-    what = f"node {node.name or next(filter(None, node.output), '')!r} ({node.op_type})"
+    what = in_words(node)
     names = [attribute.name for attribute in node.attribute]
     if why := schemas.misfit(schema, node.input, node.output, names):
         raise LoadError(f"convert: {what} {why}")

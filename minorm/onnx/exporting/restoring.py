@@ -19,7 +19,7 @@ from minorm.onnx.exporting.state import State
 from minorm.onnx.graph import versions
 from minorm.onnx.graph.errors import ExportError, RuleNotApplicable
 from minorm.onnx.graph.names import drop, reads_of, refill
-from minorm.onnx.graph.node_rewriter import Kinds, Values, constant_of
+from minorm.onnx.graph.node_rewriter import Kinds, Values, constant_of, in_words
 from minorm.onnx.graph.registry import MODES
 from minorm.onnx.loading.graph_module import GraphModule
 from minorm.onnx.loading.original import Original, Placed
@@ -120,7 +120,7 @@ class Restorer:
         try:
             new = MODES[node.op_type](draft, trains, updates, placed.statistics)
         except RuleNotApplicable as why:
-            raise ExportError(f"export: node {draft.label!r} ({node.op_type}): {why}") from why
+            raise ExportError(f"export: {in_words(node)}: {why}") from why
         return draft, new if updates else ()
 
     def _values(self, holder: Any) -> Values:
