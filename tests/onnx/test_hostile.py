@@ -385,7 +385,8 @@ def test_what_crashes_shape_inference_is_read(graph_of: Any) -> None:
 def test_names_of_operators_cannot_steer_a_terminal(domain: str, graph_of: Any) -> None:
     named = h.make_node("\x1b[31m\nRelu", ["x"], ["y"], name="\x1b[31m\nn", domain=domain)
     proto = graph_of([named], IMAGE, ["y"], domains=[domain] if domain else [])
-    for use in (mo.load, functools.partial(mo.convert, opset_version=7))[: 1 if domain else 2]:  # it copies the others
+    uses: list[Callable[[Any], Any]] = [mo.load, functools.partial(mo.convert, opset_version=7)]
+    for use in uses[: 1 if domain else 2]:  # nodes of other domains are copied
         with pytest.raises(ValueError, match=r"\\x1b\[31m\\n") as caught:
             use(proto)
         assert all(line.isprintable() for line in str(caught.value).split("\n"))
