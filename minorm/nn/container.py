@@ -8,6 +8,7 @@ from typing import Any
 from minorm.nn.fused_pairs import run_together
 from minorm.nn.module import Module
 from minorm.support.documented import documented
+from minorm.support.masking import printable
 
 
 class _Numbered(Module):
@@ -172,7 +173,9 @@ class ModuleDict(Module):
 
     def __getitem__(self, name: str) -> Module:
         if name not in self._kinds:
-            raise KeyError(f"ModuleDict has no module {name!r}; it holds: {', '.join(self._kinds) or 'none'}")
+            raise KeyError(
+                f"ModuleDict has no module {name!r}; it holds: {printable(', '.join(self._kinds)) or 'none'}"
+            )
         return self.__dict__[name]
 
     def __setitem__(self, name: str, module: Module) -> None:

@@ -191,7 +191,7 @@ class Module(Attributes):
         module = self
         for name in target.split(".") if target else []:
             if module._kinds.get(name) != MODULE:
-                names = ", ".join(child for child, _ in module.named_children()) or "none"
+                names = printable(", ".join(child for child, _ in module.named_children()) or "none")
                 owner = type(module).__name__
                 raise AttributeError(f"get_submodule: {owner} has no child {name!r} of {target!r}; it has: {names}")
             module = module.__dict__[name]

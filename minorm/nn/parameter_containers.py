@@ -10,6 +10,7 @@ from typing import Any
 from minorm.nn.module import Module
 from minorm.nn.parameter import Parameter
 from minorm.support.documented import documented
+from minorm.support.masking import printable
 from minorm.tensor.tensor import Tensor
 
 
@@ -101,7 +102,7 @@ class ParameterDict(Module):
 
     def __getitem__(self, name: str) -> Any:
         if name not in self:
-            raise KeyError(f"ParameterDict has no parameter {name!r}; it holds: {', '.join(self) or 'none'}")
+            raise KeyError(f"ParameterDict has no parameter {name!r}; it holds: {printable(', '.join(self)) or 'none'}")
         return self.__dict__[name]
 
     def __setitem__(self, name: str, value: Any) -> None:
@@ -159,5 +160,5 @@ def _parameter(value: Any) -> Any:
 
 def _lines(items: Iterable[tuple[str, Any]]) -> str:
     return "\n  ".join(
-        f"({name}): {type(value).__name__} of shape {getattr(value, 'shape', '')}" for name, value in items
+        f"({printable(name)}): {type(value).__name__} of shape {getattr(value, 'shape', '')}" for name, value in items
     )

@@ -82,6 +82,7 @@ RESULTS: dict[str, Callable[[int], Any]] = {
     "randperm": mn.randperm,
     "multinomial": lambda n: mn.multinomial(X[0, 0], n, True),
     "bincount": lambda n: I.reshape(-1).bincount(minlength=n),
+    "histc": X.histc,
 }
 
 

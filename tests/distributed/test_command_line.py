@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from minorm import cli
@@ -17,6 +18,19 @@ from minorm.training.run import BEST, CHECKPOINT, LOG
 pytest.importorskip("rich")
 pytest.importorskip("sklearn")
 TRAIN = ("-m", "minorm.cli", "train")
+
+
+@pytest.fixture
+def few(tmp_path: Path) -> list[str]:
+    """What a command line says to train on a few images, where an epoch takes no time."""
+    draw, path = np.random.default_rng(0), tmp_path / "few.npz"
+    parts = {
+        f"{kind}_{part}": draw.integers(0, 256, (count, 8, 8), np.uint8) if kind == "x" else np.arange(count) % 3
+        for part, count in (("train", 48), ("test", 12))
+        for kind in "xy"
+    }
+    np.savez(path, **parts)
+    return ["--data", "numpy", "--path", str(path)]
 
 
 def files(folder: Path) -> dict[str, bytes]:
@@ -77,17 +91,17 @@ def test_p8_every_launcher_is_recognised(
     assert "to train one model together add --distributed" in capfd.readouterr().err
 
 
-def test_one_process_with_the_flag_writes_what_it_writes_without(mpiexec: Any, tmp_path: Path) -> None:
-    words = ["--epochs", "1"]
+def test_one_process_with_the_flag_writes_what_it_writes_without(mpiexec: Any, tmp_path: Path, few: list[str]) -> None:
+    words = ["--epochs", "1", *few]
     assert cli.main(["train", "--out", str(tmp_path / "plain"), *words]) == 0
     assert cli.main(["train", "--ranks", "1", "--out", str(tmp_path / "one"), *words]) == 0
     mpiexec(1, *TRAIN, "--distributed", "--out", str(tmp_path / "flag"), *words)
     assert files(tmp_path / "plain") == files(tmp_path / "one") == files(tmp_path / "flag")
 
 
-def test_errors_say_what_to_do(mpiexec: Any, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_errors_say_what_to_do(mpiexec: Any, tmp_path: Path, capfd: pytest.CaptureFixture[str], few: list[str]) -> None:
     out = str(tmp_path / "run")
-    assert cli.main(["train", "--ranks", "2", "--epochs", "1", "--out", out]) == 0
+    assert cli.main(["train", "--ranks", "2", "--epochs", "1", "--out", out, *few]) == 0
     assert cli.main(["train", "--resume", "--ranks", "4", "--out", out]) == 1
     assert "has ranks=2, --resume goes on with that; got 4" in capfd.readouterr().err
     ended = mpiexec(3, *TRAIN, "--distributed", "--resume", "--out", out, code=None)

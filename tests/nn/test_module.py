@@ -244,6 +244,16 @@ def test_a_name_from_a_file_cannot_steer_a_terminal() -> None:
     assert repr(net) == "Module(\n  (bn\\x1b[31m\\nFORGED): ReLU()\n)"
     summary = nn.summary(nn.Sequential(OrderedDict([("bn\x1b[31m\nFORGED", nn.ReLU())])), (1, 2))
     assert r"bn\x1b[31m\nFORGED" in repr(summary)
+    held = {"bn\x1b[31m\nFORGED": mn.ones(2)}
+    assert "\x1b" not in repr(nn.ParameterDict(held))
+    for asked in (
+        lambda: net.get_submodule("fc"),
+        lambda: nn.ModuleDict({"bn\x1b[31m\nFORGED": nn.ReLU()})["fc"],
+        lambda: nn.ParameterDict(held)["fc"],
+    ):
+        with pytest.raises((AttributeError, KeyError)) as caught:
+            asked()
+        assert r"bn\x1b[31m\nFORGED" in caught.value.args[0]
 
 
 def test_a_childs_train_counts():

@@ -8,6 +8,7 @@ foreign programs that crash (test_sandbox.py). test_fuzz.py looks for what nobod
 
 from __future__ import annotations
 
+import functools
 import sys
 import time
 import tracemalloc
@@ -375,3 +376,18 @@ def test_what_crashes_shape_inference_is_read(graph_of: Any) -> None:
     proto = graph_of([node], IMAGE, ["y", "mean", "deviation"], {"w": np.ones(4, np.float32)})
     with pytest.raises(ValueError, match=r"dim=2147483648 is out of range for shape \(1, 4, 4, 4\)"):
         mo.load(proto)(mn.ones(1, 4, 4, 4))
+
+
+# Names
+
+
+@pytest.mark.parametrize("domain", ["", "\x1b[31m\nd"])
+def test_names_of_operators_cannot_steer_a_terminal(domain: str, graph_of: Any) -> None:
+    named = h.make_node("\x1b[31m\nRelu", ["x"], ["y"], name="\x1b[31m\nn", domain=domain)
+    proto = graph_of([named], IMAGE, ["y"], domains=[domain] if domain else [])
+    uses: list[Callable[[Any], Any]] = [mo.load, functools.partial(mo.convert, opset_version=7)]
+    for use in uses[: 1 if domain else 2]:  # nodes of other domains are copied
+        with pytest.raises(ValueError, match=r"\\x1b\[31m\\n") as caught:
+            use(proto)
+        assert all(line.isprintable() for line in str(caught.value).split("\n"))
+        assert "\nRelu" not in str(caught.value)

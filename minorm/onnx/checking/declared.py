@@ -14,6 +14,7 @@ from minorm.onnx.checking import sandbox
 from minorm.onnx.checking.trying import Size
 from minorm.onnx.graph import encoding
 from minorm.onnx.graph.lengths import length_of
+from minorm.onnx.graph.node_rewriter import in_words
 
 Shapes = dict[str, tuple[int, ...]]
 _MARK = "/shape of "
@@ -73,5 +74,5 @@ def maker(model: Any, name: str) -> str:
     """The node that computes a value, in words."""
     for node in model.graph.node:
         if name in node.output:
-            return f"node {node.name!r} ({node.op_type})"
+            return in_words(node)
     return "no node"

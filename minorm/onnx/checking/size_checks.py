@@ -29,6 +29,7 @@ from minorm.onnx.graph import encoding
 from minorm.onnx.graph.errors import VerifyError
 from minorm.onnx.graph.lengths import length_of
 from minorm.onnx.graph.names import drop
+from minorm.onnx.graph.node_rewriter import in_words
 
 
 class Source(Protocol):
@@ -217,5 +218,5 @@ def first_difference(
         difference, scale = _difference(got, want)
         near = difference <= TOLERANCE.get(want.dtype, 0.0) * scale
         if got.shape != want.shape or got.dtype != want.dtype or not near:
-            return f"; the first value that differs is {name!r}, of node {node.name!r} ({node.op_type})"
+            return f"; the first value that differs is {name!r}, of {in_words(node)}"
     return ""

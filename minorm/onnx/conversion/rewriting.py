@@ -7,14 +7,14 @@ from the opset that it says. Nodes of other domains are copied.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from minorm.onnx.conversion import steps
 from minorm.onnx.graph import schemas
 from minorm.onnx.graph.errors import ExportError, LoadError, RuleNotApplicable
 from minorm.onnx.graph.lengths import length_of
-from minorm.onnx.graph.names import drop, names_of, reads_of
+from minorm.onnx.graph.names import drop, names_of, reads_of, refill
 from minorm.onnx.graph.node_rewriter import (
     LANGUAGE,
     Kind,
@@ -23,6 +23,7 @@ from minorm.onnx.graph.node_rewriter import (
     Values,
     constant_of,
     graphs_of,
+    in_words,
     is_node,
     path_of,
 )
@@ -107,14 +108,13 @@ class Rewriter:
         return dead - read
 
     def _nodes(self, nodes: Any, opsets: Mapping[str, int], path: str, values: Values, depth: int) -> None:
-        rewritten: list[Any] = []
+        refill(nodes, self._rewritten(nodes, opsets, path, values, depth))
+
+    def _rewritten(self, nodes: Any, opsets: Mapping[str, int], path: str, values: Values, depth: int) -> Iterator[Any]:
         for index, node in enumerate(nodes):
             for name, graph in graphs_of(node):
                 self._graph(graph, opsets, f"{path}/{index}.{name}", values, depth + 1)
-            rewritten += self._node(node, opsets.get("", 0), values)
-        copies = [type(node).FromString(node.SerializeToString()) for node in rewritten]
-        del nodes[:]
-        nodes.extend(copies)
+            yield from self._node(node, opsets.get("", 0), values)
 
     def _node(self, node: Any, opset: int, values: Values) -> list[Any]:
         if not is_node(node) or (node.domain, node.op_type, node.overload) in self.functions:
@@ -124,7 +124,7 @@ class Rewriter:
             if tensor is not None:
                 values.tensors[node.output[0]] = tensor
         since = steps.since(node.op_type, opset)
-        label = f"node {node.name or next(filter(None, node.output), '')!r} ({node.op_type})"
+        label = in_words(node)
         if not since:
             self.refused[tuple(node.output)] = f"{label}: opset {opset} has no such operator"
             return [node]
@@ -188,7 +188,7 @@ def _set_opset(imports: Any, opset: int) -> None:
 
 def check_node(node: Any, schema: Any) -> None:
     """Numbers of inputs and outputs, and the attributes: known, of their type, each once; LoadError otherwise."""
-    what = f"node {node.name or next(filter(None, node.output), '')!r} ({node.op_type})"
+    what = in_words(node)
     names = [attribute.name for attribute in node.attribute]
     if why := schemas.misfit(schema, node.input, node.output, names):
         raise LoadError(f"convert: {what} {why}")

@@ -27,7 +27,7 @@ from minorm.onnx.conversion.rewriting import check_node, names_of, reads_of
 from minorm.onnx.graph import kinds, tensors, versions
 from minorm.onnx.graph.errors import RuleNotApplicable
 from minorm.onnx.graph.lengths import length_of
-from minorm.onnx.graph.names import drop
+from minorm.onnx.graph.names import drop, refill
 from minorm.onnx.graph.node_rewriter import Kind, graphs_of, is_node
 from minorm.onnx.graph.reading import Node, attribute_values
 from minorm.onnx.graph.tensors import Budget
@@ -260,10 +260,7 @@ class _Fuser:
 
 
 def _replace(graph: Any, put: Mapping[int, list[Any]]) -> None:
-    kept = [new for node in graph.node for new in put.get(id(node), [node])]
-    copies = [onnx.NodeProto.FromString(node.SerializeToString()) for node in kept]
-    del graph.node[:]
-    graph.node.extend(copies)
+    refill(graph.node, (new for node in graph.node for new in put.get(id(node), [node])))
 
 
 def _prune(graph: Any, before: set[str]) -> None:

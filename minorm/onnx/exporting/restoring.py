@@ -18,8 +18,8 @@ from minorm.onnx.exporting.bodies import Bodies
 from minorm.onnx.exporting.state import State
 from minorm.onnx.graph import versions
 from minorm.onnx.graph.errors import ExportError, RuleNotApplicable
-from minorm.onnx.graph.names import drop, reads_of
-from minorm.onnx.graph.node_rewriter import Kinds, Values, constant_of
+from minorm.onnx.graph.names import drop, reads_of, refill
+from minorm.onnx.graph.node_rewriter import Kinds, Values, constant_of, in_words
 from minorm.onnx.graph.registry import MODES
 from minorm.onnx.loading.graph_module import GraphModule
 from minorm.onnx.loading.original import Original, Placed
@@ -120,7 +120,7 @@ class Restorer:
         try:
             new = MODES[node.op_type](draft, trains, updates, placed.statistics)
         except RuleNotApplicable as why:
-            raise ExportError(f"export: node {draft.label!r} ({node.op_type}): {why}") from why
+            raise ExportError(f"export: {in_words(node)}: {why}") from why
         return draft, new if updates else ()
 
     def _values(self, holder: Any) -> Values:
@@ -197,9 +197,7 @@ class Restorer:
         entries = [*entries, *(file[name] for name in kept), *self.new_outputs]
         if results == asked and len(results) + len(kept) == len(file):
             entries = [*file.values(), *self.new_outputs]  # in the order of the file
-        copies = [type(entry).FromString(entry.SerializeToString()) for entry in entries]
-        del self.graph.output[:]
-        self.graph.output.extend(copies)
+        refill(self.graph.output, entries)
         fewer = results != asked or len(kept) < len(updates & file.keys())
         if fewer or any(values.absorbed for values in self.values.values()):
             self._prune(results != asked)

@@ -31,7 +31,7 @@ from minorm.onnx.exporting.retyped_values import Scope, Value, describe, make_in
 from minorm.onnx.graph.errors import ExportError, RuleNotApplicable
 from minorm.onnx.graph.model_graph import ELEMENT_TYPES
 from minorm.onnx.graph.names import names_of, reads_of
-from minorm.onnx.graph.node_rewriter import FLOATS, HALVES, Kind, Kinds, constant_of, graphs_of, is_node
+from minorm.onnx.graph.node_rewriter import FLOATS, HALVES, Kind, Kinds, constant_of, graphs_of, in_words, is_node
 from minorm.onnx.graph.tensors import DTYPES, text
 from minorm.onnx.loading.exchange.stand_in import is_layer
 from minorm.onnx.loading.signatures import opset_table
@@ -145,7 +145,7 @@ class Retyper:
             try:
                 self._node(scope, place, node)
             except RuleNotApplicable as why:
-                self.refused.append(f"{_label(node)}: {why}")
+                self.refused.append(f"{in_words(node)}: {why}")
 
     def _node(self, scope: Scope, place: int, node: Any) -> None:
         key = (node.domain, node.op_type, node.overload)
@@ -206,7 +206,7 @@ class Retyper:
         if wanted == TensorProto.DOUBLE:
             compute_in_double(node, schema)
             if any(made.elem in FLOATS and made.elem != wanted for made in types.makes):
-                self.narrowed.append(_label(node))
+                self.narrowed.append(in_words(node))
         for i, made in enumerate(types.makes):
             if node.output[i]:
                 rounded = made.elem if made.rounded else 0
@@ -285,10 +285,6 @@ class Retyper:
             made, silent = variant.makes[i]
             if name:
                 scope.make(name, made.elem, silent=silent, sequence=made.sequence, place=place, output=i)
-
-
-def _label(node: Any) -> str:
-    return f"node {node.name or next(filter(None, node.output), '')!r} ({node.op_type})"
 
 
 def _own(graph: Any) -> set[str]:

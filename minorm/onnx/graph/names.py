@@ -44,3 +44,14 @@ def drop(entries: Any, gone: Callable[[Any], bool]) -> None:
     for index in range(len(entries) - 1, -1, -1):
         if gone(entries[index]):
             del entries[index]
+
+
+def refill(field: Any, messages: Iterable[Any]) -> None:
+    """Let a list of protobuf hold copies of these messages, some of which may be its own.
+
+    Each is kept as bytes meanwhile: a message outside of a list takes a thousand bytes more.
+    """
+    contents = [message.SerializeToString() for message in messages]
+    del field[:]
+    for one in contents:
+        field.add().ParseFromString(one)

@@ -21,6 +21,7 @@ import numpy as np
 from onnx import AttributeProto, TensorProto, helper, numpy_helper
 
 from minorm.onnx.graph.errors import RuleNotApplicable
+from minorm.support.masking import printable
 
 LANGUAGE = 18  # the opset in whose words rules emit nodes
 FLOATS = (TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16, TensorProto.BFLOAT16)
@@ -312,6 +313,11 @@ def _broadcast(shapes: Sequence[Shape]) -> Shape:
 def is_node(node: Any) -> bool:
     """Whether the node is of ONNX's own domain."""
     return node.domain in ("", "ai.onnx")
+
+
+def in_words(node: Any) -> str:
+    """A NodeProto as errors name it: `node 'conv_1' (Conv)`."""
+    return f"node {node.name or next(filter(None, node.output), '')!r} ({printable(node.op_type)})"
 
 
 def graphs_of(node: Any) -> Iterator[tuple[str, Any]]:

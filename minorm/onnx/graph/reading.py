@@ -25,6 +25,7 @@ from minorm.onnx.graph.body import Body
 from minorm.onnx.graph.decimals import shortest
 from minorm.onnx.graph.errors import LoadError
 from minorm.onnx.graph.tensors import MAX_RANK, Budget
+from minorm.support.masking import printable
 
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
@@ -106,7 +107,7 @@ class Node:
         return self.name.rpartition("/")[0]
 
     def __str__(self) -> str:
-        label = f"{self.domain}.{self.operator}" if self.domain else self.operator
+        label = printable(f"{self.domain}.{self.operator}" if self.domain else self.operator)
         place = (
             f"node {self.name!r}" if self.name else f"the node that computes {next(filter(None, self.outputs), '')!r}"
         )

@@ -56,6 +56,7 @@ from typing import Any, TypeVar
 import onnx
 
 from minorm.onnx.graph import versions
+from minorm.support.masking import printable
 
 Rule = Callable[..., Any]
 Since = int | tuple[int, ...] | None  # from this version on; just these; or every version
@@ -218,7 +219,7 @@ def why_not(operator: str, domain: str, opset: int) -> str:
     if not opset:
         return "the file does not say which opset it is of"
     if not onnx.defs.has(operator):
-        return f"ONNX does not have the operator {operator}"
+        return f"ONNX does not have the operator {printable(operator)}"
     try:
         reader(operator, opset)
     except LookupError as error:

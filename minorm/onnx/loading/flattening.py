@@ -20,6 +20,7 @@ from minorm.onnx.graph.errors import LoadError
 from minorm.onnx.graph.reading import Node, attribute_value
 from minorm.onnx.graph.tensors import Budget, text
 from minorm.onnx.loading.signatures import Signature, domain_of
+from minorm.support.masking import printable
 
 MAX_DEPTH = 64
 MAX_LOOPS = 16  # in one another
@@ -134,7 +135,7 @@ class Flattener:
             if place.names is not None:
                 here = zip(outputs, proto.output, strict=True)
                 self.layout.homes |= {flat: Home(place.path, own, place.label) for flat, own in here if own}
-            what = f"node {name or label!r} ({proto.op_type})"
+            what = f"node {name or label!r} ({printable(proto.op_type)})"
             values = self._values(attributes, what, place)
             self.flat.append(self._node(key[1], name, inputs, outputs, values, place, module, key[0]))
 

@@ -191,6 +191,7 @@ class Ordering(Reductions[TensorT], Generic[TensorT]):
         """
         if bins < 1 or max < min:
             raise ValueError(f"histc: bins={bins}, min={min}, max={max}; expected bins, and min <= max")
+        check_room("histc", (bins,))
         low, high = float(min), float(max)
         if low == high:
             low, high = self._bounds()

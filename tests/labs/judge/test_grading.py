@@ -101,12 +101,21 @@ def submissions(pids: Path) -> dict[str, tuple[str, float]]:
     }
 
 
-@pytest.fixture(scope="module")
-def graded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, dict[str, dict[str, Any]]]]:
+REST = {  # one more of a kind that stands among the others, or beside them in a folder of a student
+    "right.py", "right.ipynb", "marked.py", "empty.py", "magics.py", "exits.py", "leaves.py", "hangs_in_a_cell.py",
+    "recurses.py", "answers_oddly.py", "child_goes_on.py", "closes_the_line.py",
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module", params=["most", pytest.param("all", marks=pytest.mark.slow)])
+def graded(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[Path, dict[str, dict[str, Any]]]]:
     folder = tmp_path_factory.mktemp("grading")
     (folder / "all").mkdir()
     for name, (text, _) in submissions(folder / "pids").items():
-        (folder / "all" / name).write_text(text)
+        if request.param == "all" or name not in REST:
+            (folder / "all" / name).write_text(text)
     (folder / "all" / "frida.zip").write_bytes(b"PK")
     (folder / "all" / "old grades.csv").write_text("")
     (folder / "all" / "latin.py").write_bytes("# naïve\n".encode("latin-1"))
@@ -124,11 +133,12 @@ def graded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, dic
         yield folder, {row["submission"]: row for row in csv.DictReader(file)}
 
 
-@pytest.mark.parametrize("name", submissions(Path("pids")))
-def test_the_score_is_what_the_good_parts_are_worth(graded: Any, name: str) -> None:
-    row = graded[1]["'" + name if name.startswith("=") else name]
-    assert float(row["score"]) == submissions(Path("pids"))[name][1], row
-    assert float(row["points"]) == FULL
+def test_the_score_is_what_the_good_parts_are_worth(graded: Any) -> None:
+    rows = {name.removeprefix("'"): row for name, row in graded[1].items()}
+    worth = {name: score for name, (_, score) in submissions(Path("pids")).items() if name in rows}
+    assert {name: float(rows[name]["score"]) for name in worth} == worth
+    assert {float(rows[name]["points"]) for name in worth} == {FULL}
+    assert len(worth) >= len(submissions(Path("pids"))) - len(REST)
 
 
 def test_every_submission_has_a_row_and_its_tasks_add_up(graded: Any) -> None:

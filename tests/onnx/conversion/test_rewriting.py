@@ -15,6 +15,7 @@ from onnx import helper  # noqa: E402
 
 import minorm.onnx as mo  # noqa: E402
 from minorm.onnx.checking import verification  # noqa: E402
+from minorm.onnx.graph.names import refill  # noqa: E402
 
 F32 = np.float32
 make = helper.make_node
@@ -253,3 +254,16 @@ def test_damaged_nodes_are_named(node: Any, why: str | None, graph_of: Any) -> N
         return
     with pytest.raises(ValueError, match=why):
         mo.convert(old, opset_version=9)
+
+
+def test_a_list_of_nodes_is_filled_anew_from_its_own() -> None:
+    graph = onnx.GraphProto(node=[make("Relu", ["a"], ["b"]), make("Abs", ["b"], ["c"])])
+    first, last = graph.node
+    new = make("Neg", ["c"], ["d"])
+    refill(graph.node, (node for node in (last, new, first, first)))
+    assert kinds(graph) == ["Abs", "Neg", "Relu", "Relu"]
+    assert [list(node.output) for node in graph.node] == [["c"], ["d"], ["b"], ["b"]]
+    new.op_type = "Exp"  # the list holds a copy
+    assert kinds(graph)[1] == "Neg"
+    refill(graph.node, [])
+    assert not graph.node

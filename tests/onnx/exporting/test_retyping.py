@@ -274,7 +274,7 @@ def graphs(draw: Any) -> list[Any]:
     return [*nodes, make("Sum", ["v0", pool[-1], pool[-2]], ["y"]), make("Identity", [pool[-1]], ["z"])]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(nodes=graphs())
 def test_any_mixture_of_data_lengths_and_constants(nodes: list[Any]) -> None:
     held = {**W, **THIRD, "pair": np.array([0.3, 2.0], F32)}

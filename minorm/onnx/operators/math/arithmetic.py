@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from operator import add, mul, sub
 from typing import Any
 
 import numpy as np
@@ -47,38 +48,45 @@ Binary = Callable[[Tensor, Tensor], Tensor]
 
 def paired(node: Node, function: Binary) -> Binary:
     """`function` of two operands that broadcast as the node's version says: before 7, by `broadcast` and `axis`."""
-    legacy = node.since < 7
-    stretched = legacy and bool(node["broadcast"])
-    axis = node["axis"] if stretched else None
 
     def apply(a: Tensor, b: Tensor) -> Tensor:
-        if legacy and not stretched and a.shape != b.shape:
+        if a.shape != b.shape:
+            node.fits(np.broadcast_shapes(a.shape, b.shape), a.dtype)
+        return function(a, b)
+
+    return apply if node.since >= 7 else _by_attributes(node, apply)
+
+
+def _by_attributes(node: Node, apply: Binary) -> Binary:
+    stretched = bool(node["broadcast"])
+    axis = node["axis"] if stretched else None
+
+    def fitted(a: Tensor, b: Tensor) -> Tensor:
+        if not stretched and a.shape != b.shape:
             raise ValueError(f"shapes {a.shape} and {b.shape} differ; expected equal ones, since broadcast=0")
         if axis is not None and b.ndim:
             start = axis + a.ndim if axis < 0 else axis
             if not 0 <= start <= a.ndim - b.ndim:
                 raise ValueError(f"axis is {axis}; {b.shape} does not fit into {a.shape} from there on")
             b = b.reshape(*b.shape, *(1,) * (a.ndim - start - b.ndim))
-        if a.shape != b.shape:
-            node.fits(np.broadcast_shapes(a.shape, b.shape), a.dtype)
-        return function(a, b)
+        return apply(a, b)
 
-    return apply
+    return fitted
 
 
 @reads("Add", since=1)
 def read_add(node: Node) -> Binary:
-    return paired(node, lambda a, b: a + b)
+    return paired(node, add)
 
 
 @reads("Sub", since=1)
 def read_sub(node: Node) -> Binary:
-    return paired(node, lambda a, b: a - b)
+    return paired(node, sub)
 
 
 @reads("Mul", since=1)
 def read_mul(node: Node) -> Binary:
-    return paired(node, lambda a, b: a * b)
+    return paired(node, mul)
 
 
 @reads("Div", since=1)
