@@ -52,8 +52,10 @@ class Normalize(Function):
         if x.size == 0:
             return np.empty_like(x)
         layout, tell = call.layout, None
-        self.mask, self.masked = mask, _masked(call, x, mask)  # the array itself, so that it is watched
-        given = _activated(call, x, residual, self.masked)
+        self.mask = mask  # the array itself, so that it is watched
+        given = self.masked = _NOTHING if mask is None else _masked(call, x, mask)
+        if call.activation is not None:
+            given = _activated(call, x, residual, given)
         if running is not None:
             if mask is not None:
                 tell = running.update_counted
@@ -122,10 +124,12 @@ class NormalizeWith(Function):
         if x.size == 0:
             return np.empty_like(x)
         layout = call.layout
-        self.mask, self.masked = mask, _masked(call, x, mask)
+        self.mask = mask
+        given = self.masked = _NOTHING if mask is None else _masked(call, x, mask)
+        if call.activation is not None:
+            given = _activated(call, x, residual, given)
         self.stats = call.norm.statistics(layout.flat(mean), layout.flat(var))
         s, b = layout.parameter(scale), layout.parameter(bias)
-        given = _activated(call, x, residual, self.masked)
         y = layout.result(call.norm.apply(layout.data(x), self.stats, s, b, **given), x)
         if call.activation is not None:
             self.y = y
@@ -159,14 +163,15 @@ class NormalizeWith(Function):
         return self.call.layout.statistics(flat).reshape(like.shape).astype(like.dtype)
 
 
-def _masked(call: NormCall, x: Array, mask: Array | None) -> dict[str, Array]:
-    """The mask as keyword argument of a backend's functions; empty without a mask."""
-    return {} if mask is None else {"mask": call.layout.data(mask_like(mask, x))}
+_NOTHING: dict[str, Any] = {}
+
+
+def _masked(call: NormCall, x: Array, mask: Array) -> dict[str, Array]:
+    """The mask as keyword argument of a backend's functions."""
+    return {"mask": call.layout.data(mask_like(mask, x))}
 
 
 def _activated(call: NormCall, x: Array, residual: Array | None, given: dict[str, Array]) -> dict[str, Any]:
     """What is given, and the activation as forward and apply are told of it."""
-    if call.activation is None:
-        return given
     data = None if residual is None else call.layout.data(same_order(residual, x))
     return {**given, "activation": call.activation, "residual": data}

@@ -13,7 +13,7 @@ import pytest
 
 import minorm as mn
 import minorm.functional
-from minorm.functional.norm import call_table, sample_norms
+from minorm.functional.norm import call_table, ghost, renormalization, sample_norms
 from minorm.functional.norm.call_table import MOST, calls, form_of, whole_numbers
 from minorm.kernels.partial import PartialBackend
 
@@ -55,6 +55,41 @@ def test_checks_run_once_for_a_form(monkeypatch: pytest.MonkeyPatch) -> None:
         call()
         call()
         assert len(seen) == before + 1
+
+
+def test_ghost_and_renormalization_check_once_for_a_form(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[str] = []
+    for module in (ghost, renormalization):
+        check = module.batch_axes
+        monkeypatch.setattr(module, "batch_axes", lambda *args, check=check: (seen.append("axes"), check(*args))[1])
+    mean, var, w = mn.zeros(3), mn.ones(3), mn.ones(3)
+    forms: list[Callable[[Any], Any]] = [
+        lambda x: F.ghost_batch_norm(x, mean, var, 4, w, training=True),
+        lambda x: F.ghost_batch_norm(x, mean, var, 2, w, training=True),
+        lambda x: F.ghost_batch_norm(x, mean, var, 4, training=True),
+        lambda x: F.ghost_batch_norm(x, mean, var, 4, w, training=True, eps=1e-3),
+        lambda x: F.batch_renorm(x, mean, var, w, training=True),
+        lambda x: F.batch_renorm(x, mean, var, w, training=True, rmax=2.0),
+        lambda x: F.batch_renorm(x.double(), mean, var, w, training=True),
+    ]
+    for number, call in enumerate(forms, 1):
+        for _ in range(3):
+            call(mn.randn(8, 3, 2))
+        assert len(seen) == number
+    for momentum in (0.9, 0.5, 0.75):  # belongs to no form, and is taken as it is given
+        x = mn.randn(8, 3, 2)
+        running = mn.zeros(3), mn.ones(3)
+        F.batch_renorm(x, *running, w, training=True, momentum=momentum)
+        np.testing.assert_allclose(running[0].numpy(), (1 - momentum) * x.numpy().mean((0, 2)), rtol=1e-5, atol=1e-7)
+    for wrong, error, message in (
+        (lambda x: F.batch_renorm(x, mean, var, w, training=True, rmax=True), TypeError, "rmax"),
+        (lambda x: F.batch_renorm(x, mean, var, w, training=True, rmax=0.5), ValueError, "rmax=0.5"),
+        (lambda x: F.ghost_batch_norm(x[:5], mean, var, 4, w, training=True), ValueError, "one value per channel"),
+        (lambda x: F.ghost_batch_norm(x, mean, var, True, w, training=True), TypeError, "virtual_batch_size"),
+    ):
+        for _ in range(2):
+            with pytest.raises(error, match=message):
+                wrong(mn.randn(8, 3))
 
 
 @pytest.mark.parametrize(
