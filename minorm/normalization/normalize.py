@@ -46,8 +46,8 @@ class Normalize(Function):
         observe: Callable[[Array, Array, Any], None] | None = None,
     ) -> Array:
         self.scale, self.bias, self.y = scale, bias, None
-        if call.backend is not None:  # which may keep what it returns
-            self.fresh = ()
+        if call.handed_in is not None:  # it may keep what it returns, and lives until backward calls it
+            self.fresh, self.backend = (), call.backend
         call, x = self.call, self.x = call.arranged(x)
         if x.size == 0:
             return np.empty_like(x)
@@ -120,6 +120,7 @@ class NormalizeWith(Function):
         call: NormCall,
     ) -> Array:
         self.mean, self.var, self.scale, self.bias, self.y = mean, var, scale, bias, None
+        self.backend = call.backend  # which lives until backward calls it
         call, x = self.call, self.x = call.arranged(x)
         if x.size == 0:
             return np.empty_like(x)

@@ -68,7 +68,7 @@ def ghost_batch_norm(
     options |= {"update_nonfinite": update_nonfinite, "skipped_batches": skipped_batches}
     given = weight, bias, running_mean, running_var
     form = form_of("ghost_batch_norm", backend, (x, *given), (bool(training), size, eps, compute_dtype))
-    call = calls.get(form)
+    call = calls.get(form, backend)
     if call is None:
         computed = check_types(
             "ghost_batch_norm", x, compute_dtype, weight=weight, bias=bias, running_mean=running_mean,

@@ -64,7 +64,7 @@ def batch_renorm(
     """
     options = bool(training), eps, rmax, dmax, compute_dtype
     form = form_of("batch_renorm", backend, (x, weight, bias, running_mean, running_var), options)
-    call = calls.get(form)
+    call = calls.get(form, backend)
     if call is None:
         computed = check_types(
             "batch_renorm", x, compute_dtype, weight=weight, bias=bias, running_mean=running_mean,
