@@ -47,7 +47,7 @@ class CheckedBackend:
         """What was handed in."""
         return self._held()
 
-    def loosen(self, gone: Callable[[Any], None]) -> None:
+    def loosen(self, gone: Callable[[Any], object]) -> None:
         """From now on somebody else keeps the backend alive; when it dies `gone` is called."""
         self._held = weakref.ref(self._held(), gone)
 
