@@ -166,10 +166,9 @@ cdef inline void sums_of_counted(const Work* w, Rows* rows, void* scratch, doubl
 
 
 cdef inline void moments_again(
-    const Work* w, const Data* x, Rows* rows, Py_ssize_t i, bint whole, double a, double q
+    const Work* w, const Data* x, Rows* rows, Py_ssize_t i, bint whole, double a, double q, void* scratch
 ) noexcept nogil:
     """d and var of a row whose squares left the range of their type, or whose shift was poor; var is not yet divided."""
-    cdef double[CHUNK] scratch
     cdef Data gathered = staged_view(&w.x, scratch, w.plan.single)
     cdef double first
     cdef Moments m
@@ -215,7 +214,7 @@ cdef inline void rows_statistics(const Work* w, const Data* x, Rows* rows, bint 
             poor |= poor_shift(n[i], a[i], rows.var[i])
     for i in range(count if poor else 0):
         if out_of_range(single, n[i], a[i], q[i]) or (centered and poor_shift(n[i], a[i], rows.var[i])):
-            moments_again(w, x, rows, i, whole, a[i], q[i])
+            moments_again(w, x, rows, i, whole, a[i], q[i], scratch)
     for i in range(count):
         rows.var[i] *= one_by_n[i]
         if centered:
