@@ -44,26 +44,6 @@ cdef inline Py_ssize_t number_of(const Work* w, const Rows* rows, Py_ssize_t i) 
     return rows.row + i * w.plan.member_step if w.x.mask == NULL else rows.number[i]
 
 
-cdef inline void load_numbers(const Work* w, const Rows* rows, const double* all, double* own) noexcept nogil:
-    """What is known of all rows, one number each, for these."""
-    cdef Py_ssize_t i
-    if is_side_by_side(w, rows.count):
-        memcpy(own, all + rows.row, rows.count * sizeof(double))
-    else:
-        for i in range(rows.count):
-            own[i] = all[number_of(w, rows, i)]
-
-
-cdef inline void store_numbers(const Work* w, const Rows* rows, const double* own, double* all) noexcept nogil:
-    """And back."""
-    cdef Py_ssize_t i
-    if is_side_by_side(w, rows.count):
-        memcpy(all + rows.row, own, rows.count * sizeof(double))
-    else:
-        for i in range(rows.count):
-            all[number_of(w, rows, i)] = own[i]
-
-
 cdef inline void take_rows(const Work* w, Py_ssize_t row, Py_ssize_t count, Rows* rows) noexcept nogil:
     """The next rows, from number `row` on."""
     cdef const Loop* inner = &w.plan.nest.keep1
@@ -230,19 +210,32 @@ cdef inline void rows_statistics(const Work* w, const Data* x, Rows* rows, bint 
 
 
 cdef inline void store_rows_statistics(const Work* w, const Rows* rows) noexcept nogil:
-    cdef Py_ssize_t i
-    store_numbers(w, rows, rows.k, w.k)
-    store_numbers(w, rows, rows.d, w.d)
-    store_numbers(w, rows, rows.var, w.var)
-    store_numbers(w, rows, rows.rstd, w.rstd)
+    cdef Py_ssize_t size = rows.count * sizeof(double)
+    cdef Py_ssize_t i, at
     for i in range(0 if w.count == NULL else rows.count):
         w.count[rows.number[i]] = rows.counted[i]
+    if is_side_by_side(w, rows.count):
+        memcpy(w.k + rows.row, rows.k, size)
+        memcpy(w.d + rows.row, rows.d, size)
+        memcpy(w.var + rows.row, rows.var, size)
+        memcpy(w.rstd + rows.row, rows.rstd, size)
+    else:
+        for i in range(rows.count):
+            at = number_of(w, rows, i)
+            w.k[at], w.d[at], w.var[at], w.rstd[at] = rows.k[i], rows.d[i], rows.var[i], rows.rstd[i]
 
 
 cdef inline void load_rows_statistics(const Work* w, Rows* rows) noexcept nogil:
-    load_numbers(w, rows, w.k, rows.k)
-    load_numbers(w, rows, w.d, rows.d)
-    load_numbers(w, rows, w.rstd, rows.rstd)
+    cdef Py_ssize_t size = rows.count * sizeof(double)
+    cdef Py_ssize_t i, at
+    if is_side_by_side(w, rows.count):
+        memcpy(rows.k, w.k + rows.row, size)
+        memcpy(rows.d, w.d + rows.row, size)
+        memcpy(rows.rstd, w.rstd + rows.row, size)
+    else:
+        for i in range(rows.count):
+            at = number_of(w, rows, i)
+            rows.k[i], rows.d[i], rows.rstd[i] = w.k[at], w.d[at], w.rstd[at]
 
 
 cdef inline void rows_factors(const Work* w, const Data* dy, const Data* x, Rows* rows) noexcept nogil:
@@ -257,9 +250,9 @@ cdef inline void rows_factors(const Work* w, const Data* dy, const Data* x, Rows
         dy, x, rows.start, rows.count, param_at(w, s, rows.param[0]), w.plan.columns, w.plan.next, False, rows.k,
         rows.d, sum, sum_x,
     )
-    if w.slot_sums != NULL:
-        store_numbers(w, rows, sum, partial_sums(w, 0))
-        store_numbers(w, rows, sum_x, partial_sums_x(w, 0))
+    for i in range(rows.count if w.slot_sums != NULL else 0):
+        partial_sums(w, number_of(w, rows, i))[0] = sum[i]
+        partial_sums_x(w, number_of(w, rows, i))[0] = sum_x[i]
     if w.s != NULL and not w.plan.each:
         for i in range(rows.count):
             scale = param_value(w, w.s, rows.param[i])
