@@ -60,7 +60,7 @@ def backward(root: Any, gradient: Any, retain_graph: bool = False) -> None:
         watch.gradients += [(leaf, leaf.grad) for leaf, _ in found]
     with _adding:
         for leaf, array in found:
-            if id(array) in given or isinstance(array.base, type(array)):
+            if id(array) in given or (array.base is not None and isinstance(array.base, type(array))):
                 array = leaf._copied(array)  # no two leaves may share memory: grad is the user's to change
             given.add(id(array))
             if leaf.grad is None:
@@ -138,7 +138,7 @@ def walk(seeds: Sequence[tuple[Any, Any]], retain_graph: bool) -> list[tuple[Any
                 source, index, shape, dtype = edge
                 if shape is None:  # a leaf, which may have been converted since
                     shape, dtype = source.array.shape, source.array.dtype
-                if array.shape != shape or array.dtype != dtype:
+                if array.shape != shape or (array.dtype is not dtype and array.dtype != dtype):
                     raise RuntimeError(
                         f"backward of {type(function).__name__}: gradient is {array.dtype}{array.shape}, "
                         f"its input is {dtype}{shape}"

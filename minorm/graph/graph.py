@@ -82,8 +82,12 @@ class Function:
             inputs = trace.state.cast(cls, inputs)
         function = cls()
         recording = mode.recording and cls.differentiable
-        function.needs = needs = tuple([x is not None and recording and x._requires_grad for x in inputs])
-        arrays = [None if x is None else x.array for x in inputs]
+        arrays: list[Any] = []
+        needs: list[bool] = []
+        for x in inputs:  # a loop, as each comprehension would be a call
+            arrays.append(None if x is None else x.array)
+            needs.append(recording and x is not None and x._requires_grad)
+        function.needs = tuple(needs)
         first: Any = arrays[0]
         try:
             if type(first) is _ndarray or devices.is_host(first):

@@ -6,7 +6,8 @@ error here that says so, and not one from the middle of the library, or none.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import weakref
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from minorm.kernels import cpu, select
@@ -23,7 +24,10 @@ EXPECTED = "expected an object with the functions of minorm/kernels/protocol.py,
 
 def resolve_backend(x: Array, backend: Any, masked: bool = False, activation: str | None = None) -> Any:
     """What normalizes x: what is handed in, or our own for this kind of array; with `mask` or `activation` if asked."""
-    norm = select.backend(x).norm if backend is None else CheckedBackend(backend)
+    if backend is None:
+        norm = select.backend(x).norm
+    else:
+        norm = backend if isinstance(backend, CheckedBackend) else CheckedBackend(backend)
     if masked and norm is not cpu.norm:
         norm = MaskedBackend(norm)
     if activation is not None and (masked or activation not in getattr(norm, "activations", ())):
@@ -37,14 +41,22 @@ class CheckedBackend:
     def __init__(self, backend: Any) -> None:
         if isinstance(backend, type):
             raise TypeError(f"backend is the class {backend.__name__}; {EXPECTED}")
-        self._backend = backend
+        self._held: Callable[[], Any] = lambda: backend
+
+    def checked(self) -> Any:
+        """What was handed in."""
+        return self._held()
+
+    def loosen(self, gone: Callable[[Any], object]) -> None:
+        """From now on somebody else keeps the backend alive; when it dies `gone` is called."""
+        self._held = weakref.ref(self._held(), gone)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)
-        found = getattr(self._backend, name, None)
+        found = getattr(self.checked(), name, None)
         if found is None and name in NAMES:
-            raise TypeError(f"backend: {_kind(self._backend)} has no function {name}; {EXPECTED}")
+            raise TypeError(f"backend: {_kind(self.checked())} has no function {name}; {EXPECTED}")
         if found is None:
             raise AttributeError(name)
         return found

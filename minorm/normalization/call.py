@@ -20,7 +20,7 @@ import numpy as np
 
 from minorm.devices import dtypes
 from minorm.kernels.bound import bound
-from minorm.kernels.checked import resolve_backend
+from minorm.kernels.checked import CheckedBackend, resolve_backend
 from minorm.normalization.equation import Equation
 from minorm.normalization.layout import Layout, arrange, layout_of
 
@@ -42,12 +42,13 @@ class NormCall:
 
     layout, nest             how arrays lie for the loops, and the loops
     norm                     the backend's functions for them (kernels/bound.py)
+    handed_in                the backend with its results checked, where one is given (kernels/checked.py)
     dtype                    the type that is computed in
     constant                 is y a constant, as where each number is its own mean?
     """
 
     __slots__ = (
-        "activation", "axes", "backend", "compute_dtype", "constant", "dtype", "equation", "layout", "masked", "nest",
+        "activation", "axes", "compute_dtype", "constant", "dtype", "equation", "handed_in", "layout", "masked", "nest",
         "norm", "num_groups", "orders", "param", "shape", "stored",
     )  # fmt: skip
 
@@ -66,11 +67,17 @@ class NormCall:
     ) -> None:
         self.shape, self.stored = x.shape, x.dtype
         self.equation, self.axes, self.num_groups, self.param = equation, axes, num_groups, param
-        self.compute_dtype, self.backend = compute_dtype, backend
+        self.compute_dtype = compute_dtype
+        self.handed_in = None if backend is None else CheckedBackend(backend)
         self.masked, self.activation = masked, activation
         self.dtype = dtypes.compute_type(x.dtype) if compute_dtype is None else compute_dtype
         self.orders: dict[Layout, NormCall] = {}
         self._lay_out(x, layout_of(x.shape, None, axes, num_groups, param))
+
+    @property
+    def backend(self) -> Any:
+        """What was handed in, or None."""
+        return None if self.handed_in is None else self.handed_in.checked()
 
     def arranged(self, x: Array) -> tuple[NormCall, Array]:
         """The call for x's order in memory, this one where x is row-major; and x, or a gapless copy."""
@@ -100,5 +107,5 @@ class NormCall:
         """Bind the backend's functions to the loops of a layout."""
         self.layout, self.nest = layout, layout.nest
         self.constant = self.equation.is_constant(layout.nest.columns)
-        norm = resolve_backend(x, self.backend, self.masked, self.activation)
+        norm = resolve_backend(x, self.handed_in, self.masked, self.activation)
         self.norm = bound(norm, layout.nest, self.equation, x.dtype, self.compute_dtype)

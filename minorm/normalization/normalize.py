@@ -46,14 +46,16 @@ class Normalize(Function):
         observe: Callable[[Array, Array, Any], None] | None = None,
     ) -> Array:
         self.scale, self.bias, self.y = scale, bias, None
-        if call.backend is not None:  # which may keep what it returns
-            self.fresh = ()
+        if call.handed_in is not None:  # it may keep what it returns, and lives until backward calls it
+            self.fresh, self.backend = (), call.backend
         call, x = self.call, self.x = call.arranged(x)
         if x.size == 0:
             return np.empty_like(x)
         layout, tell = call.layout, None
-        self.mask, self.masked = mask, _masked(call, x, mask)  # the array itself, so that it is watched
-        given = _activated(call, x, residual, self.masked)
+        self.mask = mask  # the array itself, so that it is watched
+        given = self.masked = _NOTHING if mask is None else _masked(call, x, mask)
+        if call.activation is not None:
+            given = _activated(call, x, residual, given)
         if running is not None:
             if mask is not None:
                 tell = running.update_counted
@@ -118,14 +120,17 @@ class NormalizeWith(Function):
         call: NormCall,
     ) -> Array:
         self.mean, self.var, self.scale, self.bias, self.y = mean, var, scale, bias, None
+        self.backend = call.backend  # which lives until backward calls it
         call, x = self.call, self.x = call.arranged(x)
         if x.size == 0:
             return np.empty_like(x)
         layout = call.layout
-        self.mask, self.masked = mask, _masked(call, x, mask)
+        self.mask = mask
+        given = self.masked = _NOTHING if mask is None else _masked(call, x, mask)
+        if call.activation is not None:
+            given = _activated(call, x, residual, given)
         self.stats = call.norm.statistics(layout.flat(mean), layout.flat(var))
         s, b = layout.parameter(scale), layout.parameter(bias)
-        given = _activated(call, x, residual, self.masked)
         y = layout.result(call.norm.apply(layout.data(x), self.stats, s, b, **given), x)
         if call.activation is not None:
             self.y = y
@@ -159,14 +164,15 @@ class NormalizeWith(Function):
         return self.call.layout.statistics(flat).reshape(like.shape).astype(like.dtype)
 
 
-def _masked(call: NormCall, x: Array, mask: Array | None) -> dict[str, Array]:
-    """The mask as keyword argument of a backend's functions; empty without a mask."""
-    return {} if mask is None else {"mask": call.layout.data(mask_like(mask, x))}
+_NOTHING: dict[str, Any] = {}
+
+
+def _masked(call: NormCall, x: Array, mask: Array) -> dict[str, Array]:
+    """The mask as keyword argument of a backend's functions."""
+    return {"mask": call.layout.data(mask_like(mask, x))}
 
 
 def _activated(call: NormCall, x: Array, residual: Array | None, given: dict[str, Array]) -> dict[str, Any]:
     """What is given, and the activation as forward and apply are told of it."""
-    if call.activation is None:
-        return given
     data = None if residual is None else call.layout.data(same_order(residual, x))
     return {**given, "activation": call.activation, "residual": data}

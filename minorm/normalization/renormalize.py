@@ -42,6 +42,7 @@ class Renormalize(Function):
         running: Any,
     ) -> Array:
         self.scale, self.bias = scale, bias
+        self.backend = call.backend  # which lives until backward calls it
         call, x = self.call, self.x = call.arranged(x)
         if x.size == 0:
             return np.empty_like(x)

@@ -40,6 +40,7 @@ class NormalizeAcross(Function):
         running: Any = None,
     ) -> Array:
         self.scale, self.bias, self.group = scale, bias, group
+        self.backend = call.backend  # which lives until backward calls it
         call, x = self.call, self.x = call.arranged(x)
         layout, nest, xp = call.layout, call.nest, namespace(x)
         block = np.zeros_like(x, np.float64, shape=(4, nest.rows))

@@ -189,8 +189,9 @@ static NOINLINE void NAME(apply_rows)(const minorm_data *of_x, const minorm_data
 }
 
 /* Backward. */
-static INLINE void NAME(grad_runs)(const minorm_data *of_dy, const minorm_data *of_x, const minorm_data *of_dx,
-                                   const minorm_runs *of, const REAL *s, const REAL *run_s, REAL *ds, REAL *db) {
+static INLINE void NAME(grad_runs)(NAME(formula) *formula, const minorm_data *of_dy, const minorm_data *of_x,
+                                   const minorm_data *of_dx, const minorm_runs *of, const REAL *s, const REAL *run_s,
+                                   REAL *ds, REAL *db) {
     const bool nt = of_dx->nontemporal;
     const REAL r = (REAL)of->r;
     for (ptrdiff_t run = 0; run < of->runs; run++) {
@@ -201,20 +202,7 @@ static INLINE void NAME(grad_runs)(const minorm_data *of_dy, const minorm_data *
             ds ? ds + to : NULL, ds ? db + to : NULL, (REAL)of->k, (REAL)of->d, r, run_s ? r * run_s[param] : r,
             (REAL)of->p, (REAL)of->q, nt && of->next, of->next, of_dy->other, of_dy->copy};
         if (nt) NAME(ask_for_edges)(dx, of);
-        NAME(run)(NAME(dx_of), &task, dx, of->n, nt, !nt && !ds);
-    }
-}
-
-/* dx where the statistics were given. */
-static INLINE void NAME(given_runs)(const minorm_data *of_dy, const minorm_data *of_dx, const minorm_runs *of,
-                                    const REAL *s, const REAL *run_s) {
-    const bool nt = of_dx->nontemporal;
-    const REAL r = (REAL)of->r;
-    for (ptrdiff_t run = 0; run < of->runs; run++) {
-        const ptrdiff_t at = of->at + run * of->step, param = run * of->param;
-        const NAME(grad_task) task = {.dy = (const STORED *)of_dy->items + at, .s = s ? s + param : NULL, .r = r,
-                                      .c = run_s ? r * run_s[param] : r};
-        NAME(run)(NAME(given_dx_of), &task, (STORED *)of_dx->items + at, of->n, nt, !nt);
+        NAME(run)(formula, &task, dx, of->n, nt, !nt && !ds);
     }
 }
 
@@ -233,18 +221,18 @@ static INLINE void NAME(grad_params)(const minorm_data *of_dy, const minorm_data
     }
 }
 
-/* dx is NULL where nobody asks for it. */
+/* dx is NULL where nobody asks for it. given: are the statistics, so that nothing is taken off? */
 static NOINLINE void NAME(grad)(const minorm_data *dy, const minorm_data *x, const minorm_data *dx,
                                 const minorm_runs *of, bool given, const void *scales, bool each, void *ds, void *db) {
     const REAL *s = scales;
-    if (dx && given && each) NAME(given_runs)(dy, dx, of, s, NULL);
-    else if (dx && given) NAME(given_runs)(dy, dx, of, NULL, s);
+    if (dx && given && each) NAME(grad_runs)(NAME(given_dx_of), dy, x, dx, of, s, NULL, NULL, NULL);
+    else if (dx && given) NAME(grad_runs)(NAME(given_dx_of), dy, x, dx, of, NULL, s, NULL, NULL);
     if (!dx || given) {
         if (ds) NAME(grad_params)(dy, x, of, ds, db);
-    } else if (each && s && ds) NAME(grad_runs)(dy, x, dx, of, s, NULL, ds, db);
-    else if (each && s) NAME(grad_runs)(dy, x, dx, of, s, NULL, NULL, NULL);
-    else if (ds) NAME(grad_runs)(dy, x, dx, of, NULL, NULL, ds, db);
-    else NAME(grad_runs)(dy, x, dx, of, NULL, s, NULL, NULL);
+    } else if (each && s && ds) NAME(grad_runs)(NAME(dx_of), dy, x, dx, of, s, NULL, ds, db);
+    else if (each && s) NAME(grad_runs)(NAME(dx_of), dy, x, dx, of, s, NULL, NULL, NULL);
+    else if (ds) NAME(grad_runs)(NAME(dx_of), dy, x, dx, of, NULL, NULL, ds, db);
+    else NAME(grad_runs)(NAME(dx_of), dy, x, dx, of, NULL, s, NULL, NULL);
 }
 
 static INLINE void NAME(grad_block)(const int vectors, const minorm_data *of_dy, const minorm_data *of_x,

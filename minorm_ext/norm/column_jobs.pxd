@@ -15,7 +15,7 @@ from minorm_ext.norm.columns cimport (
 )
 from minorm_ext.norm.kernels cimport ColumnRows, columns_apply, columns_grad, columns_params
 from minorm_ext.norm.plan cimport OWN_CACHE, all_tiles
-from minorm_ext.norm.work cimport ABSENT, Work
+from minorm_ext.norm.work cimport ABSENT, APPLY, COMBINE, FORWARD, INPUT, MERGE, MOMENTS, ORIGIN, SUMS, Work
 from minorm_ext.runtime.numbers cimport real
 from minorm_ext.simd.storage cimport Source, put, see
 
@@ -341,3 +341,27 @@ cdef inline void columns_backward(const real* type, const Work* w, Py_ssize_t jo
         tile_combine(type, w, &tile, all, all + w.plan.tile, sum_g, sum_gx)
     if w.dx.items != NULL or w.row_params != NULL:
         tile_input(type, w, job, tile, sum_g, sum_gx, 0, tile.strip.rows, to_next_tile(w, job))
+
+
+cdef inline void columns_job(const real* type, const Work* w, Py_ssize_t index) noexcept nogil:
+    """A piece of a phase: a tile, or a part of one."""
+    cdef Tile tile
+    if w.phase == FORWARD:
+        columns_forward(type, w, index)
+    elif w.phase == ORIGIN:
+        tile = tile_of(w, index)
+        find_origins(w, &tile)
+    elif w.phase == MOMENTS:
+        part_of_moments(type, w, index)
+    elif w.phase == MERGE:
+        columns_merge(type, w, index)
+    elif w.phase == APPLY:
+        part_of_apply(type, w, index)
+    elif w.phase == SUMS:
+        part_of_sums(type, w, index)
+    elif w.phase == COMBINE:
+        columns_combine(type, w, index)
+    elif w.phase == INPUT:
+        part_of_input(type, w, index)
+    else:
+        columns_backward(type, w, index)

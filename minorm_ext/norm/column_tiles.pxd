@@ -10,7 +10,7 @@ from libc.string cimport memcpy, memset
 
 from minorm_ext.norm.columns cimport WIDTH, Scratch, Strip, column_row, columns_of, repeat_columns
 from minorm_ext.norm.moments cimport Moments, merge, rstds_of, slope_of
-from minorm_ext.norm.work cimport ABSENT, Work, one_by_count, partial_sums, partial_sums_x, says_nothing
+from minorm_ext.norm.work cimport ABSENT, Work, one_by_count, partial_sums, partial_sums_x, is_undefined
 from minorm_ext.runtime.numbers cimport ceil_div, real
 from minorm_ext.simd.storage cimport fetch, item
 
@@ -175,7 +175,7 @@ cdef inline void tile_finish(
         var[i] = m2[i] * one_by_count(w, tile.row + i)
     rstds_of(&w.equation, var, w.rstd + tile.row, tile.rows)
     for i in range(0 if held == NULL else tile.rows):
-        if says_nothing(w, held[i]):
+        if is_undefined(w, held[i]):
             w.rstd[tile.row + i] = 0
 
 

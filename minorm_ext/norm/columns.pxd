@@ -13,7 +13,7 @@ from libc.string cimport memset
 
 from minorm_ext.norm.kernels cimport ColumnRows, columns_sums, middle
 from minorm_ext.norm.moments cimport out_of_range, poor_shift
-from minorm_ext.norm.nest cimport Nest
+from minorm_ext.norm.nest cimport Nest, turn_at
 from minorm_ext.runtime.numbers cimport real
 from minorm_ext.simd.storage cimport Data, Source, counted, fetch_filled, item, see
 
@@ -46,16 +46,12 @@ cdef inline Py_ssize_t column_row(const Nest* nest, const Strip* strip, Py_ssize
     """Where a row begins in the data."""
     if strip.width > strip.kept:
         return row * strip.width
-    if nest.reduce0.count == 1:
-        return row * nest.reduce1.data  # spares a division, which is most of the work when columns are few
-    return row // nest.reduce1.count * nest.reduce0.data + row % nest.reduce1.count * nest.reduce1.data
+    return turn_at(row, &nest.reduce0, nest.reduce1.count, nest.reduce0.data, nest.reduce1.data)
 
 
 cdef inline Py_ssize_t column_row_param(const Nest* nest, Py_ssize_t row) noexcept nogil:
     """Where it begins in the parameters, if these vary from row to row."""
-    if nest.reduce0.count == 1:
-        return row * nest.reduce1.param
-    return row // nest.reduce1.count * nest.reduce0.param + row % nest.reduce1.count * nest.reduce1.param
+    return turn_at(row, &nest.reduce0, nest.reduce1.count, nest.reduce0.param, nest.reduce1.param)
 
 
 cdef inline Py_ssize_t columns_of(const Strip* strip, Py_ssize_t row) noexcept nogil:
@@ -267,11 +263,11 @@ cdef inline void guess_columns(
 
 
 cdef inline void merge_column(
-    bint centered, double one, double share, double weight, double ahead, double sum, double squares,
+    bint centered, double one_by_n, double share, double weight, double ahead, double sum, double squares,
     double* offset, double* m2
 ) noexcept nogil:
-    """Merge n = 1 / one elements, whose sums are about a shift `ahead` of the origin, into offset and m2."""
-    cdef double mean = sum * one
+    """Merge n elements, whose sums are about a shift `ahead` of the origin, into offset and m2."""
+    cdef double mean = sum * one_by_n
     cdef double delta = (ahead + mean) - offset[0]
     if centered:
         offset[0] += delta * share
@@ -282,14 +278,14 @@ cdef inline void merge_column(
 
 cdef inline void nearer_shifts(
     const Data* x, Py_ssize_t at, const Nest* nest, const Strip* strip, Py_ssize_t first, Py_ssize_t end,
-    double n, const double* counts, real* k, real* a, real* q
+    const double* counts, real* k, real* a, real* q
 ) noexcept nogil:
     """Where a shift is poor take the mean, and sum up again; the other columns keep theirs, and so their sums."""
     cdef bint single = sizeof(real) == sizeof(float)
+    cdef double n
     cdef Py_ssize_t j
     for j in range(strip.kept):
-        if counts != NULL:
-            n = max(counts[j], 1.0)
+        n = max(counts[j], 1.0)
         if poor_shift(n, a[j], q[j] - <double>a[j] * a[j] / n) and not out_of_range(single, n, a[j], q[j]):
             k[j] = <real>(k[j] + a[j] / n)
     repeat_columns(k, strip)
@@ -310,58 +306,57 @@ cdef inline void moments_of_columns(
     cdef Scratch[2] scratches
     cdef real* a = <real*>&scratches[0]
     cdef real* q = <real*>&scratches[1]
+    cdef double counts[WIDTH]  # of these rows
     cdef double n = elements_in(strip, first, end)
-    cdef double one = 1 / n
+    cdef double one_by_n = 1 / n
     cdef double share = n / (n + before)
     cdef double weight = before * share
     cdef double shift, sum, squares
     cdef bint single = sizeof(real) == sizeof(float)
-    cdef int bad = 0
-    cdef int odd = 0
+    cdef int poor = 0
+    cdef int careful = 0
     cdef Py_ssize_t columns = strip.kept
     cdef Py_ssize_t j
-    cdef double some[WIDTH]
-    cdef double* counts = NULL
-    if x.mask != NULL:
-        counts = some
+    if held != NULL:
         count_columns(x.mask + at, nest, strip, first, end, counts)
+    else:
+        for j in range(columns):
+            counts[j] = n
     repeat_columns(k, strip)
     sums_of_columns(NULL, x, at, nest, strip, first, end, k, <const real*>NULL, <const real*>NULL, a, q)
     for j in range(columns):
-        odd |= out_of_range(single, n if counts == NULL else counts[j], a[j], q[j])
+        careful |= out_of_range(single, counts[j], a[j], q[j])
     if centered:
         for j in range(columns):
-            bad |= poor_shift(
-                n if counts == NULL else counts[j],
-                a[j], q[j] - <double>a[j] * a[j] * (one if counts == NULL else 1 / max(counts[j], 1.0)),
-            )
-        if bad:
-            nearer_shifts(x, at, nest, strip, first, end, n, counts, k, a, q)
+            if held != NULL:
+                one_by_n = 1 / max(counts[j], 1.0)
+            poor |= poor_shift(counts[j], a[j], q[j] - <double>a[j] * a[j] * one_by_n)
+        if poor:
+            nearer_shifts(x, at, nest, strip, first, end, counts, k, a, q)
             for j in range(columns):
-                odd |= out_of_range(single, n if counts == NULL else counts[j], a[j], q[j])
-    if odd or counts != NULL:
+                careful |= out_of_range(single, counts[j], a[j], q[j])
+    if careful or held != NULL:
         for j in range(columns):
-            shift, sum, squares = k[j], a[j], q[j]
-            if counts != NULL:
-                n = counts[j]
-                if n == 0:
-                    continue
-                one = 1 / n
+            shift, sum, squares, n = k[j], a[j], q[j], counts[j]
+            if n == 0:
+                continue
+            if held != NULL:
+                one_by_n = 1 / n
                 share = n / (n + held[j])
                 weight = held[j] * share
                 held[j] += n
             if out_of_range(single, n, a[j], q[j]):
                 shift = 0
                 if centered:
-                    shift = origin[j] if counts != NULL else item(x, at + column_row(nest, strip, first) + j)
+                    shift = origin[j] if held != NULL else item(x, at + column_row(nest, strip, first) + j)
                 careful_column(x, at + j, nest, strip, first, end, shift, &sum, &squares)
                 if centered:
-                    shift += sum * one
+                    shift += sum * one_by_n
                     careful_column(x, at + j, nest, strip, first, end, shift, &sum, &squares)
-            merge_column(centered, one, share, weight, shift - origin[j], sum, squares, &offset[j], &m2[j])
+            merge_column(centered, one_by_n, share, weight, shift - origin[j], sum, squares, &offset[j], &m2[j])
     else:
         for j in range(columns):
-            merge_column(centered, one, share, weight, k[j] - origin[j], a[j], q[j], &offset[j], &m2[j])
+            merge_column(centered, one_by_n, share, weight, k[j] - origin[j], a[j], q[j], &offset[j], &m2[j])
     if centered:
         for j in range(columns):
             k[j] = <real>(origin[j] + offset[j])

@@ -35,7 +35,8 @@ typedef struct {
     const double *k, *d, *r, *p, *q;
 } minorm_short_rows;
 
-/* Rows of n columns, `step` apart. Are they in cache by now? */
+/* Rows of n columns, `step` apart. Are they in cache by now? Where data comes from memory, each asks for what lies `next`
+ * elements further on, and for what lies `then`. */
 typedef struct {
     ptrdiff_t count, step, n, next, then;
     bool cached;

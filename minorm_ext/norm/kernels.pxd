@@ -5,27 +5,15 @@ from minorm_ext.simd.storage cimport Data, Type
 
 cdef extern from "norm/kernels.h" nogil:
     enum:
-        PIECE      # elements that accumulators add up before they are added to others
         ROWS       # rows that go together, at most
         BLOCK      # vectors of parameters that stay in registers
         COLLECTED  # parameters whose gradients are added up at once
         VECTOR_BYTES
     ctypedef struct Runs "minorm_runs":
-        Py_ssize_t at     # where the first begins
-        Py_ssize_t step   # from one to the next
-        Py_ssize_t param  # the same in the parameters
-        Py_ssize_t runs
-        Py_ssize_t n      # elements of each
-        Py_ssize_t next   # so much further on lies what is asked for, where results go around the cache
-        double k          # the statistics of the row, and backward what its sums take off dx
-        double d
-        double r
-        double p
-        double q
+        Py_ssize_t at, step, param, runs, n, next
+        double k, d, r, p, q
     ctypedef struct ShortRows "minorm_short_rows":
-        Py_ssize_t count
-        Py_ssize_t n
-        Py_ssize_t next
+        Py_ssize_t count, n, next
         const Py_ssize_t* start
         const Py_ssize_t* param
         const double* k
@@ -34,12 +22,8 @@ cdef extern from "norm/kernels.h" nogil:
         const double* p
         const double* q
     ctypedef struct ColumnRows "minorm_rows":
-        Py_ssize_t count
-        Py_ssize_t step  # from one to the next
-        Py_ssize_t n     # columns of each
-        Py_ssize_t next  # how far on the rows lie that are asked for, where data comes from memory
-        Py_ssize_t then
-        bint cached      # are they in cache by now?
+        Py_ssize_t count, step, n, next, then
+        bint cached
     double sample_mean "norm_sample_mean"(const Data* x, Py_ssize_t at, Py_ssize_t across) noexcept
     void sums "norm_sums"(
         const Data* dy, const Data* x, Py_ssize_t at, Py_ssize_t step, const void* s, Py_ssize_t s_step,

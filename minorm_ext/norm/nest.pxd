@@ -37,28 +37,23 @@ cdef inline int load(Form* form, bytes code) except -1:
     return 0
 
 
-cdef inline Py_ssize_t rows(const Nest* nest) noexcept nogil:
-    """How many statistics."""
-    return nest.keep0.count * nest.keep1.count
-
-
-cdef inline Py_ssize_t columns(const Nest* nest) noexcept nogil:
-    """How many elements each is taken over."""
-    return nest.reduce0.count * nest.reduce1.count
+cdef inline Py_ssize_t turn_at(
+    Py_ssize_t turn, const Loop* outer, Py_ssize_t inner_count, Py_ssize_t outer_step, Py_ssize_t inner_step
+) noexcept nogil:
+    """Where a turn of two loops begins, one inside the other."""
+    if outer.count == 1:
+        return turn * inner_step  # spares two divisions, which are most of the work when rows are short, or columns few
+    return turn // inner_count * outer_step + turn % inner_count * inner_step
 
 
 cdef inline Py_ssize_t row_data(const Nest* nest, Py_ssize_t row) noexcept nogil:
     """Where the data of a row begins."""
-    if nest.keep0.count == 1:
-        return row * nest.keep1.data  # spares two divisions, which matters when rows are short
-    return row // nest.keep1.count * nest.keep0.data + row % nest.keep1.count * nest.keep1.data
+    return turn_at(row, &nest.keep0, nest.keep1.count, nest.keep0.data, nest.keep1.data)
 
 
 cdef inline Py_ssize_t row_param(const Nest* nest, Py_ssize_t row) noexcept nogil:
     """Where the parameters of a row begin."""
-    if nest.keep0.count == 1:
-        return row * nest.keep1.param
-    return row // nest.keep1.count * nest.keep0.param + row % nest.keep1.count * nest.keep1.param
+    return turn_at(row, &nest.keep0, nest.keep1.count, nest.keep0.param, nest.keep1.param)
 
 
 cdef struct Place:  # a row

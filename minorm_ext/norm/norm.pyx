@@ -5,9 +5,10 @@
 # two phases, moments and apply; a backward pass two, sums and input. Where there are many rows, a thread takes some
 # rows (or a tile of columns) through both phases, so that the second finds the data in cache. Where there are few, all
 # threads share the parts of every row, first for one phase, then for the other. Both ways add up the same parts in the
-# same order. phases.pxd has the jobs:
+# same order. phases.pxd makes a job of each piece:
 #
-#     rows      row_jobs.pxd: first phases in statistics.pxd, second ones in resident.pxd and streamed.pxd
+#     rows      row_jobs.pxd: first phases in statistics.pxd, second ones in resident.pxd and streamed.pxd; those of
+#               short rows, which go some at a time, in short_rows.pxd
 #     columns   column_jobs.pxd: columns.pxd and column_tiles.pxd
 #
 # The arithmetic is in C, once for all types: sums.inc.h, apply.inc.h, columns.inc.h (kernels.h). At the end of a
@@ -24,16 +25,15 @@ from minorm_ext.norm.nest cimport Form, load
 from minorm_ext.norm.params cimport (
     add_up_columns_rows, add_up_job, reach_of_params, shares_of, steps_of_adding, store_params,
 )
-from minorm_ext.norm.phases cimport (
-    apply_job, backward_job, combine_job, forward_job, input_job, input_of_one_part_job, merge_job, moments_job,
-    origin_job, sums_job,
-)
+from minorm_ext.norm.phases cimport job
 from minorm_ext.norm.plan cimport CACHED, COLUMNS, Call, Plan, all_tiles, make_plan
-from minorm_ext.norm.row_jobs cimport clear_job, collect_job, pieces_to_clear, pieces_to_collect, size_to_collect
+from minorm_ext.norm.row_jobs cimport pieces_to_clear, pieces_to_collect, size_to_collect
 from minorm_ext.norm.running cimport are_small, blend_rows, take_statistics
-from minorm_ext.norm.work cimport COMPUTE, Sums, Work
+from minorm_ext.norm.work cimport (
+    APPLY, BACKWARD, CLEAR, COLLECT, COMBINE, COMPUTE, FORWARD, INPUT, MERGE, MOMENTS, ORIGIN, SUMS, Phase, Sums, Work,
+)
 from minorm_ext.runtime.buffers cimport address
-from minorm_ext.runtime.jobs cimport Job, check_signals, parallel_for
+from minorm_ext.runtime.jobs cimport check_signals, parallel_for
 from minorm_ext.simd.storage cimport ALONE, Data, Type, is_direct, size_of
 
 
@@ -42,11 +42,12 @@ cdef enum:
     ROW = 16  # elements that take as long as what a row or a column costs apart from its elements
 
 
-cdef int run(const Work* w, Job job, Py_ssize_t jobs, bint shared=True) except -1 nogil:
+cdef int run(Work* w, Phase phase, Py_ssize_t jobs, bint shared=True) except -1 nogil:
     """All jobs of a phase, on the threads; or on one, where they are brief."""
     cdef double cost = <double>w.plan.rows * (w.plan.columns + ROW)
     cdef int threads = w.plan.threads if shared else 1
     cdef Py_ssize_t per_round = jobs
+    w.phase = phase
     if w.block_param_grads != NULL:  # that is fresh memory
         cost *= 4
     if cost > SIGNAL_INTERVAL:
@@ -74,15 +75,15 @@ cdef int run_forward(Work* w) except -1 nogil:
     cdef Py_ssize_t all = all_tiles(&w.plan) if columns else w.plan.rows
     cdef Py_ssize_t size = moments_of_part(w) * sizeof(double) if columns else sizeof(Moments)
     if w.plan.whole:
-        return run(w, forward_job, all if columns else w.plan.groups * w.plan.blocks)
+        return run(w, FORWARD, all if columns else w.plan.groups * w.plan.blocks)
     if w.moments:
         w.partial = <double*>scratch(all * w.plan.parts, size)
         if w.count != NULL:
-            run(w, origin_job, all)
-        run(w, moments_job, all * w.plan.parts)
-        run(w, merge_job, all, False)
+            run(w, ORIGIN, all)
+        run(w, MOMENTS, all * w.plan.parts)
+        run(w, MERGE, all, False)
     if w.apply:
-        run(w, apply_job, all * w.plan.parts)
+        run(w, APPLY, all * w.plan.parts)
     return 0
 
 
@@ -103,22 +104,23 @@ cdef int run_backward(Work* w) except -1 nogil:
     if w.needs_sums and columns and not whole:
         w.partial = <double*>scratch(all * w.plan.parts, 2 * w.plan.tile * sizeof(double))
     if w.block_param_grads != NULL:
-        run(w, clear_job, pieces_to_clear(w))
+        run(w, CLEAR, pieces_to_clear(w))
     if whole:
-        run(w, backward_job, blocks)
+        run(w, BACKWARD, blocks)
     else:
         if w.needs_sums:
-            run(w, sums_job, all * w.plan.parts)
-            run(w, combine_job, all, False)
+            run(w, SUMS, all * w.plan.parts)
+            run(w, COMBINE, all, False)
         if w.dx.items == NULL and w.block_param_grads == NULL and w.row_params == NULL:
             pass
         elif w.plan.parts_meet:
             for w.part in range(w.plan.parts):
-                run(w, input_of_one_part_job, blocks)
+                run(w, INPUT, blocks)
+            w.part = -1
         else:
-            run(w, input_job, blocks * w.plan.parts)
+            run(w, INPUT, blocks * w.plan.parts)
     if w.block_param_grads != NULL:
-        run(w, collect_job, w.plan.groups * pieces_to_collect(w))
+        run(w, COLLECT, w.plan.groups * pieces_to_collect(w))
     elif params:
         add_up_params(w)
     return 0
@@ -138,15 +140,17 @@ cdef int add_up_params(Work* w) except -1 nogil:
     return store_params(w)
 
 
-cdef int begin(Work* w, const Form* form, Call* call, stats, s, masked) except -1:
+cdef int begin(Work* w, bytes form, Call* call, stats, s, result, masked) except -1:
     """What forward and backward have in common."""
-    call.type = <Type>form.type
-    call.masked = masked is not None
+    cdef Form f
+    load(&f, form)
+    call.type = <Type>f.type
+    call.masked, call.scale = masked is not None, s is not None
+    call.result = 0 if result is None else <size_t>address(result, size_of(call.type), True)
     memset(w, 0, sizeof(Work))
-    make_plan(&w.plan, form, call)
-    w.equation.eps = form.eps
-    w.equation.centered = form.centered
-    w.equation.guard = form.guard
+    make_plan(&w.plan, &f, call)
+    w.part = -1
+    w.equation = equation_of(&f)
     w.s = parameter(w, s)
     w.k = <double*>address(stats, sizeof(double))
     w.d = w.k + w.plan.rows
@@ -166,6 +170,12 @@ cdef void* parameter(const Work* w, array, bint writable=False) except? NULL:
     return address(array, sizeof(float) if w.plan.single else sizeof(double), writable)
 
 
+cdef Equation equation_of(const Form* form) noexcept:
+    cdef Equation equation
+    equation.eps, equation.centered, equation.guard = form.eps, form.centered, form.guard
+    return equation
+
+
 cdef int bind(Data* data, const Work* w, array, Type type, bint result=False, other=None, copy=None) except -1:
     """Point at an array, if there is one, at another whose elements go with its own, and at one to copy it to."""
     data.type = type
@@ -181,11 +191,6 @@ cdef int bind(Data* data, const Work* w, array, Type type, bint result=False, ot
     if copy is not None:
         data.copy = (<char*>address(copy, size_of(type), True) - data.items) // size_of(type)
     return 0
-
-
-cdef size_t place_of(array, Type type) except? 0:
-    """The address of a result, or 0."""
-    return <size_t>address(array, size_of(type), True) if array is not None else 0
 
 
 STRATEGIES = "resident", "streamed", "columns"
@@ -229,15 +234,11 @@ def forward(bytes form, x, s, b, y, stats, bint moments, int threads, masked=Non
     """
     cdef Work w
     cdef Call call
-    cdef Form f
-    load(&f, form)
-    cdef Type type = <Type>f.type
-    call.backward, call.fused = False, True
-    call.scale, call.other, call.result, call.threads = s is not None, b is not None, place_of(y, type), threads
-    begin(&w, &f, &call, stats, s, masked)
+    call.backward, call.fused, call.other, call.threads = False, True, b is not None, threads
+    begin(&w, form, &call, stats, s, y, masked)
     w.b = parameter(&w, b)
-    bind(&w.x, &w, x, type, False, residual)
-    bind(&w.y, &w, y, type, True)
+    bind(&w.x, &w, x, call.type, False, residual)
+    bind(&w.y, &w, y, call.type, True)
     if relu:
         w.y.floor = 0
     w.moments = moments
@@ -259,18 +260,14 @@ def backward(bytes form, dy, x, stats, s, sums, results, Sums origin, empty, int
     """
     cdef Work w
     cdef Call call
-    cdef Form f
-    load(&f, form)
-    cdef Type type = <Type>f.type
     dx, ds, db = results
     y, dresidual = (None, None) if relu is None else relu
-    call.backward = True
+    call.backward, call.other, call.threads = True, ds is not None, threads
     call.fused = origin == COMPUTE and sums is None and dx is not None
-    call.scale, call.other, call.result, call.threads = s is not None, ds is not None, place_of(dx, type), threads
-    begin(&w, &f, &call, stats, s, masked)
-    bind(&w.x, &w, x, type)
-    bind(&w.dy, &w, dy, type, False, y, dresidual)
-    bind(&w.dx, &w, dx, type, True)
+    begin(&w, form, &call, stats, s, dx, masked)
+    bind(&w.x, &w, x, call.type)
+    bind(&w.dy, &w, dy, call.type, False, y, dresidual)
+    bind(&w.dx, &w, dx, call.type, True)
     w.ds = parameter(&w, ds, True)
     w.db = parameter(&w, db, True)
     w.sums = origin
@@ -317,9 +314,8 @@ def blend(mean, var, batches, Type type, stats, Py_ssize_t rows, rates, double l
 def given(bytes form, mean, var, Type type, stats, Py_ssize_t rows):
     """Fill stats (4 x rows, float64: k, d, var, rstd) from means and variances of `type`, float32 or float64."""
     cdef Form f
-    cdef Equation equation
     load(&f, form)
-    equation.eps, equation.centered, equation.guard = f.eps, f.centered, f.guard
+    cdef Equation equation = equation_of(&f)
     take_statistics(
         &equation, f.single, address(mean, size_of(type), False, rows), address(var, size_of(type), False, rows), type,
         <double*>address(stats, sizeof(double), True, 4 * rows), rows,

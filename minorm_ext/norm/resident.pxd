@@ -2,13 +2,11 @@
 # The second phases on rows, into the cache. A part of a long row goes chunk by chunk; short rows that go together share
 # parameters in registers, or have one each. Parts of long rows go around the cache by the same loops (streamed.pxd).
 
-from minorm_ext.norm.kernels cimport (
-    Runs, ShortRows, apply, apply_rows, grad, grad_rows,
-)
-from minorm_ext.norm.nest cimport row_data, row_param
+from minorm_ext.norm.kernels cimport Runs, ShortRows, apply, apply_rows, grad, grad_rows
 from minorm_ext.norm.plan cimport NT_ROWS
-from minorm_ext.norm.rows cimport CHUNK, Span, chunk_span, fetch_span, put_span, runs_of
-from minorm_ext.norm.statistics cimport Rows, all_count, last_chunk, row_factors, see_both
+from minorm_ext.norm.rows cimport CHUNK, put_span
+from minorm_ext.norm.short_rows cimport Rows
+from minorm_ext.norm.statistics cimport Chunk, last_chunk, row_factors, take_chunk, take_with
 from minorm_ext.norm.work cimport ABSENT, Work, param_at
 from minorm_ext.simd.storage cimport Data, Source, see
 
@@ -17,60 +15,46 @@ from minorm_ext.simd.storage cimport Data, Source, see
 # a LayerNorm over 8192 elements took 1.3 times as long, a GroupNorm of 128x64x56x56 1.4 times).
 
 cdef inline void part_apply(const Work* w, Py_ssize_t row, Py_ssize_t part) noexcept nogil:
-    cdef Py_ssize_t data = row_data(&w.plan.nest, row)
-    cdef Py_ssize_t param = row_param(&w.plan.nest, row)
     cdef double[CHUNK] x_scratch
     cdef double[CHUNK] y_scratch
-    cdef Source x, y
-    cdef Py_ssize_t chunk, at
-    cdef Runs runs
-    cdef Span span
-    for chunk in range(part * w.plan.chunks_of_part, last_chunk(w, part)):
-        span = chunk_span(&w.plan.nest, &w.plan.cut, chunk)
-        see_both(w, row, &x, x_scratch, &w.y, &y, y_scratch, all_count(w, data, span))
-        fetch_span(&x.data, &w.plan.nest, data, span, x_scratch, w.plan.single)
-        runs = runs_of(&x.data, &w.plan.nest, data, span)
-        at = param + span.run * runs.param + span.element * w.plan.nest.reduce1.param
-        runs.k, runs.d, runs.r = w.k[row], w.d[row], w.rstd[row]
-        apply(&x.view, &y.view, &runs, param_at(w, w.s, at), param_at(w, w.b, at), w.plan.each)
-        put_span(&y.data, &w.plan.nest, data, span, y_scratch, w.plan.single)
+    cdef Chunk chunk
+    cdef Source y
+    cdef void* s
+    cdef void* b
+    cdef Py_ssize_t number
+    for number in range(part * w.plan.chunks_of_part, last_chunk(w, part)):
+        take_chunk(w, row, number, x_scratch, &chunk)
+        see(&y, &w.y, chunk.whole, y_scratch, w.plan.single)
+        s, b = param_at(w, w.s, chunk.param), param_at(w, w.b, chunk.param)
+        apply(&chunk.x.view, &y.view, &chunk.runs, s, b, w.plan.each)
+        put_span(&y.data, &w.plan.nest, chunk.span, y_scratch, w.plan.single)
 
 
 cdef inline void part_input(const Work* w, Py_ssize_t row, Py_ssize_t part, void* collected) noexcept nogil:
     """dx of a part; and add to ds and db where each element has a parameter."""
-    cdef Py_ssize_t data = row_data(&w.plan.nest, row)
-    cdef Py_ssize_t param = row_param(&w.plan.nest, row)
     cdef double[CHUNK] x_scratch
     cdef double[CHUNK] dy_scratch
     cdef double[CHUNK] dx_scratch
-    cdef Source x, dy, dx
+    cdef Chunk chunk
+    cdef Source dy, dx
+    cdef const Data* result = &dx.view if w.dx.items != NULL else NULL
     cdef void* s
     cdef void* ds
     cdef void* db
     cdef double p, q
-    cdef Py_ssize_t chunk, at
-    cdef Runs runs
-    cdef Span span
-    cdef bint whole
+    cdef Py_ssize_t number, at
     row_factors(w, row, &p, &q)
-    for chunk in range(part * w.plan.chunks_of_part, last_chunk(w, part)):
-        span = chunk_span(&w.plan.nest, &w.plan.cut, chunk)
-        whole = all_count(w, data, span)
-        see_both(w, row, &x, x_scratch, &w.dy, &dy, dy_scratch, whole)
-        see(&dx, &w.dx, whole, dx_scratch, w.plan.single)
-        fetch_span(&x.data, &w.plan.nest, data, span, x_scratch, w.plan.single)
-        fetch_span(&dy.data, &w.plan.nest, data, span, dy_scratch, w.plan.single)
-        runs = runs_of(&x.data, &w.plan.nest, data, span)
-        s = param_at(w, w.s, param + span.run * runs.param + span.element * w.plan.nest.reduce1.param)
-        at = (span.run * w.plan.nest.reduce1.count if runs.param else 0) + span.element
-        ds = param_at(w, collected, at)
-        db = param_at(w, collected, w.plan.pitch + at)
-        runs.k, runs.d, runs.r, runs.p, runs.q = w.k[row], w.d[row], w.rstd[row], p, q
-        grad(
-            &dy.view, &x.view, &dx.view if w.dx.items != NULL else NULL, &runs, w.sums == ABSENT, s, w.plan.each, ds, db
-        )
-        if w.dx.items != NULL:
-            put_span(&dx.data, &w.plan.nest, data, span, dx_scratch, w.plan.single)
+    for number in range(part * w.plan.chunks_of_part, last_chunk(w, part)):
+        take_chunk(w, row, number, x_scratch, &chunk)
+        take_with(w, &chunk, &w.dy, dy_scratch, &dy)
+        see(&dx, &w.dx, chunk.whole, dx_scratch, w.plan.single)
+        s = param_at(w, w.s, chunk.param)
+        at = (chunk.span.run * w.plan.nest.reduce1.count if chunk.runs.param else 0) + chunk.span.element
+        ds, db = param_at(w, collected, at), param_at(w, collected, w.plan.pitch + at)
+        chunk.runs.p, chunk.runs.q = p, q
+        grad(&dy.view, &chunk.x.view, result, &chunk.runs, w.sums == ABSENT, s, w.plan.each, ds, db)
+        if result != NULL:
+            put_span(&dx.data, &w.plan.nest, chunk.span, dx_scratch, w.plan.single)
 
 
 # Short rows that go together. x, dy, y and dx are views that begin with the first.

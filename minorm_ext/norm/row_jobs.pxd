@@ -8,12 +8,17 @@ from minorm_ext.norm.moments cimport Moments, merge
 from minorm_ext.norm.nest cimport place_of, row_param
 from minorm_ext.norm.resident cimport part_apply, part_input, short_apply, short_grad
 from minorm_ext.norm.rows cimport CHUNK
+from minorm_ext.norm.short_rows cimport (
+    Rows, fetch_rows, load_rows_statistics, next_rows, rows_factors, rows_statistics, store_rows_statistics,
+)
 from minorm_ext.norm.statistics cimport (
-    Rows, fetch_rows, load_rows_statistics, next_rows, part_moments, part_sums, row_statistics, row_sums, rows_factors,
-    rows_statistics, store_rows_statistics, store_statistics,
+    find_origin, part_moments, part_sums, row_statistics, row_sums, store_statistics,
 )
 from minorm_ext.norm.streamed cimport Results, begin_results, bring_results, end_results, results_at
-from minorm_ext.norm.work cimport Work, block_param_grads_of, first_member, last_member, param_at, row_of
+from minorm_ext.norm.work cimport (
+    APPLY, CLEAR, COLLECT, COMBINE, FORWARD, INPUT, MERGE, MOMENTS, ORIGIN, SUMS, Work, block_param_grads_of,
+    first_member, last_member, param_at, row_of,
+)
 from minorm_ext.runtime.numbers cimport ceil_div
 from minorm_ext.simd.storage cimport DOUBLE, SINGLE, Data, Type, unmasked, view_at
 
@@ -119,11 +124,6 @@ cdef inline void rows_backward(const Work* w, Py_ssize_t block) noexcept nogil:
 
 # One phase.
 
-cdef inline void rows_moments(const Work* w, Py_ssize_t job) noexcept nogil:
-    """A part of a row."""
-    (<Moments*>w.partial)[job] = part_moments(w, job // w.plan.parts, job % w.plan.parts)
-
-
 cdef inline void rows_merge(const Work* w, Py_ssize_t row) noexcept nogil:
     """The parts of a row."""
     cdef Moments m = (<Moments*>w.partial)[row * w.plan.parts]
@@ -133,12 +133,11 @@ cdef inline void rows_merge(const Work* w, Py_ssize_t row) noexcept nogil:
     store_statistics(w, row, m)
 
 
-cdef inline void rows_input(const Work* w, Py_ssize_t job) noexcept nogil:
+cdef inline void rows_input(const Work* w, Py_ssize_t block, Py_ssize_t part) noexcept nogil:
     """A part of the rows of a block."""
-    cdef Py_ssize_t block = job // w.plan.parts
     cdef Py_ssize_t member
     for member in range(first_member(w, block), last_member(w, block)):
-        part_input(w, row_of(w, block, member), job % w.plan.parts, block_param_grads_of(w, block))
+        part_input(w, row_of(w, block, member), part, block_param_grads_of(w, block))
 
 
 # What blocks collect, where rows have a parameter for each element: ds and db.
@@ -153,9 +152,8 @@ cdef inline Py_ssize_t pieces_to_clear(const Work* w) noexcept nogil:
     return ceil_div(size_to_collect(w), CLEARED)
 
 
-cdef inline void clear_job(const void* task, Py_ssize_t piece) noexcept nogil:
+cdef inline void clear_piece(const Work* w, Py_ssize_t piece) noexcept nogil:
     """Nothing is collected yet in a piece."""
-    cdef const Work* w = <const Work*>task
     cdef Py_ssize_t first = piece * CLEARED
     cdef Py_ssize_t count = min(<Py_ssize_t>CLEARED, size_to_collect(w) - first)
     memset(param_at(w, w.block_param_grads, first), 0, count * (sizeof(float) if w.plan.single else sizeof(double)))
@@ -166,15 +164,14 @@ cdef inline Py_ssize_t pieces_to_collect(const Work* w) noexcept nogil:
     return ceil_div(w.plan.extent, COLLECTED)
 
 
-cdef inline void collect_job(const void* task, Py_ssize_t job) noexcept nogil:
+cdef inline void collect_piece(const Work* w, Py_ssize_t piece) noexcept nogil:
     """Add up what the blocks of a group have collected for some parameters, in the order of the blocks."""
-    cdef const Work* w = <const Work*>task
-    cdef Py_ssize_t group = job // pieces_to_collect(w)
+    cdef Py_ssize_t group = piece // pieces_to_collect(w)
     cdef Py_ssize_t start = row_param(&w.plan.nest, group * w.plan.group_step)
     cdef Py_ssize_t pitch = w.plan.pitch
     cdef Py_ssize_t at = group * w.plan.blocks * 2 * pitch
     cdef Py_ssize_t n = w.plan.nest.reduce1.count
-    cdef Py_ssize_t first = job % pieces_to_collect(w) * COLLECTED
+    cdef Py_ssize_t first = piece % pieces_to_collect(w) * COLLECTED
     cdef Py_ssize_t end = min(first + COLLECTED, w.plan.extent)
     cdef Type type = SINGLE if w.plan.single else DOUBLE
     cdef Py_ssize_t count, to
@@ -184,3 +181,31 @@ cdef inline void collect_job(const void* task, Py_ssize_t job) noexcept nogil:
         add_collected(type, w.block_param_grads, at + first, 2 * pitch, w.plan.blocks, count, w.ds, to)
         add_collected(type, w.block_param_grads, at + pitch + first, 2 * pitch, w.plan.blocks, count, w.db, to)
         first += count
+
+
+cdef inline void rows_job(const Work* w, Py_ssize_t index) noexcept nogil:
+    """A piece of a phase: a block of rows, a row, or a part of one."""
+    cdef Py_ssize_t whole = index // w.plan.parts
+    cdef Py_ssize_t part = index % w.plan.parts
+    if w.phase == FORWARD:
+        rows_forward(w, index)
+    elif w.phase == ORIGIN:
+        find_origin(w, index)
+    elif w.phase == MOMENTS:
+        (<Moments*>w.partial)[index] = part_moments(w, whole, part)
+    elif w.phase == MERGE:
+        rows_merge(w, index)
+    elif w.phase == APPLY:
+        part_apply(w, whole, part)
+    elif w.phase == CLEAR:
+        clear_piece(w, index)
+    elif w.phase == SUMS:
+        part_sums(w, whole, part)
+    elif w.phase == COMBINE:
+        row_sums(w, index)
+    elif w.phase == INPUT:
+        rows_input(w, whole, part)
+    elif w.phase == COLLECT:
+        collect_piece(w, index)
+    else:
+        rows_backward(w, index)

@@ -22,7 +22,8 @@ cdef struct Cut:
     Py_ssize_t chunks  # chunks of a row
 
 
-cdef struct Span:  # `runs` runs from `run` on, and of each `length` elements from `element` on
+cdef struct Span:  # of a row: `runs` runs from `run` on, and of each `length` elements from `element` on
+    Py_ssize_t data  # where it begins in the data
     Py_ssize_t run
     Py_ssize_t runs
     Py_ssize_t element
@@ -46,7 +47,8 @@ cdef inline Cut cut_row(const Nest* nest) noexcept nogil:
     return cut
 
 
-cdef inline Span chunk_span(const Nest* nest, const Cut* cut, Py_ssize_t chunk) noexcept nogil:
+cdef inline Span chunk_span(const Nest* nest, const Cut* cut, Py_ssize_t row, Py_ssize_t chunk) noexcept nogil:
+    """A chunk of the row whose data begins at `row`."""
     cdef Span at
     if cut.pieces > 1:
         at.run = chunk // cut.pieces
@@ -57,13 +59,14 @@ cdef inline Span chunk_span(const Nest* nest, const Cut* cut, Py_ssize_t chunk) 
         at.runs = min(cut.runs, nest.reduce0.count - at.run)
         at.element = 0
     at.length = min(cut.length, nest.reduce1.count - at.element)
+    at.data = row + at.run * nest.reduce0.data + at.element
     return at
 
 
-cdef inline Runs runs_of(const Data* data, const Nest* nest, Py_ssize_t row, Span span) noexcept nogil:
-    """The runs of a span of the row that begins at `row`: where they lie, or side by side in scratch memory."""
+cdef inline Runs runs_of(const Data* data, const Nest* nest, Span span) noexcept nogil:
+    """The runs of a span: where they lie, or side by side in scratch memory."""
     cdef Runs runs
-    runs.at = row + span.run * nest.reduce0.data + span.element if data.direct else 0
+    runs.at = span.data if data.direct else 0
     runs.step = nest.reduce0.data if data.direct else span.length
     runs.param = nest.reduce0.param
     runs.runs = span.runs
@@ -81,57 +84,52 @@ cdef inline Span joined(const Nest* nest, Span span) noexcept nogil:
     return span
 
 
-cdef inline void fetch_span(
-    const Data* data, const Nest* nest, Py_ssize_t row, Span span, void* scratch, bint single
-) noexcept nogil:
+cdef inline void fetch_span(const Data* data, const Nest* nest, Span span, void* scratch, bint single) noexcept nogil:
     """Stage the runs of a span side by side in scratch memory, if the loops do not take them where they lie."""
-    cdef Py_ssize_t start = row + span.run * nest.reduce0.data + span.element
     cdef Py_ssize_t run
     if data.direct:
         return
     span = joined(nest, span)
     for run in range(span.runs):
-        stage(data, start + run * nest.reduce0.data, span.length, scratch, run * span.length, single)
+        stage(data, span.data + run * nest.reduce0.data, span.length, scratch, run * span.length, single)
 
 
-cdef inline void put_span(
-    const Data* data, const Nest* nest, Py_ssize_t row, Span span, void* scratch, bint single
-) noexcept nogil:
+cdef inline void put_span(const Data* data, const Nest* nest, Span span, void* scratch, bint single) noexcept nogil:
     """Bring the runs of a span from there to where they belong."""
-    cdef Py_ssize_t start = row + span.run * nest.reduce0.data + span.element
     cdef Py_ssize_t run
     if data.direct:
         return
     span = joined(nest, span)
     for run in range(span.runs):
-        unstage(data, start + run * nest.reduce0.data, span.length, scratch, run * span.length, single)
+        unstage(data, span.data + run * nest.reduce0.data, span.length, scratch, run * span.length, single)
 
 
 # Rows of which only some elements count.
 
-cdef inline Py_ssize_t counted_in(const Data* data, const Nest* nest, Py_ssize_t row, Span span) noexcept nogil:
+cdef inline Py_ssize_t count_of(Span span) noexcept nogil:
+    """How many elements a span has."""
+    return span.runs * span.length
+
+
+cdef inline Py_ssize_t counted_in(const Data* data, const Nest* nest, Span span) noexcept nogil:
     """How many elements of a span count."""
-    cdef Py_ssize_t start = row + span.run * nest.reduce0.data + span.element
     cdef Py_ssize_t count = 0
     cdef Py_ssize_t run
     if data.mask == NULL:
-        return span.runs * span.length
+        return count_of(span)
     span = joined(nest, span)
     for run in range(span.runs):
-        count += counted(data.mask + start + run * nest.reduce0.data, span.length)
+        count += counted(data.mask + span.data + run * nest.reduce0.data, span.length)
     return count
 
 
-cdef inline void gather_span(
-    const Data* data, const Nest* nest, Py_ssize_t row, Span span, void* scratch, bint single
-) noexcept nogil:
+cdef inline void gather_span(const Data* data, const Nest* nest, Span span, void* scratch, bint single) noexcept nogil:
     """Stage the elements of a span that count, side by side."""
-    cdef Py_ssize_t start = row + span.run * nest.reduce0.data + span.element
     cdef Py_ssize_t count = 0
     cdef Py_ssize_t run
     span = joined(nest, span)
     for run in range(span.runs):
-        count += gather(data, start + run * nest.reduce0.data, span.length, scratch, count, single)
+        count += gather(data, span.data + run * nest.reduce0.data, span.length, scratch, count, single)
 
 
 cdef inline double first_counted(const Data* data, const Nest* nest, Py_ssize_t row) noexcept nogil:

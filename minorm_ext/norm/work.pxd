@@ -6,6 +6,20 @@ from minorm_ext.norm.plan cimport Plan
 from minorm_ext.simd.storage cimport Data
 
 
+cdef enum Phase:  # forward: the first five, or FORWARD; backward: all others
+    ORIGIN       # with a mask: what the mean of a row is relative to
+    MOMENTS      # of a part of a row
+    MERGE        # the moments of a row's parts
+    APPLY        # y of a part
+    FORWARD      # all of these, of some whole rows
+    CLEAR        # memory for what blocks collect
+    SUMS         # of a part
+    COMBINE      # the sums of a row's parts
+    INPUT        # dx of a part of some rows
+    BACKWARD     # these three, of some whole rows
+    COLLECT      # ds and db of some parameters
+
+
 cdef enum Sums:  # where the backward pass gets sum_g and sum_gx from
     COMPUTE
     GIVEN
@@ -28,7 +42,9 @@ cdef struct Work:
     double* var
     double* rstd
     double* count          # with a mask: how many elements of each row count; else NULL
-    bint moments           # which phases
+    Phase phase            # which all threads are at; for rows read tiles of columns, where these are the strategy
+    Py_ssize_t part        # its part, where all rows must be done with one before the next; else -1
+    bint moments           # which phases forward has
     bint apply
     bint needs_sums        # backward: sum up dy and dy * (x - mean)
     Sums sums
@@ -39,7 +55,6 @@ cdef struct Work:
     double* sum_gx
     double* row_params     # columns that share parameters: ds and db of each tile and reduced row
     void* block_param_grads  # rows with a parameter for each element: ds and db of each block
-    Py_ssize_t part        # of the rows that all threads are at, where parts must take turns
     Py_ssize_t shares      # of adding up ds and db: see params.pxd
     Py_ssize_t share_step
     double* totals         # ds, then db, of all parameters, in double
@@ -69,7 +84,7 @@ cdef inline double one_by_count(const Work* w, Py_ssize_t row) noexcept nogil:
     return w.plan.one_by_columns if w.count == NULL else 1 / max(w.count[row], 1.0)
 
 
-cdef inline bint says_nothing(const Work* w, double n) noexcept nogil:
+cdef inline bint is_undefined(const Work* w, double n) noexcept nogil:
     """A statistic of n elements, where a mask decides on them: of none, or centered of one. Its rstd is 0."""
     return w.count != NULL and n <= w.equation.centered
 

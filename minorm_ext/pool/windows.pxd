@@ -8,7 +8,7 @@ from libc.math cimport INFINITY
 from libc.stdint cimport int32_t, intptr_t
 from libc.string cimport memset
 
-from minorm_ext.maps.reductions cimport row_sum
+from minorm_ext.elementwise.reductions cimport row_sum
 from minorm_ext.runtime.numbers cimport real
 
 cdef extern from "pool/rows.h" nogil:

@@ -226,14 +226,19 @@ cdef inline Data unmasked(const Data* data, bint single) noexcept nogil:
     return view
 
 
+cdef inline void stage_view(Data* view, void* scratch, bint single) noexcept nogil:
+    """A view of what is in scratch memory, in the type computed in."""
+    view.items = <char*>scratch
+    view.type = SINGLE if single else DOUBLE
+    view.direct = True
+    view.nontemporal = view.uncached = False
+
+
 cdef inline Data staged_view(const Data* data, void* scratch, bint single) noexcept nogil:
-    """What the loops see of data: as it lies, or what of it is in scratch memory, in the type computed in."""
+    """What the loops see of data: as it lies, or what of it is in scratch memory."""
     cdef Data view = data[0]
     if not data.direct:
-        view.items = <char*>scratch
-        view.type = SINGLE if single else DOUBLE
-        view.direct = True
-        view.nontemporal = view.uncached = False
+        stage_view(&view, scratch, single)
     return view
 
 
@@ -244,8 +249,13 @@ cdef struct Source:
 
 cdef inline void see(Source* source, const Data* data, bint all_count, void* scratch, bint single) noexcept nogil:
     """Take data, or a piece of it of which all elements count or not."""
-    source.data = unmasked(data, single) if all_count else data[0]
-    source.view = staged_view(&source.data, scratch, single)
+    source.data = data[0]
+    if all_count:
+        source.data.mask = NULL
+        source.data.direct = is_direct(data.type, single)
+    source.view = source.data
+    if not source.data.direct:
+        stage_view(&source.view, scratch, single)
 
 
 cdef inline Data view_at(const Data* data, Py_ssize_t at, void* scratch, bint single) noexcept nogil:

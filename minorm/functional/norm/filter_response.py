@@ -38,7 +38,7 @@ def filter_response_norm(
     ONNX has no operator for it, and export writes its formula; Singh and Krishnan 2019, arXiv:1911.09737.
     """
     form = form_of("filter_response_norm", backend, (x, weight, bias), (eps, compute_dtype))
-    call = calls.get(form)
+    call = calls.get(form, backend)
     if call is None:
         computed = check_types("filter_response_norm", x, compute_dtype, weight=weight, bias=bias)
         rule = equation("filter_response_norm", eps, False)

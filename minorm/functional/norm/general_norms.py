@@ -58,7 +58,7 @@ def mean_variance_norm(
     """
     options = whole_numbers(axes), eps, compute_dtype, variance, activation
     form = form_of("mean_variance_norm", backend, (x, mask), options)
-    call = calls.get(form)
+    call = calls.get(form, backend)
     if call is None:
         computed = check_types("mean_variance_norm", x, compute_dtype)
         found = listed_axes("mean_variance_norm", x, axes)
@@ -108,7 +108,7 @@ def normalization(
     """
     options = whole_numbers(axes), num_groups, eps, compute_dtype, activation
     form = form_of("normalization", backend, (x, scale, bias), options)
-    call = calls.get(form)
+    call = calls.get(form, backend)
     if call is None:
         computed = check_types("normalization", x, compute_dtype, scale=scale, bias=bias)
         if hasattr(axes, "__index__") and not isinstance(axes, (bool, np.ndarray)):

@@ -7,6 +7,7 @@ from typing import Any
 
 from minorm.functional.arguments import whole
 from minorm.functional.norm import batch_norm
+from minorm.functional.norm.call_table import calls, form_of
 from minorm.functional.norm.checks import batch_axes, check_types, equation, mark_changed, running_stats
 from minorm.functional.norm.texts import ARGUMENTS
 from minorm.graph import trace
@@ -65,20 +66,17 @@ def ghost_batch_norm(
     statistics = running_mean, running_var, weight, bias, training, momentum, eps
     options |= {"num_batches_tracked": num_batches_tracked, "unbiased_running_var": unbiased_running_var}
     options |= {"update_nonfinite": update_nonfinite, "skipped_batches": skipped_batches}
-    computed = check_types(
-        "ghost_batch_norm", x, compute_dtype, weight=weight, bias=bias, running_mean=running_mean,
-        running_var=running_var,
-    )  # fmt: skip
-    if not training or x.ndim < 2 or len(x) <= size:
-        return batch_norm(x, *statistics, **options)
-    axes, param = batch_axes(x, weight, bias, running_mean, running_var)
-    groups, rest = divmod(len(x), size)
-    positions = math.prod(x.shape[axis] for axis in axes[1:])
-    if 1 in (size * positions, rest * positions):
-        raise ValueError(
-            f"ghost_batch_norm: virtual_batch_size={size} leaves one value per channel in a group of {x.shape}, which "
-            "has no variance to normalize with in training; expected more: another size, or a batch that it divides"
-        )
+    given = weight, bias, running_mean, running_var
+    form = form_of("ghost_batch_norm", backend, (x, *given), (bool(training), size, eps, compute_dtype))
+    call = calls.get(form, backend)
+    if call is None:
+        computed = check_types(
+            "ghost_batch_norm", x, compute_dtype, weight=weight, bias=bias, running_mean=running_mean,
+            running_var=running_var,
+        )  # fmt: skip
+        if not training or x.ndim < 2 or len(x) <= size:
+            return batch_norm(x, *statistics, **options)
+        call = calls.keep(form, _call_of_groups(x, size, given, eps, computed, backend))
     if trace.state.calls is not None:
         return cat([batch_norm(part, *statistics, **options) for part in x.split(size)])
     running = running_stats(
@@ -91,18 +89,32 @@ def ghost_batch_norm(
         skipped_batches,
         update_nonfinite,
     )
-
+    each = None if running is None else _Each(running)
+    groups, rest = divmod(len(x), size)
     head = x if not rest else x[: groups * size]
     grouped = head.reshape(groups, size, *x.shape[1:])
-    rule = equation("ghost_batch_norm", eps)
-    varying = tuple(axis + 1 for axis in param) if weight is not None or bias is not None else ()
-    call = NormCall(
-        grouped.array, rule, tuple(axis + 1 for axis in axes), varying, compute_dtype=computed, backend=backend
-    )
-    each = None if running is None else _Each(running)
     y = Normalize.apply(grouped, weight, bias, call=call, running=each).reshape(head.shape)
     mark_changed(running, running_mean, running_var, num_batches_tracked)
     return y if not rest else cat([y, batch_norm(x[groups * size :], *statistics, **options)])
+
+
+def _call_of_groups(
+    x: Tensor, size: int, given: tuple[Tensor | None, ...], eps: float, computed: Any, backend: Any
+) -> NormCall:
+    """What is done with all whole groups, as an axis before N. given: weight, bias and running statistics."""
+    axes, param = batch_axes(x, *given)
+    groups, rest = divmod(len(x), size)
+    positions = math.prod(x.shape[axis] for axis in axes[1:])
+    if 1 in (size * positions, rest * positions):
+        raise ValueError(
+            f"ghost_batch_norm: virtual_batch_size={size} leaves one value per channel in a group of {x.shape}, which "
+            "has no variance to normalize with in training; expected more: another size, or a batch that it divides"
+        )
+    grouped = x.array[: groups * size].reshape(groups, size, *x.shape[1:])
+    varying = () if given[0] is None and given[1] is None else tuple([axis + 1 for axis in param])
+    rule = equation("ghost_batch_norm", eps)
+    reduced = tuple([axis + 1 for axis in axes])
+    return NormCall(grouped, rule, reduced, varying, compute_dtype=computed, backend=backend)
 
 
 class _Each:

@@ -7,6 +7,7 @@ from typing import Any
 
 from minorm.functional.arguments import number
 from minorm.functional.norm import batch_norm
+from minorm.functional.norm.call_table import calls, form_of
 from minorm.functional.norm.checks import batch_axes, check_types, equation, mark_changed, running_stats
 from minorm.functional.norm.texts import ARGUMENTS
 from minorm.graph import trace
@@ -61,21 +62,27 @@ def batch_renorm(
 
     ONNX BatchNormalization 15 in evaluation; a file has no form for training. Ioffe 2017, arXiv:1702.03275.
     """
-    computed = check_types(
-        "batch_renorm", x, compute_dtype, weight=weight, bias=bias, running_mean=running_mean, running_var=running_var
-    )
-    for name, value, least in (("rmax", rmax, 1), ("dmax", dmax, 0)):
-        number("batch_renorm", name, value)
-        if not least <= value < math.inf:
-            raise ValueError(f"batch_renorm: {name}={value}; expected a number of at least {least}")
-    for name, tensor in (("running_mean", running_mean), ("running_var", running_var)):
-        if tensor is None:
-            raise ValueError(f"batch_renorm: {name} is None; expected the running statistics, which r and d are of")
-    if not training:
-        options = {"compute_dtype": compute_dtype, "backend": backend}
-        return batch_norm(x, running_mean, running_var, weight, bias, False, momentum, eps, **options)
-    rule = equation("batch_renorm", eps)
-    axes, param = batch_axes(x, weight, bias, running_mean, running_var)
+    options = bool(training), eps, rmax, dmax, compute_dtype
+    form = form_of("batch_renorm", backend, (x, weight, bias, running_mean, running_var), options)
+    call = calls.get(form, backend)
+    if call is None:
+        computed = check_types(
+            "batch_renorm", x, compute_dtype, weight=weight, bias=bias, running_mean=running_mean,
+            running_var=running_var,
+        )  # fmt: skip
+        for name, value, least in (("rmax", rmax, 1), ("dmax", dmax, 0)):
+            number("batch_renorm", name, value)
+            if not least <= value < math.inf:
+                raise ValueError(f"batch_renorm: {name}={value}; expected a number of at least {least}")
+        for name, tensor in (("running_mean", running_mean), ("running_var", running_var)):
+            if tensor is None:
+                raise ValueError(f"batch_renorm: {name} is None; expected the running statistics, which r and d are of")
+        if not training:
+            same = {"compute_dtype": compute_dtype, "backend": backend}
+            return batch_norm(x, running_mean, running_var, weight, bias, False, momentum, eps, **same)
+        rule = equation("batch_renorm", eps)
+        axes, param = batch_axes(x, weight, bias, running_mean, running_var)
+        call = calls.keep(form, NormCall(x.array, rule, axes, param, compute_dtype=computed, backend=backend))
     running = running_stats(
         "batch_renorm",
         running_mean,
@@ -86,12 +93,11 @@ def batch_renorm(
         skipped_batches,
         update_nonfinite,
     )
-    if math.prod(x.shape[axis] for axis in axes) == 1 and not (running is not None and running.is_part):
+    if call.nest.columns == 1 and not (running is not None and running.is_part):
         raise ValueError(
             f"batch_renorm: one value per channel has no variance to normalize with in training; x.shape is {x.shape}; "
             "expected more than one value per channel: a larger batch, or training=False"
         )
-    call = NormCall(x.array, rule, axes, param, compute_dtype=computed, backend=backend)
     old = running_mean.array, running_var.array
     y = Renormalize.apply(x, weight, bias, call=call, old=old, rmax=float(rmax), dmax=float(dmax), running=running)
     mark_changed(running, running_mean, running_var, num_batches_tracked)

@@ -87,7 +87,7 @@ def batch_norm(
     """
     tensors = x, weight, bias, running_mean, running_var, mask
     form = form_of("batch_norm", backend, tensors, (bool(training), eps, compute_dtype, variance, activation))
-    call = calls.get(form)
+    call = calls.get(form, backend)
     if call is None:
         rule, backend = equation("batch_norm", eps), backend_of("batch_norm", variance, backend)
         computed = check_types(
@@ -180,7 +180,7 @@ def instance_norm(
     """
     tensors = x, weight, bias, running_mean, running_var, mask
     form = form_of("instance_norm", backend, tensors, (bool(use_input_stats), eps, compute_dtype, variance, activation))
-    call = calls.get(form)
+    call = calls.get(form, backend)
     if call is None:
         rule, backend = equation("instance_norm", eps), backend_of("instance_norm", variance, backend)
         statistics = {"running_mean": running_mean, "running_var": running_var}

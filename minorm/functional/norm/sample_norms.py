@@ -62,7 +62,7 @@ def group_norm(
     """
     options = num_groups, eps, compute_dtype, activation
     form = form_of("group_norm", backend, (x, weight, bias, mask), options)
-    call = calls.get(form)
+    call = calls.get(form, backend)
     if call is None:
         computed = check_types("group_norm", x, compute_dtype, weight=weight, bias=bias)
         num_groups = check_groups("group_norm", x, num_groups)
@@ -124,7 +124,7 @@ def layer_norm(
     """
     options = whole_numbers(normalized_shape), eps, compute_dtype, activation
     form = form_of("layer_norm", backend, (x, weight, bias, mask), options)
-    call = calls.get(form)
+    call = calls.get(form, backend)
     if call is None:
         computed = check_types("layer_norm", x, compute_dtype, weight=weight, bias=bias)
         axes = trailing_axes("layer_norm", x, normalized_shape, weight=weight, bias=bias)
@@ -164,7 +164,7 @@ def rms_norm(
     """
     options = whole_numbers(normalized_shape), eps, compute_dtype, activation
     form = form_of("rms_norm", backend, (x, weight, mask), options)
-    call = calls.get(form)
+    call = calls.get(form, backend)
     if call is None:
         computed = check_types("rms_norm", x, compute_dtype, weight=weight)
         axes = trailing_axes("rms_norm", x, normalized_shape, weight=weight)

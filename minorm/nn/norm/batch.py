@@ -49,13 +49,13 @@ class _BatchNorm(RunningNorm):
         return shape
 
     def _check(self, x: Tensor) -> None:
-        if isinstance(self.num_features, tuple) and x.shape[1:] != self.num_features:
+        if not isinstance(self.num_features, tuple):
+            super()._check(x)
+        elif x.shape[1:] != self.num_features:
             raise ValueError(
                 f"{type(self).__name__}: x has shape {x.shape}, the layer num_features={self.num_features}; "
                 f"expected x.shape[1:] == {self.num_features}"
             )
-        if not isinstance(self.num_features, tuple):
-            super()._check(x)
 
 
 class _Variant(_BatchNorm):

@@ -13,9 +13,11 @@ import pytest
 
 import minorm as mn
 import minorm.functional
-from minorm.functional.norm import call_table, sample_norms
+from minorm.functional.norm import call_table, ghost, renormalization, sample_norms
 from minorm.functional.norm.call_table import MOST, calls, form_of, whole_numbers
+from minorm.kernels import reference
 from minorm.kernels.partial import PartialBackend
+from minorm.normalization import call as call_module
 
 F: Any = minorm.functional  # wrong types are what some of it is about
 
@@ -57,6 +59,41 @@ def test_checks_run_once_for_a_form(monkeypatch: pytest.MonkeyPatch) -> None:
         assert len(seen) == before + 1
 
 
+def test_ghost_and_renormalization_check_once_for_a_form(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[str] = []
+    for module in (ghost, renormalization):
+        check = module.batch_axes
+        monkeypatch.setattr(module, "batch_axes", lambda *args, check=check: (seen.append("axes"), check(*args))[1])
+    mean, var, w = mn.zeros(3), mn.ones(3), mn.ones(3)
+    forms: list[Callable[[Any], Any]] = [
+        lambda x: F.ghost_batch_norm(x, mean, var, 4, w, training=True),
+        lambda x: F.ghost_batch_norm(x, mean, var, 2, w, training=True),
+        lambda x: F.ghost_batch_norm(x, mean, var, 4, training=True),
+        lambda x: F.ghost_batch_norm(x, mean, var, 4, w, training=True, eps=1e-3),
+        lambda x: F.batch_renorm(x, mean, var, w, training=True),
+        lambda x: F.batch_renorm(x, mean, var, w, training=True, rmax=2.0),
+        lambda x: F.batch_renorm(x.double(), mean, var, w, training=True),
+    ]
+    for number, call in enumerate(forms, 1):
+        for _ in range(3):
+            call(mn.randn(8, 3, 2))
+        assert len(seen) == number
+    for momentum in (0.9, 0.5, 0.75):  # belongs to no form, and is taken as it is given
+        x = mn.randn(8, 3, 2)
+        running = mn.zeros(3), mn.ones(3)
+        F.batch_renorm(x, *running, w, training=True, momentum=momentum)
+        np.testing.assert_allclose(running[0].numpy(), (1 - momentum) * x.numpy().mean((0, 2)), rtol=1e-5, atol=1e-7)
+    for wrong, error, message in (
+        (lambda x: F.batch_renorm(x, mean, var, w, training=True, rmax=True), TypeError, "rmax"),
+        (lambda x: F.batch_renorm(x, mean, var, w, training=True, rmax=0.5), ValueError, "rmax=0.5"),
+        (lambda x: F.ghost_batch_norm(x[:5], mean, var, 4, w, training=True), ValueError, "one value per channel"),
+        (lambda x: F.ghost_batch_norm(x, mean, var, True, w, training=True), TypeError, "virtual_batch_size"),
+    ):
+        for _ in range(2):
+            with pytest.raises(error, match=message):
+                wrong(mn.randn(8, 3))
+
+
 @pytest.mark.parametrize(
     ("right", "wrong", "error", "message"),
     [
@@ -92,10 +129,11 @@ def test_what_can_change_has_no_form() -> None:
         (None, (x,), (np.array(1.0),)),
         (None, (x,), ([1],)),
         (None, (x,), (whole_numbers((1.0,)),)),
-        (PartialBackend(), (x,), ()),
+        (object(), (x,), ()),  # there is no weak reference to it
         (None, (3,), ()),
     ):
         assert form_of("any", backend, tensors, options) is None
+    assert form_of("any", PartialBackend(), (x,), ()) != form_of("any", None, (x,), ())
     assert form_of("any", None, (x, None), (1e-5,)) == form_of("any", None, (mn.zeros(2, 3), None), (1e-5,))
     assert whole_numbers([2, 3]) == whole_numbers((2, 3)) == (2, 3)
     x = mn.randn(4, 6)
@@ -107,12 +145,68 @@ def test_what_can_change_has_no_form() -> None:
 
 def test_a_backend_that_is_handed_in_is_not_kept_alive() -> None:
     backend = PartialBackend()
-    F.layer_norm(mn.randn(2, 3), 3, backend=backend)
+    x = mn.randn(2, 3, 4, 4).requires_grad_()
+    turned = mn.randn(2, 4, 4, 3).permute(0, 3, 1, 2)
+    mean, var, mask = mn.zeros(3), mn.ones(3), mn.ones(2, 3, 4, 4, dtype=mn.bool)
+    for y in (
+        F.layer_norm(x, 4, backend=backend),
+        F.batch_norm(x, mean, var, training=True, backend=backend, activation="relu"),
+        F.batch_norm(x, mean, var, backend=backend),
+        F.batch_norm(x, mean, var, training=True, backend=backend, mask=mask),
+        F.batch_norm(turned, mean, var, training=True, backend=backend),
+        F.batch_renorm(x, mean, var, training=True, backend=backend),
+        F.ghost_batch_norm(x, mean, var, 1, training=True, backend=backend),
+    ):
+        del y
+    assert len(calls.found) == 7
     gone = weakref.ref(backend)
     del backend
     gc.collect()
     assert gone() is None
     assert not calls.found
+
+
+@pytest.mark.parametrize(
+    "normalize",
+    [
+        lambda x, backend: F.batch_norm(x, mn.zeros(3), mn.ones(3), training=True, backend=backend),
+        lambda x, backend: F.batch_norm(x, mn.zeros(3), mn.ones(3), backend=backend),
+        lambda x, backend: F.batch_norm(x, None, None, training=True, backend=backend, activation="relu"),
+        lambda x, backend: F.batch_renorm(x, mn.zeros(3), mn.ones(3), training=True, backend=backend),
+        lambda x, backend: F.ghost_batch_norm(x, None, None, 2, training=True, backend=backend),
+        lambda x, backend: F.group_norm(x, 3, backend=backend, mask=mn.ones(4, 1, 1, 1, dtype=mn.bool)),
+    ],
+)
+def test_a_backend_lives_as_long_as_a_graph_that_calls_it(normalize: Callable[..., Any]) -> None:
+    x = mn.randn(4, 3, 2, 2).requires_grad_()
+    weights = mn.randn(4, 3, 2, 2)
+    normalize(x, reference.norm).backward(weights)
+    assert x.grad is not None
+    expected, x.grad = x.grad.numpy(), None
+    y = normalize(x, PartialBackend())
+    gc.collect()
+    y.backward(weights)
+    assert x.grad is not None
+    np.testing.assert_array_equal(x.grad.numpy(), expected)
+
+
+def test_wrappers_of_a_backend_are_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Any] = []
+    resolve = call_module.resolve_backend
+    monkeypatch.setattr(call_module, "resolve_backend", lambda *args: (made.append(args), resolve(*args))[1])
+    first, second = PartialBackend(), PartialBackend()
+    x = mn.randn(4, 3, 2, 2)
+    for backend in (first, second):
+        layer = mn.nn.BatchNorm2d(3, backend=backend)
+        for _ in range(3):
+            layer(x)
+            layer(x, activation="relu")
+    assert len(made) == 4
+    assert [args[1].checked() for args in made] == [first, first, second, second]
+    seen = []
+    first.apply = lambda *args: (seen.append("new"), reference.norm.apply(*args))[1]  # a function that is replaced
+    F.batch_norm(x, mn.zeros(3), mn.ones(3), mn.ones(3), mn.zeros(3), True, backend=first)
+    assert seen == ["new"]
 
 
 def test_the_table_is_bounded() -> None:

@@ -8,7 +8,7 @@
 # The work is cut into pieces by the shape: some batches, or of one batch some rows and columns. A piece adds at most
 # 4096 numbers of a batch in the type of x before it goes on in double; a batch of several pieces adds those in order.
 
-from minorm_ext.maps.reductions cimport row_sum
+from minorm_ext.elementwise.reductions cimport row_sum
 from minorm_ext.runtime.buffers cimport address
 from minorm_ext.runtime.jobs cimport parallel_for
 from minorm_ext.runtime.numbers cimport ceil_div, real

@@ -18,13 +18,13 @@
 
 #define REAL float
 #define NAME(stem) stem##_float
-#include "maps/operations.inc.h"
+#include "elementwise/operations.inc.h"
 #undef REAL
 #undef NAME
 
 #define REAL double
 #define NAME(stem) stem##_double
-#include "maps/operations.inc.h"
+#include "elementwise/operations.inc.h"
 #undef REAL
 #undef NAME
 #undef OPERATION
@@ -40,7 +40,7 @@ typedef struct {
 
 static const operation operations[] = {
 #define OPERATION(name, weight, formula) {#name, name##_loop_float, name##_loop_double, weight},
-#include "maps/operations.inc.h"
+#include "elementwise/operations.inc.h"
 #undef OPERATION
 };
 

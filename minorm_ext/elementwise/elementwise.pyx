@@ -15,7 +15,7 @@ from minorm_ext.runtime.jobs cimport parallel_for, threadid
 from minorm_ext.runtime.numbers cimport ceil_div
 from minorm_ext.simd.storage cimport DOUBLE, SINGLE, Type, narrow, size_of, widen
 
-cdef extern from "maps/operations.h" nogil:
+cdef extern from "elementwise/operations.h" nogil:
     enum:
         HEAVY
         OPERATION_COUNT
@@ -141,7 +141,7 @@ def run(int number, object a, object b, object out, Py_ssize_t n, Type type, dou
             parallel_for(one_block, &m, 0, ceil_div(n, BLOCK), SIGNAL_INTERVAL // BLOCK, threads)
 
 
-# ---- several maps, one after the other -----------------------------------------------------------------------------
+# ---- several operations, one after the other -----------------------------------------------------------------------
 #
 # A chain takes a block of elements through all its steps while it lies in the first cache, so that memory is read and
 # written once. Every step is the loop of `run`: the bits are those of one map after the other.

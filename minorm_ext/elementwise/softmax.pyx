@@ -7,7 +7,7 @@
 from libc.math cimport NAN
 from libc.stdint cimport int64_t
 
-from minorm_ext.maps.reductions cimport row_dot, row_max, row_sum
+from minorm_ext.elementwise.reductions cimport row_dot, row_max, row_sum
 from minorm_ext.runtime.buffers cimport address
 from minorm_ext.runtime.jobs cimport check_signals, parallel_for
 from minorm_ext.runtime.numbers cimport ceil_div, real
