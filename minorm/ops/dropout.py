@@ -7,6 +7,7 @@ import numpy as np
 from minorm.devices import to_device_of
 from minorm.graph.graph import Function
 from minorm.kernels import select
+from minorm.ops.expressions import scaled
 
 
 class Dropout(Function):
@@ -25,3 +26,6 @@ class Dropout(Function):
 
     def backward(self, dy):
         return select.backend(dy).random.keep(dy, self.kept, self.p)
+
+    def gradient(self, dy):
+        return scaled(self, dy)

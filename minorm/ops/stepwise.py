@@ -10,6 +10,7 @@ from minorm.devices import dtypes
 from minorm.graph.graph import Function
 from minorm.kernels.order import in_order
 from minorm.kernels.select import backend
+from minorm.ops.expressions import scaled
 from minorm.ops.indexing import own
 
 
@@ -95,3 +96,6 @@ class Rounded(Stepwise):
 
     def backward(self, dy: Any) -> Any:
         return np.zeros_like(dy)
+
+    def gradient(self, dy: Any) -> Any:
+        return scaled(self, dy)
