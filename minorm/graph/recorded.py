@@ -174,13 +174,20 @@ def _own(gradient: Any, given: set[int]) -> Any:
     return gradient
 
 
+def _apart(x: Any) -> Any:
+    """The same Tensor at another place of the graph, where its own part of a gradient can be told."""
+    other = Kept.apply(x, array=x.array)
+    other.version = x.version
+    return other
+
+
 def expressed(expression: Callable[..., Any], inputs: Sequence[Any], gradients: Sequence[Any]) -> tuple[Any, ...]:
     """The gradient of a Function whose forward pass is `expression`, written with Tensors: one for each input.
 
     inputs     its Tensors, or None; the expression is called with as many
     gradients  of what the expression returns, a Tensor or a tuple of Tensors; None where there is none
     """
-    own = [None if x is None else Kept.apply(x, array=x.array) for x in inputs]  # so that each is apart from the others
+    own = [None if x is None else _apart(x) for x in inputs]
     results = expression(*own)
     results = results if isinstance(results, tuple) else (results,)
     seeds = [(y, dy) for y, dy in zip(results, gradients, strict=True) if dy is not None and y.requires_grad]

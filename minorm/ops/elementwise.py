@@ -84,6 +84,17 @@ class Sub(Function):
         return summed_to(dy, a) if self.needs[0] else None, -summed_to(dy, b) if self.needs[1] else None
 
 
+class Deviation(Sub):
+    """x - mean, where b is the mean of x over the axes in which its length is 1, and what follows adds up to 0 there.
+
+    Then the mean's part of the gradient is 0, and backward leaves it out; the gradient's own gradient has it.
+    """
+
+    def gradient(self, dy: Any) -> Any:
+        axes = tuple([i for i, n in enumerate(self.shapes[1]) if n == 1])
+        return dy - dy.mean(axes, keepdim=True), None
+
+
 class Mul(Function):
     """a * b"""
 
