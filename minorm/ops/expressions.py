@@ -1,34 +1,14 @@
 """What gradients are written with where they are Tensors: `Function.gradient` of the other modules.
 
-Most gradients are linear in dy, and what they read besides it, a mask or positions, has no slope. Such a gradient is a
-`LinearMap`: it runs the same code on arrays as backward does, and its own gradient is the transposed map.
+Where backward is linear in dy, and what it reads besides, a mask or positions, has no slope, a `LinearMap` runs it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from minorm.graph.graph import Function
-
-
-class LinearMap(Function):
-    """there(x), linear in x; the gradient is back(dy), where `back` is the transposed map, and so on.
-
-    of  the Function whose kept arrays both maps read
-    """
-
-    def forward(self, x: Any, *, of: Function, there: Callable[[Any], Any], back: Callable[[Any], Any]) -> Any:
-        self.of, self.there, self.back = of, there, back
-        return there(x)
-
-    def backward(self, dy: Any) -> Any:
-        self.of.check_unchanged()
-        return self.back(dy)
-
-    def gradient(self, dy: Any) -> Any:
-        self.of.check_unchanged()
-        return LinearMap.apply(dy, of=self.of, there=self.back, back=self.there)
+from minorm.graph.linear_map import LinearMap
 
 
 def scaled(of: Function, dy: Any) -> Any:

@@ -17,10 +17,10 @@ import numpy as np
 from minorm.devices import constant_of, dtypes
 from minorm.graph import trace
 from minorm.graph.graph import Function
+from minorm.graph.linear_map import LinearMap
 from minorm.kernels.order import in_order_along
 from minorm.kernels.select import as_array, backend, contiguous, is_array
 from minorm.ops.elementwise import sum_to
-from minorm.ops.expressions import LinearMap
 from minorm.support.argument_errors import outside
 
 

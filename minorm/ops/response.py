@@ -12,11 +12,11 @@ import numpy as np
 
 from minorm.devices import device_of, dtypes
 from minorm.graph.graph import Function
+from minorm.graph.linear_map import LinearMap
 from minorm.graph.recorded import expressed
 from minorm.kernels.order import in_order, in_order_along
 from minorm.kernels.select import backend
 from minorm.ops.elementwise import Where
-from minorm.ops.expressions import LinearMap
 from minorm.ops.reduction import maximum_of
 
 LARGE = 1e15  # up to here squares, their sums and the powers of these stay inside float32

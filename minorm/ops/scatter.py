@@ -8,8 +8,8 @@ import numpy as np
 
 from minorm.devices import constant_of, dtypes
 from minorm.graph.graph import Function
+from minorm.graph.linear_map import LinearMap
 from minorm.kernels.select import backend
-from minorm.ops.expressions import LinearMap
 from minorm.ops.indexing import own
 
 
