@@ -10,7 +10,6 @@ This module knows no operation and not even the Tensor class: a result is built 
 
 from __future__ import annotations
 
-import functools
 import itertools
 import weakref
 from collections.abc import Sequence
@@ -64,14 +63,6 @@ class Function:
     watched: Sequence[tuple[Any, int, int]] = ()  # (version counter, its value then, input i or output ~i)
     total: Any = None  # the gradient of the first input that other consumers have sent so far
     retained: dict[int, Any] | None = None  # output index -> weak reference to a tensor that wants its gradient
-
-    def __init_subclass__(cls) -> None:
-        super().__init_subclass__()
-        static = [
-            name for name in ("forward", "backward", "setup_context") if isinstance(vars(cls).get(name), staticmethod)
-        ]
-        if static:
-            cls.apply = functools.partial(_refuse, cls.__name__, static[0])  # type: ignore[method-assign]
 
     def forward(self, *arrays: Any, **options: Any) -> Any:
         """Compute the result from the inputs' arrays."""
@@ -235,15 +226,6 @@ class Kept(Function):
 
     def gradient(self, dy: Any) -> Any:
         return dy.to(self.dtype)
-
-
-def _refuse(name: str, method: str, *_: Any, **__: Any) -> Any:
-    """`apply` of a Function that is written for PyTorch."""
-    raise TypeError(
-        f"{name}.apply: {method} is a static method, as PyTorch's Functions have it; expected "
-        "forward(self, *arrays, **options) and backward(self, *gradients), which compute with arrays and keep what "
-        "backward needs on self: self.x = x in place of ctx.save_for_backward(x)"
-    )
 
 
 class View(NamedTuple):
