@@ -118,7 +118,9 @@ def gradcheck(f: Callable[..., Any], *inputs: Any, h: float = 1e-5, tolerance: f
     tolerance="the largest error allowed, relative to 1 + the largest slope",
     seed="of the random weights, of f's results and of its gradients",
 )
-def gradgradcheck(f: Callable[..., Any], *inputs: Any, h: float = 1e-5, tolerance: float = 1e-6, seed: int = 0) -> float:
+def gradgradcheck(
+    f: Callable[..., Any], *inputs: Any, h: float = 1e-5, tolerance: float = 1e-6, seed: int = 0
+) -> float:
     """`gradcheck` of f's gradients: those of `autograd.grad(create_graph=True)`, for the inputs and for the weights.
 
     AssertionError as gradcheck raises it; the weights of f's results are counted as inputs behind the others.
@@ -144,7 +146,9 @@ def gradgradcheck(f: Callable[..., Any], *inputs: Any, h: float = 1e-5, toleranc
             found = grad(ends, [arguments[i] for i in moving], v, create_graph=True, allow_unused=True)
             return tuple([g for g in found if g is not None])
 
-    return gradcheck(first, *tensors, *[w.detach().requires_grad_() for w in weights], h=h, tolerance=tolerance, seed=seed)
+    return gradcheck(
+        first, *tensors, *[w.detach().requires_grad_() for w in weights], h=h, tolerance=tolerance, seed=seed
+    )
 
 
 def _several(result: Any) -> tuple[Tensor, ...]:

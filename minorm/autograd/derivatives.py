@@ -1,4 +1,4 @@
-"""What Jacobians and products share: inputs that are apart from the caller's, results as tuples, and their gradients."""
+"""What Jacobians and products share: inputs apart from the caller's, results as tuples, and their gradients."""
 
 from __future__ import annotations
 

@@ -39,10 +39,10 @@ if hasattr(os, "register_at_fork"):
     {},
     root="the Tensor that is differentiated",
     gradient="weights of its elements, an array of its shape and type",
-    retain_graph="True keeps the graph for another walk, False frees it on the way; None is create_graph",
-    create_graph="True leaves gradients that are in the graph, and can be differentiated",
+    retain_graph="True keeps the graph for another walk, False frees it on the way",
+    create_graph="True leaves gradients that are in the graph, and can be differentiated; the graph is kept, too",
 )
-def backward(root: Any, gradient: Any, retain_graph: bool | None = None, create_graph: bool = False) -> None:
+def backward(root: Any, gradient: Any, retain_graph: bool = False, create_graph: bool = False) -> None:
     """leaf.grad += d(root)/d(leaf), weighted by the array `gradient`, for every leaf that requires it.
 
     Threads may walk graphs that meet in their leaves at the same time. Every gradient is added; the order is theirs, so
@@ -55,10 +55,10 @@ def backward(root: Any, gradient: Any, retain_graph: bool | None = None, create_
         tensor([2., 4.])
     """
     if create_graph:
-        recorded.add_to_leaves([(root, root.from_array(gradient))], retain_graph is not False)
+        recorded.add_to_leaves([(root, root.from_array(gradient))], True)
         return
     given: set[int] = {id(gradient)}
-    found = walk([(root, gradient)], bool(retain_graph))
+    found = walk([(root, gradient)], retain_graph)
     watch = capture.watch()
     if watch is not None:
         watch.gradients += [(leaf, leaf.grad) for leaf, _ in found]
@@ -221,8 +221,10 @@ def grad(
             raise RuntimeError(f"autograd.grad: input {i} does not require grad; expected inputs that do")
     weights = [_weights(i, y, weight) for i, (y, weight) in enumerate(zip(ends, given, strict=True))]
     if create_graph:
-        recorded_seeds = [(y, y.from_array(w) if given[i] is None else given[i])
-                          for i, (y, w) in enumerate(zip(ends, weights, strict=True))]
+        recorded_seeds = [
+            (y, y.from_array(w) if given[i] is None else given[i])
+            for i, (y, w) in enumerate(zip(ends, weights, strict=True))
+        ]
         results = recorded.gradients_of(starts, recorded_seeds, retain_graph is not False)
         _check_used([i for i, dx in enumerate(results) if dx is None], allow_unused)
         return tuple(results)

@@ -46,8 +46,8 @@ class Context:
         for i, tensor in enumerate(tensors):
             if tensor is not None and not _is_tensor(tensor):
                 raise TypeError(
-                    f"save_for_backward: argument {i} is {kind_of(tensor)}; expected Tensors; keep others as attributes: "
-                    "ctx.name = value"
+                    f"save_for_backward: argument {i} is {kind_of(tensor)}; expected Tensors; "
+                    "keep others as attributes: ctx.name = value"
                 )
         self._to_save = tensors
 
@@ -87,7 +87,9 @@ class Node(graph.Function):
 
     def gradient(self, *gradients: Any) -> Any:
         if not isinstance(inspect.getattr_static(self.kind, "backward"), staticmethod):
-            raise NotImplementedError(f"{self.kind.__name__} has no backward; expected a static backward(ctx, *gradients)")
+            raise NotImplementedError(
+                f"{self.kind.__name__} has no backward; expected a static backward(ctx, *gradients)"
+            )
         like = next(dy for dy in gradients if dy is not None)
         given = list(gradients)
         if self.ctx._materialize:
@@ -143,15 +145,18 @@ class Function(graph.Function):
         (12.0, 12.0)
     """
 
-    is_static = False
+    is_static = False  # whether it has PyTorch's form
+    node: type[Node]  # then: its calls
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         methods = {name: inspect.getattr_static(cls, name, None) for name in ("forward", "backward")}
         cls.is_static = isinstance(methods["forward"], staticmethod)
-        if isinstance(methods["backward"], staticmethod) and not cls.is_static:
+        if cls.is_static:
+            cls.node = type(cls.__name__, (Node,), {"kind": cls})
+        elif isinstance(methods["backward"], staticmethod):
             raise TypeError(
-                f"{cls.__name__}: backward is a static method and forward is not; expected both, forward(ctx, *tensors) "
+                f"{cls.__name__}: backward is a static method and forward is not; expected forward(ctx, *tensors) "
                 "and backward(ctx, *gradients), or neither, forward(self, *arrays) and backward(self, *gradients)"
             )
 
@@ -161,22 +166,19 @@ class Function(graph.Function):
         if not cls.is_static:
             return super().apply(*inputs, **options)
         if options:
-            raise TypeError(f"{cls.__name__}.apply: got {', '.join(options)} by name; expected all arguments by position")
+            raise TypeError(
+                f"{cls.__name__}.apply: got {', '.join(options)} by name; expected all arguments by position"
+            )
         return _applied(cls, inputs)
-
-
-@functools.cache
-def _node_of(kind: type[Function]) -> type[Node]:
-    return type(kind.__name__, (Node,), {"kind": kind})
 
 
 def _is_tensor(value: Any) -> bool:
     return hasattr(value, "from_array") and hasattr(value, "creator")
 
 
-def _applied(kind: type[Function], arguments: tuple[Any, ...]) -> Any:
+def _applied(kind: Any, arguments: tuple[Any, ...]) -> Any:
     """Run a Function of PyTorch's form."""
-    node = _node_of(kind)()
+    node = kind.node()
     inputs = tuple([a if _is_tensor(a) else None for a in arguments])
     node.needs = tuple([x is not None and mode.recording and x._requires_grad for x in inputs])
     ctx = node.ctx = Context(node.needs)

@@ -91,12 +91,14 @@ class _Walk:
         return self.leads.get(id(edge[0]), False)
 
     def _look(self, root: Function) -> None:
-        """Fill `leads` for all that the Function was computed from, inputs first: a graph may be deeper than a stack."""
+        """Fill `leads` for what the Function was computed from, inputs first: a graph may be deeper than a stack."""
         stack: list[tuple[Function, bool]] = [(root, False)]
         while stack:
             function, done = stack.pop()
             if done:
-                self.leads[id(function)] = any(edge is not None and self._is_wanted(edge) for edge in function.edges or ())
+                self.leads[id(function)] = any(
+                    edge is not None and self._is_wanted(edge) for edge in function.edges or ()
+                )
             elif id(function) not in self.leads:
                 _check_there(function)
                 self.leads[id(function)] = False

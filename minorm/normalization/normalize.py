@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from minorm.graph.expressions import LinearMap
 from minorm.graph.graph import Function
-from minorm.graph.linear_map import LinearMap
 from minorm.graph.recorded import expressed
 from minorm.kernels.activated import activation_grad
 from minorm.kernels.select import backend as backend_of

@@ -1,8 +1,8 @@
 """The gradient of a normalization as a Function: what `create_graph=True` puts in the graph, with its own gradient.
 
-    dx, ds, db = NormalizeGradient(dy, x, s)        the kernels' backward pass
-    backward                                        second_derivative.py, written out
-    gradient                                        tensor_form.py: from the third derivative on
+dx, ds, db = NormalizeGradient(dy, x, s)        the kernels' backward pass
+backward                                        second_derivative.py, written out
+gradient                                        tensor_form.py: from the third derivative on
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class NormalizeGradient(Function):
         call: NormCall,
         stats: Any,
         like: tuple[Array | None, Array | None],
-        wanted: tuple[bool, bool, bool],
+        wanted: tuple[bool, ...],
     ) -> tuple[Array, ...]:
         self.dy, self.scale, self.mask = dy, scale, mask
         self.stats, self.like, self.wanted = stats, like, wanted
@@ -113,7 +113,7 @@ def gradient_of(
     mask: Any,
     stats: Any,
     like: tuple[Array | None, Array | None],
-    wanted: tuple[bool, bool, bool],
+    wanted: tuple[bool, ...],
 ) -> list[Any]:
     """dx, ds and db as Tensors of the graph; None for those that are not wanted."""
     if not any(wanted):

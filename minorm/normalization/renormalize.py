@@ -84,7 +84,9 @@ class Renormalize(Function):
     def gradient(self, dy: Any) -> tuple[Any, ...]:
         call, x, needs = self.call, self.input(0, self.x, dy), self.needs
         if self.x.size == 0:
-            return tuple(None if a is None else dy.from_array(np.zeros_like(a)) for a in (self.x, self.scale, self.bias))
+            return tuple(
+                None if a is None else dy.from_array(np.zeros_like(a)) for a in (self.x, self.scale, self.bias)
+            )
         r, d, scale = dy.from_array(self.r), dy.from_array(self.d), None
         scale = r if self.scale is None else r * self.input(1, self.scale, dy).to(self.r.dtype)
         wanted = needs[0], needs[1], needs[1] or needs[2]

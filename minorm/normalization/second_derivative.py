@@ -38,7 +38,7 @@ class SecondDerivative:
     ) -> None:
         self.call, self.x, self.stats, self.masked = call, x, stats, masked
         self.layout, self.nest = call.layout, call.layout.nest
-        self.data = self.layout.data(x)
+        self.flat_x = self.layout.data(x)
         self.flat_scale = self.layout.parameter(scale)
         self.scale = scale
         count = self.nest.columns if not masked else stats.count
@@ -78,7 +78,7 @@ class SecondDerivative:
 
     def elements(self, total: Array) -> Array:
         """Four loop axes as an array like x."""
-        return self.layout.result(loops.like(self.nest, self._counted(total), self.data), self.x)
+        return self.layout.result(loops.like(self.nest, self._counted(total), self.flat_x), self.x)
 
     def parameter(self, total: Array) -> Array:
         """Sums over what shares an s as an array like it."""
@@ -96,7 +96,7 @@ class SecondDerivative:
 
     def _means(self, dy: Array, s: Array | None) -> tuple[Array, Array]:
         """mean(g) and mean(g * xhat) of each row, by the backend."""
-        sum_g, sum_gx = self.call.norm.grad_sums(dy, self.data, self.stats, s, **self.masked)
+        sum_g, sum_gx = self.call.norm.grad_sums(dy, self.flat_x, self.stats, s, **self.masked)
         return sum_g / self.count, sum_gx / self.count
 
     def _minus(self, a: Array, mean: Array) -> Array:

@@ -12,11 +12,11 @@ import math
 import numpy as np
 
 from minorm.devices import dtypes
+from minorm.graph.expressions import passing, scaled
 from minorm.graph.graph import Function
 from minorm.kernels.order import in_order, in_order_along
 from minorm.kernels.select import backend
 from minorm.ops.elementwise import Where
-from minorm.ops.expressions import passing, scaled
 from minorm.ops.operands import full_type
 from minorm.ops.special import Erf
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from minorm.devices import to_device_of
+from minorm.graph.expressions import scaled
 from minorm.graph.graph import Function
 from minorm.kernels import select
-from minorm.ops.expressions import scaled
 
 
 class Dropout(Function):

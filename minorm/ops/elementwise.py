@@ -13,10 +13,10 @@ import numpy as np
 
 from minorm import devices
 from minorm.devices import dtypes
+from minorm.graph.expressions import passing, scaled, summed_to
 from minorm.graph.graph import Function
 from minorm.kernels.order import in_order
 from minorm.kernels.select import backend
-from minorm.ops.expressions import passing, scaled, summed_to
 
 BLOCK = 1 << 18  # elements of a temporary: 1 MB of float32, well inside the second-level cache
 

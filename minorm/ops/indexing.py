@@ -16,8 +16,8 @@ import numpy as np
 
 from minorm.devices import constant_of, dtypes
 from minorm.graph import trace
+from minorm.graph.expressions import LinearMap
 from minorm.graph.graph import Function
-from minorm.graph.linear_map import LinearMap
 from minorm.kernels.order import in_order_along
 from minorm.kernels.select import as_array, backend, contiguous, is_array
 from minorm.ops.elementwise import sum_to
@@ -186,7 +186,9 @@ class SetItem(Function):
             dx = np.zeros_like(dvalue, shape=dy.shape)
             window = _follow(dx, self.steps)
             there = window[self.index]
-            window[self.index] = np.broadcast_to(dvalue.reshape(dvalue.shape[max(0, dvalue.ndim - there.ndim) :]), there.shape)
+            window[self.index] = np.broadcast_to(
+                dvalue.reshape(dvalue.shape[max(0, dvalue.ndim - there.ndim) :]), there.shape
+            )
             return dx
 
         return (

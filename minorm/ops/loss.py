@@ -12,12 +12,11 @@ from typing import Any
 import numpy as np
 
 from minorm.devices import constant_of, dtypes
+from minorm.graph.expressions import LinearMap, passing
 from minorm.graph.graph import Function
-from minorm.graph.linear_map import LinearMap
 from minorm.kernels.select import backend, contiguous, cpu
 from minorm.ops.activation import LogSoftmax, Sigmoid, Softmax, Softplus, log1p_exp
 from minorm.ops.elementwise import Where, sign
-from minorm.ops.expressions import passing
 from minorm.ops.operands import full_type
 
 

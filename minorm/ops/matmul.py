@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from minorm.graph.expressions import summed_to
 from minorm.graph.graph import Function
 from minorm.kernels.select import backend
 from minorm.ops.elementwise import sum_to
-from minorm.ops.expressions import summed_to
 
 
 class MatMul(Function):

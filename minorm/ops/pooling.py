@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from minorm.devices import constant_of, dtypes
+from minorm.graph.expressions import LinearMap
 from minorm.graph.graph import Function
-from minorm.graph.linear_map import LinearMap
 from minorm.kernels.reference.pool import (  # noqa: F401  the lengths of results, for who checks them
     has_channels_last,
     output_shape,

@@ -11,12 +11,11 @@ from typing import Any
 import numpy as np
 
 from minorm.devices import dtypes
+from minorm.graph import expressions
+from minorm.graph.expressions import LinearMap, passing
 from minorm.graph.graph import Function
-from minorm.graph.linear_map import LinearMap
 from minorm.kernels.order import in_order_along
 from minorm.kernels.select import backend, contiguous
-from minorm.ops import expressions
-from minorm.ops.expressions import passing
 from minorm.ops.shape import Cat, Flip
 
 

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from minorm.devices import device_of, dtypes
+from minorm.graph.expressions import LinearMap
 from minorm.graph.graph import Function
-from minorm.graph.linear_map import LinearMap
 from minorm.graph.recorded import expressed
 from minorm.kernels.order import in_order, in_order_along
 from minorm.kernels.select import backend

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from minorm.devices import constant_of, dtypes
+from minorm.graph.expressions import LinearMap
 from minorm.graph.graph import Function
-from minorm.graph.linear_map import LinearMap
 from minorm.kernels.select import backend
 from minorm.ops.indexing import own
 
@@ -43,7 +43,10 @@ class Scatter(Function):
                 "create_graph=True: scatter with a product has no gradient of its gradient; expected another reduction"
             )
         there = LinearMap.apply(
-            dy, of=self, there=lambda dy: dy[self.places], back=lambda du: backend(du).indexing.add_at(du, self.places, dy.shape)
+            dy,
+            of=self,
+            there=lambda dy: dy[self.places],
+            back=lambda du: backend(du).indexing.add_at(du, self.places, dy.shape),
         )
         if self.reduction == "add":
             return dy, None, there

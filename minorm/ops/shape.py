@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 
 from minorm.devices import constant_of
+from minorm.graph.expressions import LinearMap, summed_to
 from minorm.graph.graph import Function
-from minorm.graph.linear_map import LinearMap
 from minorm.kernels.select import backend, overlap
 from minorm.ops.elementwise import sum_to
-from minorm.ops.expressions import summed_to
 
 
 class Reshape(Function):

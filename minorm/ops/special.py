@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from minorm.devices import dtypes
+from minorm.graph.expressions import summed_to
 from minorm.graph.graph import Function
 from minorm.kernels.order import in_order
 from minorm.kernels.select import backend
 from minorm.ops.elementwise import gradient_of, sum_to
-from minorm.ops.expressions import summed_to
 from minorm.ops.stepwise import expect_divisor
 
 

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from minorm.devices import dtypes
+from minorm.graph.expressions import scaled
 from minorm.graph.graph import Function
 from minorm.kernels.order import in_order
 from minorm.kernels.select import backend
-from minorm.ops.expressions import scaled
 from minorm.ops.indexing import own
 
 

@@ -380,10 +380,11 @@ class Tensor(Methods["Tensor"]):
                     f"backward: gradient is {weights.dtype} of shape {weights.shape}; "
                     f"expected {self.dtype} of shape {self.shape}"
                 )
-        if create_graph and isinstance(gradient, Tensor):
-            recorded.add_to_leaves([(self, gradient)], retain_graph is not False)
+        if create_graph:
+            given = gradient if isinstance(gradient, Tensor) else self.from_array(weights)
+            recorded.add_to_leaves([(self, given)], retain_graph is not False)
         else:
-            backward.backward(self, weights, retain_graph, create_graph)
+            backward.backward(self, weights, bool(retain_graph))
 
     def _array(self, value: Any) -> Any:
         """`value` as an array of this tensor's type on its device; CuPy's arrays as they are."""

@@ -71,7 +71,7 @@ FORMS: dict[str, tuple[Callable[..., Any], list[tuple[int, ...]]]] = {
     "layer masked": (lambda x, s: F.layer_norm(x, 5, s, mask=some(3, 5)), [(3, 5), (5,)]),
     "rms": (lambda x, s: F.rms_norm(x, 4, s), [(2, 3, 4), (4,)]),
     "rms masked": (lambda x, s: F.rms_norm(x, 4, s, mask=some(3, 4)), [(3, 4), (4,)]),
-    "mean and variance": (lambda x: F.mean_variance_norm(x), [IMAGES]),
+    "mean and variance": (F.mean_variance_norm, [IMAGES]),
     "mean and variance, a large eps": (lambda x: F.mean_variance_norm(x, (0, 2), eps=0.4), [(2, 3, 4)]),
     "mean and variance masked": (lambda x: F.mean_variance_norm(x, (1,), eps=0.4, mask=some(3, 5)), [(3, 5)]),
     "any axes of five": (
@@ -80,7 +80,7 @@ FORMS: dict[str, tuple[Callable[..., Any], list[tuple[int, ...]]]] = {
     "a scale for each group": (
         lambda x, s: F.normalization(x, s, None, axes=(2,), num_groups=2), [(2, 4, 3), (2, 1, 1)],
     ),
-    "filter response": (lambda x, s, b: F.filter_response_norm(x, s, b), [IMAGES, CHANNELS, CHANNELS]),
+    "filter response": (F.filter_response_norm, [IMAGES, CHANNELS, CHANNELS]),
     "ghost": (
         lambda x, s, b: F.ghost_batch_norm(x, None, None, 2, s, b, training=True),
         [(4, 3, 2), CHANNELS, CHANNELS],
@@ -106,7 +106,8 @@ def of_the_sum(function: Callable[..., Any], *inputs: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    "name", ["batch", "batch masked", "layer", "group", "rms masked", "mean and variance, a large eps", "any axes of five"]
+    "name",
+    ["batch", "batch masked", "layer", "group", "rms masked", "mean and variance, a large eps", "any axes of five"],
 )
 def test_third_derivatives(name: str, rng: np.random.Generator) -> None:
     function, shapes = FORMS[name]
@@ -169,7 +170,9 @@ def test_float32_is_right_far_from_0(name: str, offset: float, rng: np.random.Ge
     v, w = (rng.standard_normal(shapes[0]).astype(np.float32) for _ in range(2))
 
     def second(kind: Any) -> list[Any]:
-        inputs = [mn.tensor(a.astype(kind), requires_grad=True) for a in (x, s.astype(np.float32), b.astype(np.float32))]
+        inputs = [
+            mn.tensor(a.astype(kind), requires_grad=True) for a in (x, s.astype(np.float32), b.astype(np.float32))
+        ]
         y = function(*inputs)
         given = v if y.shape == v.shape else v.transpose(0, 3, 1, 2)
         weights = mn.tensor(np.ascontiguousarray(given).astype(kind), requires_grad=True)

@@ -1,9 +1,9 @@
 """Products of a Jacobian or a Hessian with a vector: a walk or two, where the matrix would take one for each row.
 
-    vjp   v^T J   one walk
-    jvp   J v     two: w^T J is linear in w, and its gradient is J v
-    vhp   v^T H   two, backwards and through the gradient
-    hvp   H v     three; H is symmetric, so vhp gives the same numbers faster
+vjp   v^T J   one walk
+jvp   J v     two: w^T J is linear in w, and its gradient is J v
+vhp   v^T H   two, backwards and through the gradient
+hvp   H v     three; H is symmetric, so vhp gives the same numbers faster
 """
 
 from __future__ import annotations

@@ -1,14 +1,35 @@
-"""What gradients are written with where they are Tensors: `Function.gradient` of the other modules.
+"""What `Function.gradient` is written with: maps of arrays whose gradient is known, and small formulas with Tensors.
 
-Where backward is linear in dy, and what it reads besides, a mask or positions, has no slope, a `LinearMap` runs it.
+Many gradients are linear in dy, and what they read besides, a mask or positions, has no slope. Then `gradient` need not
+be written with Tensors: a `LinearMap` runs the code of `backward` on arrays, and its own gradients come from the
+transposed code.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from minorm.graph.graph import Function
-from minorm.graph.linear_map import LinearMap
+
+
+class LinearMap(Function):
+    """there(x), linear in x; the gradient is back(dy), where `back` is the transposed map, and so on.
+
+    of  the Function whose kept arrays both maps read
+    """
+
+    def forward(self, x: Any, *, of: Function, there: Callable[[Any], Any], back: Callable[[Any], Any]) -> Any:
+        self.of, self.there, self.back = of, there, back
+        return there(x)
+
+    def backward(self, dy: Any) -> Any:
+        self.of.check_unchanged()
+        return self.back(dy)
+
+    def gradient(self, dy: Any) -> Any:
+        self.of.check_unchanged()
+        return LinearMap.apply(dy, of=self.of, there=self.back, back=self.there)
 
 
 def scaled(of: Function, dy: Any) -> Any:
