@@ -106,7 +106,7 @@ class GridSample(Function):
             yield places, combination
 
     def _weight(self, tap, moved):
-        """The weight of a tap as a Tensor, a polynomial of how far the position is moved: Taylor's series, which ends."""
+        """The weight of a tap as a Tensor, by Taylor's series, which ends; moved: how far the position is from its own."""
         _, weight, *slopes = tap
         total = 0
         for order in range(len(slopes), 0, -1):

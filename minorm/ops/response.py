@@ -92,7 +92,7 @@ class LpNormalize(Function):
     """
 
     def forward(self, x: Any, *, p: float, axis: int, eps: float) -> Any:
-        self.dtype, self.p, self.axis, self.eps, self.x = x.dtype, p, axis % x.ndim, eps, x
+        self.dtype, self.p, self.axis = x.dtype, p, axis % x.ndim
         wide = x.astype(dtypes.compute_type(x.dtype), copy=False)
         size = in_order(abs, wide)
         largest = maximum_of(size, (self.axis,), 0)
@@ -119,7 +119,8 @@ class LpNormalize(Function):
         )
 
     def gradient(self, dy: Any) -> Any:
-        x = self.input(0, self.x, dy)
+        kept = np.where(np.isinf(self.n), 0, self.wide_y * self.n)
+        x = self.input(0, kept.astype(self.dtype, copy=False), dy)
         return expressed(self.expression, [x], [dy])[0]
 
     def expression(self, x: Any) -> Any:
