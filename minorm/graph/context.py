@@ -95,7 +95,7 @@ class Node(graph.Function):
         if self.ctx._materialize:
             for i, form in enumerate(self.forms):
                 if given[i] is None and form is not None:
-                    given[i] = self.make(np.zeros_like(like.array, form[1], shape=form[0]))
+                    given[i] = self.make(np.zeros_like(like.array, form[1], shape=(1, *form[0]))[0, ...])
         self.ctx._node = self
         try:
             results = self.kind.backward(self.ctx, *given)

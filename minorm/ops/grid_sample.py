@@ -106,7 +106,7 @@ class GridSample(Function):
             yield places, combination
 
     def _weight(self, tap, moved):
-        """The weight of a tap as a Tensor, by Taylor's series, which ends; moved: how far the position is from its own."""
+        """The weight of a tap as a Tensor, by Taylor's series, which ends; `moved` is 0 and has the gradient."""
         _, weight, *slopes = tap
         total = 0
         for order in range(len(slopes), 0, -1):

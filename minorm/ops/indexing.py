@@ -164,9 +164,8 @@ class SetItem(Function):
 
     def _parts(self, dy: Any, kept: bool, written: bool) -> tuple[Any, Any]:
         """What of dy belongs to x, and what to the value."""
-        lengths = [dy.shape[axis] for axis in self.order]
-        dx = np.empty_like(dy, order="C", shape=lengths).transpose([self.order.index(axis) for axis in range(dy.ndim)])
-        dx[...] = dy  # in the order of x's axes: so what was a view of x is a view of dx
+        dx = self._like_x(dy, dy.shape)
+        dx[...] = dy
         window = _follow(dx, self.steps)
         dvalue = as_array(window[self.index]).copy() if written else None
         if dvalue is not None:
@@ -183,7 +182,8 @@ class SetItem(Function):
             return self._parts(g, False, True)[1]
 
         def back(dvalue: Any) -> Any:
-            dx = np.zeros_like(dvalue, shape=dy.shape)
+            dx = self._like_x(dvalue, dy.shape)
+            dx[...] = 0
             window = _follow(dx, self.steps)
             there = window[self.index]
             window[self.index] = np.broadcast_to(
@@ -195,6 +195,12 @@ class SetItem(Function):
             LinearMap.apply(dy, of=self, there=kept, back=kept) if self.needs[0] else None,
             LinearMap.apply(dy, of=self, there=written, back=back) if self.needs[1] else None,
         )
+
+    def _like_x(self, like: Any, shape: tuple[int, ...]) -> Any:
+        """An array with its axes in memory as those of x: so what was a view of x is a view of it."""
+        lengths = [shape[axis] for axis in self.order]
+        made = np.empty_like(like, order="C", shape=(1, *lengths))[0, ...]
+        return made.transpose([self.order.index(axis) for axis in range(len(shape))])
 
 
 def _follow(array: Any, steps: tuple[Any, ...]) -> Any:

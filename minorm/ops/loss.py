@@ -14,7 +14,7 @@ import numpy as np
 from minorm.devices import constant_of, dtypes
 from minorm.graph.expressions import LinearMap, passing
 from minorm.graph.graph import Function
-from minorm.kernels.select import backend, contiguous, cpu
+from minorm.kernels.select import as_array, backend, contiguous, cpu
 from minorm.ops.activation import LogSoftmax, Sigmoid, Softmax, Softplus, log1p_exp
 from minorm.ops.elementwise import Where, sign
 from minorm.ops.operands import full_type
@@ -219,7 +219,7 @@ class NLL(Function):
         terms = np.where(self.counted, -self.weights * seen, 0)
         if self.reduction == "none":
             return terms.astype(dx.dtype, copy=False)
-        return np.asarray(share(terms.sum(dtype=np.float64), self.reduction, self.count)).astype(dx.dtype)
+        return as_array(share(terms.sum(dtype=np.float64), self.reduction, self.count).astype(dx.dtype))
 
 
 # Numbers

@@ -92,7 +92,7 @@ class Max(Function):
 
     def gradient(self, dy: Any) -> Any:
         def gathered(dx: Any) -> Any:
-            share = self.backward(np.ones_like(dx, shape=dy.shape))
+            share = self.backward(np.ones_like(self.y, dx.dtype))
             return backend(dx).sums.sum_axes(dx * share, self.axes, True).reshape(dy.shape)
 
         return LinearMap.apply(dy, of=self, there=self.backward, back=gathered)
