@@ -3,6 +3,9 @@
 Training differentiates through that step, so it needs gradients of gradients (Finn et al. 2017, arXiv:1703.03400).
 """
 
+import argparse
+from itertools import pairwise
+
 import numpy as np
 
 import minorm as mn
@@ -11,8 +14,11 @@ from minorm import optim
 
 mn.manual_seed(0)
 rng = np.random.default_rng(0)
+options = argparse.ArgumentParser(description=__doc__)
+options.add_argument("--steps", type=int, default=1200)
+args = options.parse_args()
 sizes = [1, 40, 40, 1]
-weights = [w for i, o in zip(sizes, sizes[1:], strict=False) for w in (mn.randn(o, i) * (2 / i) ** 0.5, mn.zeros(o))]
+weights = [w for i, o in pairwise(sizes) for w in (mn.randn(o, i) * (2 / i) ** 0.5, mn.zeros(o))]
 weights = [w.requires_grad_() for w in weights]
 RATE = 0.1
 
@@ -40,12 +46,13 @@ def adapted_loss(w, steps, create_graph):
 
 
 def score(steps):
-    return np.mean([adapted_loss([w.detach().requires_grad_() for w in weights], steps, False).item() for _ in range(200)])
+    apart = [w.detach().requires_grad_() for w in weights]
+    return np.mean([adapted_loss(apart, steps, False).item() for _ in range(200)])
 
 
 before = score(1)
 optimizer = optim.Adam(weights, lr=0.003)
-for _ in range(1200):
+for _ in range(args.steps):
     optimizer.zero_grad()
     loss = sum(adapted_loss(weights, 1, True) for _ in range(5)) / 5
     loss.backward()

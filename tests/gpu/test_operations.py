@@ -277,7 +277,13 @@ def seconds(function: Callable[..., Any], arrays: list[np.ndarray], device: str,
 NO_SECOND = {"quantize", "scatter, mul", "ctc_loss"}
 
 
-@pytest.mark.parametrize("name", [*OPERATIONS, *layouts.CASES])
+LONG = {"grid sample", "lstm"}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[pytest.mark.slow] * (name in LONG)) for name in (*OPERATIONS, *layouts.CASES)],
+)
 def test_second_gradients(name: str, cuda: Any) -> None:
     if name in NO_SECOND:
         return

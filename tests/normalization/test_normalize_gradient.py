@@ -105,10 +105,10 @@ def of_the_sum(function: Callable[..., Any], *inputs: Any) -> Any:
     return mn.autograd.grad((y * y * y).sum(), inputs[0], create_graph=True)[0]
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["batch", "batch masked", "layer", "group", "rms masked", "mean and variance, a large eps", "any axes of five"],
-)
+OTHERS = ["batch", "batch masked", "group", "rms masked", "mean and variance, a large eps", "any axes of five"]
+
+
+@pytest.mark.parametrize("name", ["layer masked", *[pytest.param(name, marks=pytest.mark.slow) for name in OTHERS]])
 def test_third_derivatives(name: str, rng: np.random.Generator) -> None:
     function, shapes = FORMS[name]
     inputs = [rng.standard_normal(shape) for shape in shapes]
