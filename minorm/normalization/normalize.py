@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from minorm.graph.expressions import LinearMap
+from minorm.graph.expressions import LinearMap, constants
 from minorm.graph.graph import Function
 from minorm.graph.recorded import expressed
 from minorm.kernels.activated import activation_grad
@@ -103,12 +103,12 @@ class Normalize(Function):
 
     def gradient(self, dy: Any) -> tuple[Any, ...]:
         needs = self.needs
+        if self.x.size == 0:
+            return constants(self, dy)
         x = self.input(0, self.x, dy)
         scale = None if self.scale is None else self.input(1, self.scale, dy)
         dy, dresidual = _before_activation(self, dy)
-        stats, like = getattr(self, "stats", None), (self.scale, self.bias)
-        mask = None if self.x.size == 0 else self.mask
-        found = gradient_of(self.call, dy, x, scale, mask, stats, like, needs[:3])
+        found = gradient_of(self.call, dy, x, scale, self.mask, self.stats, (self.scale, self.bias), needs[:3])
         return (*found, None, dresidual)[: len(needs)]
 
 
@@ -170,13 +170,14 @@ class NormalizeWith(Function):
         return (dx, dmean, dvar, ds, db, None, dresidual)[: len(needs)]
 
     def gradient(self, dy: Any) -> tuple[Any, ...]:
+        if self.x.size == 0:
+            return constants(self, dy)
         inputs = [
             None if a is None else self.input(i, a, dy)
             for i, a in enumerate((self.x, self.mean, self.var, self.scale, self.bias))
         ]
         dy, dresidual = _before_activation(self, dy)
-        mask = None if self.x.size == 0 else self.mask
-        form = TensorForm(self.call, dy, mask, self.x)
+        form = TensorForm(self.call, dy, self.mask, self.x)
         found = expressed(form.with_statistics, inputs, [dy])
         return (*found, None, dresidual)[: len(self.needs)]
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from minorm.graph.expressions import constants
 from minorm.graph.graph import Function
 from minorm.graph.recorded import expressed
 from minorm.normalization.call import NormCall
@@ -84,6 +85,8 @@ class NormalizeGradient(Function):
         )[: len(self.needs)]
 
     def gradient(self, *weights: Any) -> tuple[Any, ...]:
+        if self.x.size == 0:
+            return constants(self, *weights)
         like = next(v for v in weights if v is not None)
         inputs = [self.input(0, self.dy, like), self.input(1, self.x, like)]
         inputs.append(None if self.scale is None else self.input(2, self.scale, like))

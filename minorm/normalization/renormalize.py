@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from minorm.graph.expressions import constants
 from minorm.graph.graph import Function
 from minorm.kernels.protocol import Statistics
 from minorm.normalization.call import NormCall
@@ -82,12 +83,10 @@ class Renormalize(Function):
         )
 
     def gradient(self, dy: Any) -> tuple[Any, ...]:
-        call, x, needs = self.call, self.input(0, self.x, dy), self.needs
         if self.x.size == 0:
-            return tuple(
-                None if a is None else dy.from_array(np.zeros_like(a)) for a in (self.x, self.scale, self.bias)
-            )
-        r, d, scale = dy.from_array(self.r), dy.from_array(self.d), None
+            return constants(self, dy)
+        call, x, needs = self.call, self.input(0, self.x, dy), self.needs
+        r, d = dy.from_array(self.r), dy.from_array(self.d)
         scale = r if self.scale is None else r * self.input(1, self.scale, dy).to(self.r.dtype)
         wanted = needs[0], needs[1], needs[1] or needs[2]
         like = (self.r, self.r)

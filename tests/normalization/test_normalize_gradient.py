@@ -182,3 +182,18 @@ def test_float32_is_right_far_from_0(name: str, offset: float, rng: np.random.Ge
     for found, expected in zip(second(np.float32), second(np.float64), strict=True):
         apart = found.numpy() - expected.numpy()
         assert np.linalg.norm(apart) < 1e-6 * np.linalg.norm(expected.numpy())
+
+
+@pytest.mark.parametrize("name", ["batch", "batch in evaluation", "batch and relu", "instance", "layer", "rms"])
+def test_of_an_empty_batch(name: str) -> None:
+    function, shapes = FORMS[name]
+    empty = [(0, *shape[1:]) if shape in (IMAGES, shapes[0]) else shape for shape in shapes]
+    inputs = [mn.ones(*shape, dtype=mn.float64, requires_grad=True) for shape in empty]
+    y = function(*inputs)
+    v = mn.ones_like(y).requires_grad_()
+    first = mn.autograd.grad(y, inputs, v, create_graph=True)
+    assert all(not g.numpy().any() for g in first)
+    ends = [g.sum() for g in first if g.requires_grad]
+    if ends:
+        second = mn.autograd.grad(ends, [*inputs, v], create_graph=True, allow_unused=True)
+        assert all(g is None or not g.numpy().any() for g in second)
