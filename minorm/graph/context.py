@@ -23,6 +23,7 @@ from minorm.support.argument_errors import kind_of
 from minorm.support.documented import documented
 
 
+@documented({}, needs="whether each argument of forward wants a gradient")
 class Context:
     """What forward leaves for backward: `ctx`. Attributes of any other name may be set on it as well.
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 from math import factorial, prod
+from typing import Any
 
 import numpy as np
 
@@ -69,7 +70,7 @@ class GridSample(Function):
         axes = [_along(g.array, n, *self.options, bends=True) for g, n in zip(positions, x.shape[2:], strict=True)]
         weights = [{id(tap): self._weight(tap, by) for tap in taps} for taps, by in zip(axes, moved, strict=True)]
         rows = x.to(self.wide).movedim(1, -1).reshape(prod((len(x), *x.shape[2:])), x.shape[1])
-        y = 0
+        y: Any = 0
         for places, combination in self._combined(axes):
             share = prod(of_axis[id(tap)] for of_axis, tap in zip(weights, combination, strict=True))
             y = y + Take.apply(rows, index=places) * share.unsqueeze(1)
