@@ -16,20 +16,27 @@ from minorm.graph.graph import Function
 class LinearMap(Function):
     """there(x), linear in x; the gradient is back(dy), where `back` is the transposed map, and so on.
 
-    of  the Function whose kept arrays both maps read
+    of  the Function whose kept arrays both maps read, which must not have changed; None where they read none
     """
 
-    def forward(self, x: Any, *, of: Function, there: Callable[[Any], Any], back: Callable[[Any], Any]) -> Any:
+    def forward(
+        self, x: Any, *, there: Callable[[Any], Any], back: Callable[[Any], Any], of: Function | None = None
+    ) -> Any:
         self.of, self.there, self.back = of, there, back
         return there(x)
 
     def backward(self, dy: Any) -> Any:
-        self.of.check_unchanged()
+        self.check()
         return self.back(dy)
 
     def gradient(self, dy: Any) -> Any:
-        self.of.check_unchanged()
+        self.check()
         return LinearMap.apply(dy, of=self.of, there=self.back, back=self.there)
+
+    def check(self) -> None:
+        """RuntimeError where what the maps read was changed in place."""
+        if self.of is not None:
+            self.of.check_unchanged()
 
 
 def constants(of: Function, *gradients: Any) -> tuple[Any, ...]:

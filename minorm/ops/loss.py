@@ -6,6 +6,7 @@ Targets of integers are inputs without a gradient. Every argument has been check
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any
 
@@ -61,9 +62,8 @@ def shared(dy, reduction, count):
     """`share` of a Tensor."""
     if reduction != "mean":
         return dy
-    return LinearMap.apply(
-        dy, of=Function(), there=lambda g: share(g, "mean", count), back=lambda g: share(g, "mean", count)
-    )
+    parts: Any = functools.partial(share, reduction="mean", count=count)
+    return LinearMap.apply(dy, there=parts, back=parts)
 
 
 # Classes

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import minorm as mn
@@ -121,3 +122,59 @@ def test_the_page_lists_what_has_none() -> None:
     section = page.read_text(encoding="utf-8").partition("## Without a second gradient\n")[2].partition("\n## ")[0]
     rows = re.findall(r"^\| `([^`]+)` \| (.+) \|$", section, flags=re.MULTILINE)
     assert {name: why for name, why in rows if name.startswith("F.")} == HAS_NONE
+
+
+# Whole networks
+
+NETWORKS: dict[str, tuple[Any, tuple[int, ...]]] = {
+    "images": (
+        lambda nn: nn.Sequential(
+            nn.Conv2d(3, 8, 3, stride=2, padding=1, bias=False), nn.BatchNorm2d(8), nn.SiLU(), nn.MaxPool2d(2),
+            nn.Conv2d(8, 8, 3, groups=4, padding=1), nn.GroupNorm(2, 8), nn.GELU(), nn.AvgPool2d(2), nn.Flatten(),
+            nn.Linear(32, 3), nn.Softmax(1),
+        ),
+        (4, 3, 16, 16),
+    ),
+    "images made larger": (
+        lambda nn: nn.Sequential(
+            nn.ConvTranspose2d(3, 4, 3, stride=2, output_padding=1), nn.InstanceNorm2d(4, affine=True), nn.Tanh(),
+            nn.Conv2d(4, 4, 3, dilation=2, padding=2, padding_mode="circular"), nn.Softplus(), nn.AdaptiveAvgPool2d(3),
+        ),
+        (2, 3, 6, 6),
+    ),
+    "volumes": (
+        lambda nn: nn.Sequential(nn.Conv3d(1, 2, 2), nn.BatchNorm3d(2), nn.Sigmoid(), nn.MaxPool3d(2)), (2, 1, 5, 5, 5),
+    ),
+    "attention": (
+        lambda nn: nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True, activation="gelu"), (2, 5, 8),
+    ),
+    "lstm": (lambda nn: nn.LSTM(3, 4, bidirectional=True), (4, 2, 3)),
+    "gru": (lambda nn: nn.GRU(3, 4, num_layers=2), (4, 2, 3)),
+    "evaluation": (
+        lambda nn: nn.Sequential(nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2), nn.SiLU(), nn.Flatten()).eval(), (2, 1, 5, 5),
+    ),
+}  # fmt: skip
+
+
+def penalty(library: Any, model: Any, numbers: Any) -> list[Any]:
+    """The gradient of sum(y^2) for the input, and that of its norm for the parameters."""
+    x = library.tensor(numbers, requires_grad=True)
+    y = model(x)
+    y = y[0] if isinstance(y, tuple) else y
+    (slope,) = library.autograd.grad((y * y).sum(), x, create_graph=True)
+    parameters = list(model.parameters())
+    found = library.autograd.grad(((slope**2).sum() + 1e-12) ** 0.5, parameters, allow_unused=True)
+    arrays = [np.zeros(p.shape) if g is None else g.numpy() for p, g in zip(parameters, found, strict=True)]
+    return [slope.detach().numpy(), *arrays]
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_penalties_on_the_gradients_of_networks_are_pytorchs(name: str, rng: np.random.Generator) -> None:
+    build, shape = NETWORKS[name]
+    mine, theirs = build(mn.nn).double(), build(torch.nn).double()
+    theirs.load_state_dict({key: torch.tensor(np.array(value.numpy())) for key, value in mine.state_dict().items()})
+    numbers = rng.standard_normal(shape)
+    with second_gradients.sdpa_kernel(second_gradients.SDPBackend.MATH):
+        expected = penalty(torch, theirs, numbers)
+    for found, wanted in zip(penalty(mn, mine, numbers), expected, strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-8, atol=1e-9 * (1 + np.abs(wanted).max()))
