@@ -141,7 +141,7 @@ def exactly(order: int, x: Any, v: Any, w: Any, eps: float) -> list[float]:
 
 
 def test_four_derivatives_are_those_of_the_formula_where_pytorchs_are_not(rng: np.random.Generator) -> None:
-    """PyTorch takes the statistics for constants from the third derivative on, and says nothing (its issue 186256)."""
+    """PyTorch takes the statistics for constants from the third derivative on, and says nothing."""
     x, v, w = rng.standard_normal((3, 6, 1))
     expected = exactly(4, x[:, 0], v[:, 0], w[:, 0], 1e-3)
 
