@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from minorm.graph.grad_mode import no_grad
+from minorm.graph.backward import grad
+from minorm.graph.grad_mode import enable_grad, no_grad
 from minorm.support.documented import documented
 from minorm.tensor.tensor import Tensor
 
@@ -107,3 +108,48 @@ def gradcheck(f: Callable[..., Any], *inputs: Any, h: float = 1e-5, tolerance: f
                 )
             worst = max(worst, largest)
     return worst
+
+
+@documented(
+    {},
+    f="gives a Tensor, or several in a tuple",
+    inputs="float64 arrays, or Tensors, on a GPU too; those that do not require grad are held fixed",
+    h="how far an element is moved up and down",
+    tolerance="the largest error allowed, relative to 1 + the largest slope",
+    seed="of the random weights, of f's results and of its gradients",
+)
+def gradgradcheck(
+    f: Callable[..., Any], *inputs: Any, h: float = 1e-5, tolerance: float = 1e-6, seed: int = 0
+) -> float:
+    """`gradcheck` of f's gradients: those of `autograd.grad(create_graph=True)`, for the inputs and for the weights.
+
+    AssertionError as gradcheck raises it; the weights of f's results are counted as inputs behind the others.
+
+    Example:
+        >>> from minorm.testing import gradgradcheck
+        >>> gradgradcheck(lambda x: x.exp(), mn.zeros(2, dtype=mn.float64).numpy()) < 1e-6
+        True
+    """
+    tensors = [Tensor(x.copy(), True) if isinstance(x, np.ndarray) else x for x in inputs]
+    moving = [i for i, x in enumerate(tensors) if isinstance(x, Tensor) and x.requires_grad]
+    rng = np.random.default_rng(seed)
+    results = [y for y in _several(f(*tensors)) if y.requires_grad]
+    weights = [Tensor(rng.standard_normal(y.shape).astype(y.dtype), True).to(y.device) for y in results]
+
+    def first(*given: Any) -> tuple[Tensor, ...]:
+        with enable_grad():
+            arguments, v = list(given[: len(tensors)]), given[len(tensors) :]
+            for i in moving:  # finite differences hand in Tensors outside the graph
+                if not arguments[i].requires_grad:
+                    arguments[i] = arguments[i].detach().requires_grad_()
+            ends = [y for y in _several(f(*arguments)) if y.requires_grad]
+            found = grad(ends, [arguments[i] for i in moving], v, create_graph=True, allow_unused=True)
+            return tuple([g for g in found if g is not None])
+
+    return gradcheck(
+        first, *tensors, *[w.detach().requires_grad_() for w in weights], h=h, tolerance=tolerance, seed=seed
+    )
+
+
+def _several(result: Any) -> tuple[Tensor, ...]:
+    return result if isinstance(result, tuple) else (result,)

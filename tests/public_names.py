@@ -14,7 +14,8 @@ from typing import Any
 
 FILE = Path(__file__).with_suffix(".txt")
 PACKAGES = """
-    minorm minorm.accelerator minorm.amp minorm.autograd minorm.backends minorm.cuda minorm.data minorm.data.transforms
+    minorm minorm.accelerator minorm.amp minorm.autograd minorm.autograd.function minorm.autograd.functional
+    minorm.backends minorm.cuda minorm.data minorm.data.transforms
     minorm.diagnosis minorm.distributed minorm.functional minorm.nn minorm.nn.init minorm.nn.parallel minorm.nn.utils
     minorm.nn.utils.parametrizations minorm.nn.utils.rnn minorm.onnx minorm.optim minorm.optim.lr_scheduler
     minorm.testing minorm.training minorm.utils minorm.utils.data
@@ -23,6 +24,8 @@ CLASSES = ("minorm.Tensor", "minorm.Generator", "minorm.nn.Module", "minorm.opti
 HOMES = {  # where a package has its names from, if not from below it
     "minorm.accelerator": "minorm",
     "minorm.autograd": "minorm.graph",
+    "minorm.autograd.function": "minorm.graph",
+    "minorm.autograd.functional": "minorm.autograd",
     "minorm.cuda": "minorm",
     "minorm.optim.lr_scheduler": "minorm.optim",
     "minorm.utils.data": "minorm.data",
@@ -36,7 +39,6 @@ ELSEWHERE = """
 OURS = """
     minorm.accelerator.device minorm.accelerator.documented minorm.cuda.documented
     minorm.optim.lr_scheduler.Optimizer
-    minorm.autograd.refuse_graph
     minorm.nn.init.default_ minorm.nn.init.fans minorm.nn.utils.parametrizations.Parametrization
     minorm.nn.utils.parametrizations.Root minorm.nn.utils.rnn.pack_padded minorm.nn.utils.rnn.padded
 """.split()  # noqa: SIM905  defined there for other modules of minorm, and documented nowhere

@@ -54,7 +54,7 @@ MAY_IMPORT = {
             "loops devices graph kernels normalization tensor testing functional nn optim serialization data config "
             "onnx models distributed training"
         ),
-        "autograd": "graph",
+        "autograd": "graph tensor",
         "random": "devices",
         "checkpoint": "serialization",
     }.items()

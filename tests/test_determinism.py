@@ -18,8 +18,8 @@ import minorm as mn
 import minorm.functional as F
 import minorm_ext
 from minorm import models, nn, optim
-from minorm.autograd import Function
 from minorm.graph import trace
+from minorm.graph.graph import Function
 from minorm.normalization import normalize, renormalize
 from minorm.ops import activation, convolution, loss, matmul, pooling, reduction, response
 from tests.levels import FUSED, at_level
@@ -210,6 +210,14 @@ def autocast_conv2d(x: Any, w: Any) -> Any:
     return y.to(x.dtype)
 
 
+case(
+    "conv2d, the gradient of its weights",
+    lambda dy, x: convolution.ConvolutionWeight.apply(
+        dy, x, shape=(6, 5, 3, 3), stride=(1, 1), padding=((1, 1), (1, 1)), dilation=(1, 1), groups=1
+    ),
+    (9, 6, 13, 11),
+    (9, 5, 13, 11),
+)
 case("conv2d in autocast", autocast_conv2d, (4, 8, 15, 15), (12, 8, 3, 3))
 case("max_pool2d", lambda x: F.max_pool2d(x, 3, 2, padding=1), (16, 16, 30, 30))
 case("avg_pool2d", lambda x: F.avg_pool2d(x, 3, 2, padding=1), (16, 16, 30, 30))

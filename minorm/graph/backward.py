@@ -22,7 +22,7 @@ import numpy as np
 
 from minorm import devices
 from minorm.devices import capture
-from minorm.graph import hooks
+from minorm.graph import hooks, recorded
 from minorm.graph.graph import Function
 from minorm.support.documented import documented
 
@@ -40,8 +40,9 @@ if hasattr(os, "register_at_fork"):
     root="the Tensor that is differentiated",
     gradient="weights of its elements, an array of its shape and type",
     retain_graph="True keeps the graph for another walk, False frees it on the way",
+    create_graph="True leaves gradients that are in the graph, and can be differentiated; the graph is kept, too",
 )
-def backward(root: Any, gradient: Any, retain_graph: bool = False) -> None:
+def backward(root: Any, gradient: Any, retain_graph: bool = False, create_graph: bool = False) -> None:
     """leaf.grad += d(root)/d(leaf), weighted by the array `gradient`, for every leaf that requires it.
 
     Threads may walk graphs that meet in their leaves at the same time. Every gradient is added; the order is theirs, so
@@ -53,6 +54,9 @@ def backward(root: Any, gradient: Any, retain_graph: bool = False) -> None:
         >>> x.grad
         tensor([2., 4.])
     """
+    if create_graph:
+        recorded.add_to_leaves([(root, root.from_array(gradient))], True)
+        return
     given: set[int] = {id(gradient)}
     found = walk([(root, gradient)], retain_graph)
     watch = capture.watch()
@@ -179,22 +183,13 @@ def _retain(retained: dict[int, Any], gradients: list[Any]) -> None:
                 tensor.grad = tensor.from_array(array)
 
 
-def refuse_graph(operation: str, create_graph: bool) -> None:
-    """NotImplementedError for create_graph=True."""
-    if create_graph:
-        raise NotImplementedError(
-            f"{operation}: create_graph=True asks for gradients of gradients; expected False, as backward passes are "
-            "not recorded here"
-        )
-
-
 @documented(
     {},
     outputs="what is differentiated, a Tensor or several",
     inputs="for what, a Tensor or several, which require grad",
     grad_outputs="weights of the outputs' elements, one Tensor for each; None for outputs of one element",
-    retain_graph="True keeps the graph for another walk; None and False free it on the way",
-    create_graph="True, gradients of gradients, is a NotImplementedError",
+    retain_graph="True keeps the graph for another walk, False frees it on the way; None is create_graph",
+    create_graph="True gives gradients that are in the graph, and can be differentiated",
     only_inputs="taken, without effect: no other gradient is computed",
     allow_unused="True gives None for an input that the outputs do not depend on; None and False raise",
 )
@@ -215,14 +210,25 @@ def grad(
         >>> x = mn.tensor([1.0, 2.0], requires_grad=True)
         >>> mn.autograd.grad((x * x).sum(), x)
         (tensor([2., 4.]),)
+        >>> (slope,) = mn.autograd.grad((x**3).sum(), x, create_graph=True)
+        >>> mn.autograd.grad(slope.sum(), x)
+        (tensor([ 6., 12.]),)
     """
-    refuse_graph("autograd.grad", create_graph)
     ends, starts = (tuple(v) if isinstance(v, (tuple, list)) else (v,) for v in (outputs, inputs))
     given = grad_outputs if isinstance(grad_outputs, (tuple, list)) else (grad_outputs,) * len(ends)
     for i, x in enumerate(starts):
         if not x.requires_grad:
             raise RuntimeError(f"autograd.grad: input {i} does not require grad; expected inputs that do")
-    seeds = [(y, _weights(i, y, weight)) for i, (y, weight) in enumerate(zip(ends, given, strict=True))]
+    weights = [_weights(i, y, weight) for i, (y, weight) in enumerate(zip(ends, given, strict=True))]
+    if create_graph:
+        recorded_seeds = [
+            (y, y.from_array(w) if given[i] is None else given[i])
+            for i, (y, w) in enumerate(zip(ends, weights, strict=True))
+        ]
+        results = recorded.gradients_of(starts, recorded_seeds, retain_graph is not False)
+        _check_used([i for i, dx in enumerate(results) if dx is None], allow_unused)
+        return tuple(results)
+    seeds = list(zip(ends, weights, strict=True))
     found: dict[int, Any] = {}
     with contextlib.ExitStack() as stack:
         for x in starts:  # the walk leaves leaves to us, and other results to a hook
@@ -231,13 +237,16 @@ def grad(
                 stack.enter_context(hooks.register(x, take))
         for leaf, array in walk(seeds, bool(retain_graph)):
             found[id(leaf)] = leaf.from_array(array)
-    missing = [i for i, x in enumerate(starts) if id(x) not in found]
+    _check_used([i for i, x in enumerate(starts) if id(x) not in found], allow_unused)
+    return tuple([x.from_array(x._copied(found[id(x)].array)) if id(x) in found else None for x in starts])
+
+
+def _check_used(missing: list[int], allow_unused: bool | None) -> None:
     if missing and not allow_unused:
         raise RuntimeError(
             f"autograd.grad: the outputs do not depend on input {missing[0]}; expected that they do; "
             "allow_unused=True gives None for it"
         )
-    return tuple([x.from_array(x._copied(found[id(x)].array)) if id(x) in found else None for x in starts])
 
 
 def _weights(i: int, output: Any, weight: Any) -> Any:

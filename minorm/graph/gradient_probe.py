@@ -9,7 +9,7 @@ from minorm.graph.graph import Function
 
 
 class GradientProbe(Function):
-    """The same Tensors; `told`, called with their gradients on the way back, may return others."""
+    """The same Tensors; `told`, called with their gradients on the way back, arrays or Tensors, may return others."""
 
     def forward(self, *arrays: Any, told: Callable[..., Any]) -> Any:
         self.told = told
@@ -18,3 +18,6 @@ class GradientProbe(Function):
 
     def backward(self, *gradients: Any) -> Any:
         return tuple(None if g is None else g.copy() for g in self.told(gradients))  # a hook may keep what it saw
+
+    def gradient(self, *gradients: Any) -> Any:
+        return tuple(self.told(gradients))

@@ -10,7 +10,6 @@ This module knows no operation and not even the Tensor class: a result is built 
 
 from __future__ import annotations
 
-import functools
 import itertools
 import weakref
 from collections.abc import Sequence
@@ -40,6 +39,12 @@ class Function:
     output's own (the object itself, not a view) is watched: changing that tensor in place before backward is an
     error. The first input is always a Tensor; another may be absent, which is None. `self.needs[i]` says whether
     input i wants a gradient, so that backward can skip the others.
+
+    For gradients of gradients a third method writes backward once more, with Tensors:
+
+        gradient(self, *gradients) -> what backward gives, as Tensors that are computed by recorded operations
+
+    There `self.input(i, self.x, dy)` is an input, and `self.output(self.y, dy)` an output, as a Tensor of the graph.
     """
 
     differentiable = True  # False: the result never requires grad (comparisons, argmax)
@@ -55,17 +60,9 @@ class Function:
     edges: tuple[Any, ...] | None = None
     serial: int = 0
     outputs: int = 1
-    watched: Sequence[tuple[Any, int, str]] = ()  # (version counter, its value then, what it was)
+    watched: Sequence[tuple[Any, int, int]] = ()  # (version counter, its value then, input i or output ~i)
     total: Any = None  # the gradient of the first input that other consumers have sent so far
     retained: dict[int, Any] | None = None  # output index -> weak reference to a tensor that wants its gradient
-
-    def __init_subclass__(cls) -> None:
-        super().__init_subclass__()
-        static = [
-            name for name in ("forward", "backward", "setup_context") if isinstance(vars(cls).get(name), staticmethod)
-        ]
-        if static:
-            cls.apply = functools.partial(_refuse, cls.__name__, static[0])  # type: ignore[method-assign]
 
     def forward(self, *arrays: Any, **options: Any) -> Any:
         """Compute the result from the inputs' arrays."""
@@ -74,6 +71,13 @@ class Function:
     def backward(self, *gradients: Any) -> Any:
         """Compute the inputs' gradients from the results'."""
         raise NotImplementedError(f"{type(self).__name__} has no backward")
+
+    def gradient(self, *gradients: Any) -> Any:
+        """Compute what backward does with Tensors, so that it can be differentiated again."""
+        raise NotImplementedError(
+            f"create_graph=True: {type(self).__name__} has no gradient of its gradient; expected a Function with "
+            "gradient(self, *gradients), which is its backward written with Tensors; or create_graph=False"
+        )
 
     @classmethod
     def apply(cls, *inputs: Any, **options: Any) -> Any:
@@ -131,7 +135,7 @@ class Function:
                 continue
             array, creator = x.array, x.creator
             if id(array) in kept:
-                watched.append((x.version, x.version.count, "input"))
+                watched.append((x.version, x.version.count, len(edges)))
             if not x._requires_grad:
                 edges.append(None)
             elif creator is None:
@@ -140,7 +144,7 @@ class Function:
                 edges.append((creator, x.output_index, array.shape, array.dtype))
         for y in outputs:
             if id(y.array) in kept:
-                watched.append((y.version, y.version.count, "output"))  # noqa: PERF401  a comprehension is a call
+                watched.append((y.version, y.version.count, ~y.output_index))  # noqa: PERF401  a comprehension is a call
         self.edges, self.watched, self.outputs = tuple(edges), watched, len(outputs)
         self.serial = next(_serials)
 
@@ -158,14 +162,21 @@ class Function:
         del self.retained[tensor.output_index]
         return True
 
-    def differentiate(self, gradients: list[Any]) -> tuple[Any, ...]:
-        """The gradient of every input, after checking that nothing backward needs has changed since."""
-        for version, count, role in self.watched:
+    def check_unchanged(self) -> None:
+        """RuntimeError where something that backward needs has changed since the forward pass."""
+        for version, count, place in self.watched:
             if version.count != count:
                 raise RuntimeError(
-                    f"backward of {type(self).__name__}: an {role} it needs was changed in place after the forward "
-                    f"pass (version {version.count}, expected {count}); work on a copy, or change it after backward()"
+                    f"backward of {type(self).__name__}: an {'output' if place < 0 else 'input'} it needs was changed "
+                    f"in place after the forward pass (version {version.count}, expected {count}); work on a copy, or "
+                    "change it after backward()"
                 )
+
+    def differentiate(self, gradients: list[Any]) -> tuple[Any, ...]:
+        """The gradient of every input, after checking that nothing backward needs has changed since."""
+        for version, count, _ in self.watched:
+            if version.count != count:
+                self.check_unchanged()
         first = gradients[0] if len(gradients) == 1 else next(g for g in gradients if g is not None)
         if type(first) is _ndarray or devices.is_host(first):
             results = self.backward(*gradients)
@@ -178,14 +189,49 @@ class Function:
         """Let go of everything forward kept."""
         self.__dict__.clear()
 
+    # For `gradient`: what was kept as a Tensor of the graph
 
-def _refuse(name: str, method: str, *_: Any, **__: Any) -> Any:
-    """`apply` of a Function that is written for PyTorch."""
-    raise TypeError(
-        f"{name}.apply: {method} is a static method, as PyTorch's Functions have it; expected "
-        "forward(self, *arrays, **options) and backward(self, *gradients), which compute with arrays and keep what "
-        "backward needs on self: self.x = x in place of ctx.save_for_backward(x)"
-    )
+    def input(self, i: int, array: Any, like: Any) -> Any:
+        """Input i as a Tensor, whose elements forward kept as `array`; `like` is a Tensor, which makes others.
+
+        The Function holds arrays alone, so that a graph costs no more where nobody asks for this. The Tensor is put
+        together again from the array and from the edge, which says where it came from.
+        """
+        edge = None if self.edges is None else self.edges[i]
+        if edge is None:
+            return like.from_array(array)
+        source, index, shape, dtype = edge
+        if shape is None:  # a leaf
+            return source if source.array is array else Kept.apply(source, array=array)
+        tensor = like.from_array(array if array.dtype == dtype else array.astype(dtype), source, index)
+        self._watch(tensor, i)
+        return tensor if array.dtype == dtype else Kept.apply(tensor, array=array)
+
+    def output(self, array: Any, like: Any, i: int = 0) -> Any:
+        """Output i as a Tensor of the graph, whose elements forward kept as `array`."""
+        tensor = like.from_array(array, self, i)
+        self._watch(tensor, ~i)
+        return tensor
+
+    def _watch(self, tensor: Any, place: int) -> None:
+        """Let the Tensor share the version counter of what it stands for."""
+        for version, _, watched in self.watched:
+            if watched == place:
+                tensor.version = version
+
+
+class Kept(Function):
+    """A Tensor with the elements that a forward pass kept of it: in another order or type, or from before a change."""
+
+    def forward(self, x: Any, *, array: Any) -> Any:
+        self.shape, self.dtype = x.shape, x.dtype
+        return array
+
+    def backward(self, dy: Any) -> Any:
+        return dy.astype(self.dtype, copy=False)
+
+    def gradient(self, dy: Any) -> Any:
+        return dy.to(self.dtype)
 
 
 class View(NamedTuple):

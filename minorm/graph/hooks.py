@@ -64,6 +64,16 @@ def run(source: Any, index: int, array: Any, like: Any) -> Any:
     return array if hooks else None
 
 
+def run_recorded(source: Any, index: int, gradient: Any) -> Any:
+    """The same for a gradient that is a Tensor of the graph; what a hook returns goes on in the graph."""
+    for hook in list(registered.get((id(source), index), {}).values()):
+        answer = hook(gradient)
+        if answer is not None:
+            _checked(answer, gradient.array)
+            gradient = answer
+    return gradient
+
+
 def _checked(answer: Any, array: Any) -> Any:
     """The array of what a hook returned for the gradient `array`."""
     if not hasattr(answer, "from_array"):

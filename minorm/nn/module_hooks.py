@@ -98,7 +98,7 @@ class Watch:
     def _entered(self, gradients: tuple[Any, ...]) -> tuple[Any, ...]:
         coming: list[Any] = [None] * self.outputs
         for place, gradient in zip(self.out_places, gradients, strict=True):
-            coming[place] = None if gradient is None else Tensor(gradient)
+            coming[place] = _as_tensor(gradient)
         self.coming = tuple(coming)
         if not self.places:
             self._tell((None,) * self.inputs)
@@ -107,8 +107,10 @@ class Watch:
     def _left(self, gradients: tuple[Any, ...]) -> tuple[Any, ...]:
         leaving: list[Any] = [None] * self.inputs
         for place, gradient in zip(self.places, gradients, strict=True):
-            leaving[place] = None if gradient is None else Tensor(gradient)
+            leaving[place] = _as_tensor(gradient)
         found = self._tell(tuple(leaving))
+        if any(isinstance(gradient, Tensor) for gradient in gradients):  # of create_graph=True
+            return tuple(found[place] for place in self.places)
         return tuple(None if found[place] is None else found[place].array for place in self.places)
 
     def _tell(self, leaving: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -117,6 +119,10 @@ class Watch:
             if changed is not None:
                 leaving = changed if isinstance(changed, tuple) else (changed,)
         return leaving
+
+
+def _as_tensor(gradient: Any) -> Any:
+    return gradient if gradient is None or isinstance(gradient, Tensor) else Tensor(gradient)
 
 
 def _replaced(parts: tuple[Any, ...], places: list[int], told: Callable[..., Any]) -> tuple[Any, ...]:

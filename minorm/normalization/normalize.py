@@ -11,11 +11,15 @@ from typing import Any
 
 import numpy as np
 
+from minorm.graph.expressions import LinearMap, constants
 from minorm.graph.graph import Function
+from minorm.graph.recorded import expressed
 from minorm.kernels.activated import activation_grad
 from minorm.kernels.select import backend as backend_of
 from minorm.normalization.call import NormCall
 from minorm.normalization.layout import mask_like, same_order
+from minorm.normalization.normalize_gradient import gradient_of
+from minorm.normalization.tensor_form import TensorForm
 
 Array = Any
 
@@ -99,6 +103,16 @@ class Normalize(Function):
         dresidual = None if dresidual is None else layout.result(dresidual, x)
         return (*gradients, None, dresidual)[: len(needs)]  # none for a mask
 
+    def gradient(self, dy: Any) -> tuple[Any, ...]:
+        needs = self.needs
+        if self.x.size == 0:
+            return constants(self, dy)
+        x = self.input(0, self.x, dy)
+        scale = None if self.scale is None else self.input(1, self.scale, dy)
+        dy, dresidual = _before_activation(self, dy)
+        found = gradient_of(self.call, dy, x, scale, self.mask, self.stats, (self.scale, self.bias), needs[:3])
+        return (*found, None, dresidual)[: len(needs)]
+
 
 class NormalizeWith(Function):
     """y = (x - mean) / sqrt(var + eps) * s + b, with mean and var given: what evaluation does.
@@ -160,11 +174,33 @@ class NormalizeWith(Function):
             db = layout.parameter_gradient(db, self.bias) if needs[4] else None
         return (dx, dmean, dvar, ds, db, None, dresidual)[: len(needs)]
 
+    def gradient(self, dy: Any) -> tuple[Any, ...]:
+        if self.x.size == 0:
+            return constants(self, dy)
+        inputs = [
+            None if a is None else self.input(i, a, dy)
+            for i, a in enumerate((self.x, self.mean, self.var, self.scale, self.bias))
+        ]
+        dy, dresidual = _before_activation(self, dy)
+        form = TensorForm(self.call, dy, self.mask, self.x)
+        found = expressed(form.with_statistics, inputs, [dy])
+        return (*found, None, dresidual)[: len(self.needs)]
+
     def _statistic(self, flat: Array, like: Array) -> Array:
         return self.call.layout.statistics(flat).reshape(like.shape).astype(like.dtype)
 
 
 _NOTHING: dict[str, Any] = {}
+
+
+def _before_activation(function: Any, dy: Any) -> tuple[Any, Any]:
+    """The Tensor dy as it comes through the activation, to what is normalized and to the residual."""
+    if function.y is None:
+        return dy, None
+    through: Any = LinearMap.apply(
+        dy, of=function, there=lambda g: activation_grad(g, function.y), back=lambda g: activation_grad(g, function.y)
+    )
+    return through, through
 
 
 def _masked(call: NormCall, x: Array, mask: Array) -> dict[str, Array]:

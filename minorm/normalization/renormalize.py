@@ -12,10 +12,12 @@ from typing import Any
 
 import numpy as np
 
+from minorm.graph.expressions import constants
 from minorm.graph.graph import Function
 from minorm.kernels.protocol import Statistics
 from minorm.normalization.call import NormCall
 from minorm.normalization.layout import same_order
+from minorm.normalization.normalize_gradient import gradient_of
 
 Array = Any
 
@@ -79,4 +81,19 @@ class Renormalize(Function):
             layout.result(dx, x) if self.needs[0] else None,
             None if self.scale is None or not self.needs[1] else (ds * self.r + db * self.d).astype(self.scale.dtype),
             None if self.bias is None or not self.needs[2] else db.astype(self.bias.dtype),
+        )
+
+    def gradient(self, dy: Any) -> tuple[Any, ...]:
+        if self.x.size == 0:
+            return constants(self, dy)
+        call, x, needs = self.call, self.input(0, self.x, dy), self.needs
+        r, d = dy.from_array(self.r), dy.from_array(self.d)
+        scale = r if self.scale is None else r * self.input(1, self.scale, dy).to(self.r.dtype)
+        wanted = needs[0], needs[1], needs[1] or needs[2]
+        like = (self.r, self.r)
+        dx, ds, db = gradient_of(call, dy, x, scale.to(call.dtype), None, self.stats, like, wanted)
+        return (
+            dx,
+            None if self.scale is None or not needs[1] else (ds * r + db * d).to(self.scale.dtype),
+            None if self.bias is None or not needs[2] else db.to(self.bias.dtype),
         )

@@ -7,14 +7,18 @@ needs is kept: the output where the formula allows it (the next operation keeps 
 from __future__ import annotations
 
 import functools
+import math
 
 import numpy as np
 
 from minorm.devices import dtypes
+from minorm.graph.expressions import passing, scaled
 from minorm.graph.graph import Function
 from minorm.kernels.order import in_order, in_order_along
 from minorm.kernels.select import backend
+from minorm.ops.elementwise import Where
 from minorm.ops.operands import full_type
+from minorm.ops.special import Erf
 
 
 class Relu(Function):
@@ -29,6 +33,9 @@ class Relu(Function):
     def backward(self, dy):
         return backend(dy).elementwise.relu_grad(dy, self.y)
 
+    def gradient(self, dy):
+        return scaled(self, dy)
+
 
 class Relu6(Function):
     """min(max(x, 0), 6); slope 0 at 0 and at 6."""
@@ -39,6 +46,9 @@ class Relu6(Function):
 
     def backward(self, dy):
         return backend(dy).elementwise.relu6_grad(dy, self.y)
+
+    def gradient(self, dy):
+        return scaled(self, dy)
 
 
 class LeakyRelu(Function):
@@ -51,6 +61,9 @@ class LeakyRelu(Function):
     def backward(self, dy):
         return backend(dy).elementwise.leaky_relu_grad(dy, self.x, self.slope)
 
+    def gradient(self, dy):
+        return scaled(self, dy)
+
 
 class Elu(Function):
     """x where x > 0, else alpha * (exp(x) - 1)."""
@@ -61,6 +74,11 @@ class Elu(Function):
 
     def backward(self, dy):
         return backend(dy).elementwise.elu_grad(dy, self.x, self.alpha)
+
+    def gradient(self, dy):
+        below = self.x <= 0
+        x = passing(self.input(0, self.x, dy), below)
+        return Where.apply(dy.from_array(below), dy * (x.exp() * self.alpha), dy)
 
 
 class Gelu(Function):
@@ -73,6 +91,18 @@ class Gelu(Function):
     def backward(self, dy):
         return backend(dy).elementwise.gelu_grad(dy, self.x, self.approximate)
 
+    def gradient(self, dy):
+        x = self.input(0, self.x, dy)
+        if self.approximate == "tanh":
+            x = x.clip(-20.0, 20.0)  # beyond, the slope is its limit, and x^3 may overflow
+            c, cubic = math.sqrt(2 / math.pi), 0.044715
+            t = ((x + x * x * x * cubic) * c).tanh()
+            normal, slope = (t + 1) * 0.5, (1 - t * t) * (x * x * (3 * cubic) + 1) * (0.5 * c)
+        else:
+            normal = (Erf.apply(x * math.sqrt(0.5)) + 1) * 0.5
+            slope = (x * x * -0.5).exp() * (1 / math.sqrt(2 * math.pi))
+        return dy * (normal + x * slope)
+
 
 class Silu(Function):
     """x * sigmoid(x)."""
@@ -83,6 +113,11 @@ class Silu(Function):
 
     def backward(self, dy):
         return backend(dy).elementwise.silu_grad(dy, self.x)
+
+    def gradient(self, dy):
+        x = self.input(0, self.x, dy)
+        s = Sigmoid.apply(x)
+        return dy * (s * (1 + x * (1 - s)))
 
 
 class Sigmoid(Function):
@@ -95,6 +130,10 @@ class Sigmoid(Function):
     def backward(self, dy):
         return backend(dy).elementwise.sigmoid_grad(dy, self.y)
 
+    def gradient(self, dy):
+        y = self.output(self.y, dy)
+        return dy * (y * (1 - y))
+
 
 class Tanh(Function):
     """tanh(x)."""
@@ -106,6 +145,10 @@ class Tanh(Function):
     def backward(self, dy):
         return backend(dy).elementwise.tanh_grad(dy, self.y)
 
+    def gradient(self, dy):
+        y = self.output(self.y, dy)
+        return dy * (1 - y * y)
+
 
 class Hardswish(Function):
     """x * min(max(x + 3, 0), 6) / 6."""
@@ -116,6 +159,10 @@ class Hardswish(Function):
 
     def backward(self, dy):
         return backend(dy).elementwise.hardswish_grad(dy, self.x)
+
+    def gradient(self, dy):
+        x = self.input(0, self.x, dy)
+        return passing(Where.apply(dy.from_array(self.x < 3), dy * (x / 3 + 0.5), dy), ~(self.x <= -3))
 
 
 class Hardsigmoid(Function):
@@ -138,6 +185,9 @@ class Hardsigmoid(Function):
         inside = abs(x) < 3
         wide = dy.astype(dtypes.compute_type(dy.dtype), copy=False)
         return (wide * inside / 6).astype(dy.dtype, copy=False)
+
+    def gradient(self, dy):
+        return scaled(self, dy)
 
 
 def log1p_exp(x):
@@ -168,6 +218,10 @@ class Softplus(Function):
         slope = np.where(scaled > self.threshold, compute.type(1), backend(dy).elementwise.sigmoid(scaled))
         return (dy.astype(compute, copy=False) * slope).astype(dy.dtype, copy=False)
 
+    def gradient(self, dy):
+        x = self.input(0, self.x, dy) * self.beta
+        return Where.apply(dy.from_array(x.array > self.threshold), dy, dy * Sigmoid.apply(x))
+
 
 class Softmax(Function):
     """exp(x - max) / sum exp(x - max) along `axis`."""
@@ -182,6 +236,10 @@ class Softmax(Function):
         gradient = functools.partial(backend(dy).elementwise.softmax_grad, dtype=self.dtype)
         return in_order_along(self.axis, gradient, dy, self.y)
 
+    def gradient(self, dy):
+        y = self.output(self.y, dy)
+        return (y * (dy - (dy * y).sum(self.axis, keepdim=True))).to(self.dtype)
+
 
 class LogSoftmax(Function):
     """(x - max) - log sum exp(x - max) along `axis`."""
@@ -195,3 +253,7 @@ class LogSoftmax(Function):
     def backward(self, dy):
         gradient = functools.partial(backend(dy).elementwise.log_softmax_grad, dtype=self.dtype)
         return in_order_along(self.axis, gradient, dy, self.y)
+
+    def gradient(self, dy):
+        y = self.output(self.y, dy)
+        return (dy - y.exp() * dy.sum(self.axis, keepdim=True)).to(self.dtype)

@@ -37,6 +37,17 @@ class Convolution(Function):
     def backward(self, dy: Any) -> Any:
         return backend(dy).conv.backward(dy, self.x, self.w, *self.how, self.needs, self.total)
 
+    def gradient(self, dy: Any) -> Any:
+        x, w = self.input(0, self.x, dy), self.input(1, self.w, dy)
+        dx = dw = db = None
+        if self.needs[0]:
+            dx = ConvolutionTranspose.apply(dy, w, None, size=x.shape[2:], **_named(self.how))
+        if self.needs[1]:
+            dw = ConvolutionWeight.apply(dy, x, shape=w.shape, **_named(self.how))
+        if self.needs[2]:
+            db = _over_channels(dy)
+        return dx, dw, db
+
 
 class ConvolutionTranspose(Function):
     """x (N, groups * O, *spatial), w (groups * O, I, *kernel), b (groups * I) or None; y (N, groups * I, *size).
@@ -65,6 +76,53 @@ class ConvolutionTranspose(Function):
         if self.needs[0]:
             dx = conv.forward(dy, w, None, *self.how)
         return dx, dw, db
+
+    def gradient(self, dy: Any) -> Any:
+        x, w = self.input(0, self.x, dy), self.input(1, self.w, dy)
+        how = _named(self.how)
+        dx = dw = db = None
+        if self.needs[0]:
+            dx = Convolution.apply(dy, w, None, **how)
+        if self.needs[1]:
+            dw = ConvolutionWeight.apply(x, dy, shape=w.shape, **how)
+        if self.needs[2]:
+            db = _over_channels(dy)
+        return dx, dw, db
+
+
+class ConvolutionWeight(Function):
+    """dW = dy * x, the gradient of a convolution's weights, which is linear in both."""
+
+    def forward(
+        self, dy: Any, x: Any, *, shape: Ints, stride: Ints, padding: Pairs, dilation: Ints, groups: int
+    ) -> Any:
+        conv = backend(x).conv
+        dy, x = conv.laid_out(dy, dy.dtype), conv.laid_out(x, x.dtype)
+        self.dy, self.x, self.how = dy, x, (stride, padding, dilation, groups)
+        return conv.grad_weight(dy, x, shape, *self.how, False)[0]
+
+    def backward(self, dw: Any) -> Any:
+        conv = backend(dw).conv
+        return (
+            conv.forward(self.x, dw, None, *self.how) if self.needs[0] else None,
+            conv.grad_input(self.dy, dw, self.x.shape, *self.how) if self.needs[1] else None,
+        )
+
+    def gradient(self, dw: Any) -> Any:
+        dy, x, how = self.input(0, self.dy, dw), self.input(1, self.x, dw), _named(self.how)
+        return (
+            Convolution.apply(x, dw, None, **how) if self.needs[0] else None,
+            ConvolutionTranspose.apply(dy, dw, None, size=x.shape[2:], **how) if self.needs[1] else None,
+        )
+
+
+def _named(how: tuple[Any, ...]) -> dict[str, Any]:
+    return dict(zip(("stride", "padding", "dilation", "groups"), how, strict=True))
+
+
+def _over_channels(dy: Any) -> Any:
+    """The gradient of a bias: a sum for each channel."""
+    return dy.sum((0, *range(2, dy.ndim)))
 
 
 class CastLaidOut(Cast):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from minorm.devices import to_device_of
+from minorm.graph.expressions import scaled
 from minorm.graph.graph import Function
 from minorm.kernels import select
 
@@ -25,3 +26,6 @@ class Dropout(Function):
 
     def backward(self, dy):
         return select.backend(dy).random.keep(dy, self.kept, self.p)
+
+    def gradient(self, dy):
+        return scaled(self, dy)

@@ -21,6 +21,10 @@ class Atan(Function):
     def backward(self, dy: Any) -> Any:
         return in_order(lambda dy, x: dy / (x * x + dy.dtype.type(1)), dy, self.x)
 
+    def gradient(self, dy: Any) -> Any:
+        x = self.input(0, self.x, dy)
+        return dy / (x * x + 1)
+
 
 class Log1p(Function):
     """log(1 + x), exact for small x too."""
@@ -32,6 +36,9 @@ class Log1p(Function):
     def backward(self, dy: Any) -> Any:
         return in_order(lambda dy, x: dy / (x + dy.dtype.type(1)), dy, self.x)
 
+    def gradient(self, dy: Any) -> Any:
+        return dy / (self.input(0, self.x, dy) + 1)
+
 
 class Expm1(Function):
     """e^x - 1, exact for small x too."""
@@ -42,3 +49,6 @@ class Expm1(Function):
 
     def backward(self, dy: Any) -> Any:
         return in_order(lambda dy, y: dy * (y + dy.dtype.type(1)), dy, self.y)
+
+    def gradient(self, dy: Any) -> Any:
+        return dy * (self.output(self.y, dy) + 1)

@@ -13,6 +13,7 @@ import numpy as np
 
 from minorm import devices
 from minorm.devices import dtypes
+from minorm.graph.expressions import passing, scaled, summed_to
 from minorm.graph.graph import Function
 from minorm.kernels.order import in_order
 from minorm.kernels.select import backend
@@ -62,6 +63,10 @@ class Add(Function):
         a, b = self.shapes
         return sum_to(dy, a) if self.needs[0] else None, sum_to(dy, b) if self.needs[1] else None
 
+    def gradient(self, dy: Any) -> Any:
+        a, b = self.shapes
+        return summed_to(dy, a) if self.needs[0] else None, summed_to(dy, b) if self.needs[1] else None
+
 
 class Sub(Function):
     """a - b"""
@@ -73,6 +78,21 @@ class Sub(Function):
     def backward(self, dy: Any) -> Any:
         a, b = self.shapes
         return sum_to(dy, a) if self.needs[0] else None, in_order(np.negative, sum_to(dy, b)) if self.needs[1] else None
+
+    def gradient(self, dy: Any) -> Any:
+        a, b = self.shapes
+        return summed_to(dy, a) if self.needs[0] else None, -summed_to(dy, b) if self.needs[1] else None
+
+
+class Deviation(Sub):
+    """x - mean, where b is the mean of x over the axes in which its length is 1, and what follows adds up to 0 there.
+
+    Then the mean's part of the gradient is 0, and backward leaves it out; the gradient's own gradient has it.
+    """
+
+    def gradient(self, dy: Any) -> Any:
+        axes = tuple([i for i, n in enumerate(self.shapes[1]) if n == 1])
+        return dy - dy.mean(axes, keepdim=True), None
 
 
 class Mul(Function):
@@ -92,6 +112,13 @@ class Mul(Function):
             gradient_of(b, multiply, dy, self.a) if self.needs[1] else None,
         )
 
+    def gradient(self, dy: Any) -> Any:
+        a, b = self.shapes
+        return (
+            summed_to(dy * self.input(1, self.b, dy), a) if self.needs[0] else None,
+            summed_to(dy * self.input(0, self.a, dy), b) if self.needs[1] else None,
+        )
+
 
 class Div(Function):
     """a / b"""
@@ -106,6 +133,13 @@ class Div(Function):
         return (
             gradient_of(self.shape, backend(dy).elementwise.div, dy, b) if self.needs[0] else None,
             gradient_of(b.shape, lambda g, a, b: -g * (a / b) / b, dy, a, b) if self.needs[1] else None,
+        )
+
+    def gradient(self, dy: Any) -> Any:
+        b = self.input(1, self.b, dy)
+        return (
+            summed_to(dy / b, self.shape) if self.needs[0] else None,
+            summed_to(-dy * (self.input(0, self.a, dy) / b) / b, b.shape) if self.needs[1] else None,
         )
 
 
@@ -140,6 +174,18 @@ class Pow(Function):
             gradient_of(b.shape, for_exponent, dy, a, b) if self.needs[1] else None,
         )
 
+    def gradient(self, dy: Any) -> Any:
+        a, b = self.input(0, self.a, dy), self.input(1, self.b, dy)
+        da = db = None
+        if self.needs[0]:
+            nothing = self.b == 0
+            slope = b * a ** (b - 1).masked_fill(dy.from_array(nothing), 1.0)
+            da = summed_to(passing(dy * slope, ~nothing), a.shape)
+        if self.needs[1]:
+            base = a.masked_fill(dy.from_array((self.a == 0) & (self.b >= 0)), 1.0)  # whose logarithm is 0
+            db = summed_to(dy * base**b * base.log(), b.shape)
+        return da, db
+
 
 class Maximum(Function):
     """max(a, b), NaN if either is. Of equals each gets half the gradient; where one is NaN both get all of it."""
@@ -160,6 +206,13 @@ class Maximum(Function):
         return (
             gradient_of(a.shape, self.chosen, dy, a, b) if self.needs[0] else None,
             gradient_of(b.shape, self.chosen, dy, b, a) if self.needs[1] else None,
+        )
+
+    def gradient(self, dy: Any) -> Any:
+        a, b, one = self.a, self.b, dy.dtype.type(1)
+        return (
+            summed_to(dy * dy.from_array(self.chosen(one, a, b)), a.shape) if self.needs[0] else None,
+            summed_to(dy * dy.from_array(self.chosen(one, b, a)), b.shape) if self.needs[1] else None,
         )
 
 
@@ -186,6 +239,14 @@ class Where(Function):
             gradient_of(b, lambda g, c: np.where(c, zero, g), dy, self.condition) if self.needs[2] else None,
         )
 
+    def gradient(self, dy: Any) -> Any:
+        a, b = self.shapes
+        return (
+            None,
+            summed_to(passing(dy, self.condition), a) if self.needs[1] else None,
+            summed_to(passing(dy, ~self.condition), b) if self.needs[2] else None,
+        )
+
 
 class Clip(Function):
     """min(max(x, low), high); the gradient passes where low <= x <= high. A bound of None is absent."""
@@ -203,6 +264,9 @@ class Clip(Function):
 
     def backward(self, dy: Any) -> Any:
         return in_order(self.passed, dy, self.x)
+
+    def gradient(self, dy: Any) -> Any:
+        return scaled(self, dy)
 
     def passed(self, dy: Any, x: Any) -> Any:
         bound, inside = x.dtype.type, np.ones_like(x, bool)
@@ -222,6 +286,9 @@ class Neg(Function):
     def backward(self, dy: Any) -> Any:
         return in_order(np.negative, dy)
 
+    def gradient(self, dy: Any) -> Any:
+        return -dy
+
 
 def sign(x: Any) -> Any:
     """1 above 0, -1 below, 0 at 0 and, unlike NumPy's, at NaN."""
@@ -238,6 +305,9 @@ class Abs(Function):
     def backward(self, dy: Any) -> Any:
         return in_order(lambda dy, x: dy * sign(x), dy, self.x)
 
+    def gradient(self, dy: Any) -> Any:
+        return scaled(self, dy)
+
 
 class Exp(Function):
     """e^x"""
@@ -248,6 +318,9 @@ class Exp(Function):
 
     def backward(self, dy: Any) -> Any:
         return backend(dy).elementwise.mul(dy, self.y)
+
+    def gradient(self, dy: Any) -> Any:
+        return dy * self.output(self.y, dy)
 
 
 class Log(Function):
@@ -260,6 +333,9 @@ class Log(Function):
     def backward(self, dy: Any) -> Any:
         return backend(dy).elementwise.div(dy, self.x)
 
+    def gradient(self, dy: Any) -> Any:
+        return dy / self.input(0, self.x, dy)
+
 
 class Sqrt(Function):
     """Square root."""
@@ -271,12 +347,21 @@ class Sqrt(Function):
     def backward(self, dy: Any) -> Any:
         return in_order(lambda dy, y: dy / (y + y), dy, self.y)
 
+    def gradient(self, dy: Any) -> Any:
+        y = self.output(self.y, dy)
+        return dy / (y + y)
+
 
 class Root(Sqrt):
     """Square root of a sum of squares: its slope is 0 at 0, where all that is squared is 0 and has no direction."""
 
     def backward(self, dy: Any) -> Any:
         return in_order(self.sloped, dy, self.y)
+
+    def gradient(self, dy: Any) -> Any:
+        zero = self.y == 0
+        y = self.output(self.y, dy).masked_fill(dy.from_array(zero), 1.0)
+        return passing(dy * 0.5 / y, ~zero)
 
     @staticmethod
     def sloped(dy: Any, y: Any) -> Any:
@@ -295,6 +380,9 @@ class Sin(Function):
     def backward(self, dy: Any) -> Any:
         return in_order(lambda dy, x: dy * np.cos(x), dy, self.x)
 
+    def gradient(self, dy: Any) -> Any:
+        return dy * self.input(0, self.x, dy).cos()
+
 
 class Cos(Function):
     """cos x, x in radians."""
@@ -305,6 +393,9 @@ class Cos(Function):
 
     def backward(self, dy: Any) -> Any:
         return in_order(lambda dy, x: -dy * np.sin(x), dy, self.x)
+
+    def gradient(self, dy: Any) -> Any:
+        return -dy * self.input(0, self.x, dy).sin()
 
 
 class Cast(Function):
@@ -317,6 +408,9 @@ class Cast(Function):
     def backward(self, dy: Any) -> Any:
         return backend(dy).copying.cast(dy, self.dtype)
 
+    def gradient(self, dy: Any) -> Any:
+        return dy.to(self.dtype)
+
 
 class Move(Function):
     """The same values on another device; the gradient is moved back."""
@@ -328,6 +422,9 @@ class Move(Function):
     def backward(self, dy: Any) -> Any:
         return devices.to_device(dy, self.device)
 
+    def gradient(self, dy: Any) -> Any:
+        return Move.apply(dy, device=self.device)
+
 
 class Copy(Function):
     """The same values in memory of their own: in the order in which they lie ("K"), or row-major ("C")."""
@@ -336,6 +433,9 @@ class Copy(Function):
         return backend(x).copying.copy(x, order)
 
     def backward(self, dy: Any) -> Any:
+        return dy
+
+    def gradient(self, dy: Any) -> Any:
         return dy
 
 

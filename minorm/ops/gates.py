@@ -6,11 +6,14 @@ numbers that some of them have; DEFAULTS says which, and what they are where nob
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from minorm.graph.expressions import passing
 from minorm.kernels.select import backend
+from minorm.ops import activation
 from minorm.ops.activation import log1p_exp
 
 
@@ -83,3 +86,25 @@ def slope(gate: Gate, x: Any, y: Any) -> Any:
     if name == "ScaledTanh":
         return alpha * beta * (1 - backend(x).elementwise.tanh(beta * x) ** 2)
     return np.where((y > 0) & (y < 1), alpha, zero)  # HardSigmoid
+
+
+def expression(gate: Gate, x: Any) -> Any:
+    """The activation of a Tensor x, recorded."""
+    name, alpha, beta = gate
+    if name in ("Sigmoid", "Tanh", "Relu"):
+        return getattr(activation, name).apply(x)
+    if name == "Softsign":
+        return x / (1 + x.abs())
+    if name == "Softplus":
+        return activation.Softplus.apply(x, beta=1.0, threshold=math.inf)
+    if name == "LeakyRelu":
+        return activation.LeakyRelu.apply(x, slope=alpha)
+    if name == "ThresholdedRelu":
+        return passing(x, x.array > alpha)
+    if name == "Elu":
+        return activation.Elu.apply(x, alpha=alpha)
+    if name == "Affine":
+        return x * alpha + beta
+    if name == "ScaledTanh":
+        return activation.Tanh.apply(x * beta) * alpha
+    return (x * alpha + beta).clip(0.0, 1.0)  # HardSigmoid

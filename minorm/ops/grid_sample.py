@@ -8,13 +8,17 @@ combinations of taps of the product of their weights times x there. The slopes o
 from __future__ import annotations
 
 import itertools
-from math import prod
+from math import factorial, prod
+from typing import Any
 
 import numpy as np
 
 from minorm.devices import constant_of, dtypes
+from minorm.graph.expressions import passing
 from minorm.graph.graph import Function
+from minorm.graph.recorded import expressed
 from minorm.kernels.select import backend
+from minorm.ops.indexing import Take
 
 A = -0.75  # of the cubic's family, as in PyTorch and ONNX
 
@@ -55,30 +59,67 @@ class GridSample(Function):
             dgrid = np.stack(slopes[::-1], -1).reshape(self.grid.shape).astype(self.grid.dtype)
         return dx, dgrid
 
+    def gradient(self, dy):
+        inputs = [self.input(0, self.x, dy), self.input(1, self.grid, dy)]
+        return expressed(self.expression, inputs, [dy])
+
+    def expression(self, x, grid):
+        """The forward pass with Tensors."""
+        positions = [passing(g, np.isfinite(g.array)) for g in self._positions(grid.to(self.wide))]
+        moved = [g - g.detach() for g in positions]
+        axes = [_along(g.array, n, *self.options, bends=True) for g, n in zip(positions, x.shape[2:], strict=True)]
+        weights = [{id(tap): self._weight(tap, by) for tap in taps} for taps, by in zip(axes, moved, strict=True)]
+        rows = x.to(self.wide).movedim(1, -1).reshape(prod((len(x), *x.shape[2:])), x.shape[1])
+        y: Any = 0
+        for places, combination in self._combined(axes):
+            share = prod(of_axis[id(tap)] for of_axis, tap in zip(weights, combination, strict=True))
+            y = y + Take.apply(rows, index=places) * share.unsqueeze(1)
+        return y.reshape(len(x), *grid.shape[1:-1], x.shape[1]).movedim(-1, 1).to(x.dtype)
+
     def _rows(self, a):
         """a (batch, channels, ...) as (batch * positions, channels)."""
         return np.moveaxis(a.astype(self.wide, copy=False), 1, -1).reshape(prod((len(a), *a.shape[2:])), a.shape[1])
 
     def _taps(self):
         """For each combination of taps: rows of x, and along each axis the weight and its slope."""
-        lengths = self.x.shape[2:]
-        positions = self.grid.astype(dtypes.compute_type(self.grid.dtype), copy=False)
-        positions = positions.reshape(len(self.x), prod(positions.shape[1:-1]), len(lengths))[..., ::-1]
-        axes = [_along(positions[..., k].reshape(-1), n, *self.options) for k, n in enumerate(lengths)]
-        first = constant_of(np.arange(len(self.x)).repeat(positions.shape[1]), self.x)
-        for combination in itertools.product(*axes):
-            places = first
-            for n, (place, _, _) in zip(lengths, combination, strict=True):
-                places = places * n + place
+        positions = self._positions(self.grid.astype(dtypes.compute_type(self.grid.dtype), copy=False))
+        axes = [_along(g, n, *self.options) for g, n in zip(positions, self.x.shape[2:], strict=True)]
+        for places, combination in self._combined(axes):
             yield (
                 places,
-                [w.astype(self.wide) for _, w, _ in combination],
-                [c.astype(self.wide) for *_, c in combination],
+                [w.astype(self.wide) for _, w, *_ in combination],
+                [c.astype(self.wide) for _, _, c, *_ in combination],
             )
 
+    def _positions(self, grid):
+        """The positions along each axis of x, an array or a Tensor each, all samples one after the other."""
+        axes = self.x.ndim - 2
+        return [grid[..., axes - 1 - k].reshape(-1) for k in range(axes)]
 
-def _along(g, n, mode, padding_mode, align_corners):
-    """The taps along an axis of n elements: for each the element, its weight, and the weight's slope."""
+    def _combined(self, axes):
+        """Each combination of taps, and which rows of x it reads."""
+        lengths = self.x.shape[2:]
+        first = constant_of(np.arange(len(self.x)).repeat(prod(self.grid.shape[1:-1])), self.x)
+        for combination in itertools.product(*axes):
+            places = first
+            for n, (place, *_) in zip(lengths, combination, strict=True):
+                places = places * n + place
+            yield places, combination
+
+    def _weight(self, tap, moved):
+        """The weight of a tap as a Tensor, by Taylor's series, which ends; `moved` is 0 and has the gradient."""
+        _, weight, *slopes = tap
+        total = 0
+        for order in range(len(slopes), 0, -1):
+            total = moved * (total + moved.from_array((slopes[order - 1] / factorial(order)).astype(self.wide)))
+        return total + moved.from_array(weight.astype(self.wide))
+
+
+def _along(g, n, mode, padding_mode, align_corners, bends=False):
+    """The taps along an axis of n elements: for each the element, its weight, and the weight's slope.
+
+    bends: whether the slopes of a cubic's slope follow.
+    """
     position = (g + 1) / 2 * (n - 1) if align_corners else ((g + 1) * n - 1) / 2
     slope = np.full_like(g, (n - 1) / 2 if align_corners else n / 2)
     position = np.where(np.isfinite(position), position, -100).astype(g.dtype)
@@ -98,18 +139,21 @@ def _along(g, n, mode, padding_mode, align_corners):
         if mode == "bilinear":
             found = [(low, 1 - t, -slope), (low + 1, t, slope)]
         else:
-            found = [(low + i, *_cubic(i, t, slope)) for i in (-1, 0, 1, 2)]
-    return [_inside(*tap, n, padding_mode, align_corners) for tap in found]
+            found = [
+                (low + i, *_cubic(i, t, slope), *(_cubic_bends(i, t, slope) if bends else ())) for i in (-1, 0, 1, 2)
+            ]
+    return [_inside(tap, n, padding_mode, align_corners) for tap in found]
 
 
-def _inside(place, weight, slope, n, padding_mode, align_corners):
+def _inside(tap, n, padding_mode, align_corners):
     """A tap whose element is one of the n, or whose weight is 0."""
+    place, *weights = tap
     if padding_mode == "reflection":
         place, _ = reflected(place, n, align_corners)
     elif padding_mode == "zeros":
         there = (place >= 0) & (place < n)
-        weight, slope = weight * there, slope * there
-    return np.clip(place, 0, n - 1).astype(np.int64), weight, slope
+        weights = [weight * there for weight in weights]
+    return np.clip(place, 0, n - 1).astype(np.int64), *weights
 
 
 def _cubic(i, t, slope):
@@ -119,6 +163,15 @@ def _cubic(i, t, slope):
     if i in (0, 1):
         return ((A + 2) * d - (A + 3)) * d * d + 1, (3 * (A + 2) * d - 2 * (A + 3)) * d * sign * slope
     return ((A * d - 5 * A) * d + 8 * A) * d - 4 * A, ((3 * A * d - 10 * A) * d + 8 * A) * sign * slope
+
+
+def _cubic_bends(i, t, slope):
+    """The second and the third derivative of that weight."""
+    d = abs(t - i)
+    sign = np.where(t - i < 0, -1, 1).astype(t.dtype)
+    if i in (0, 1):
+        return (6 * (A + 2) * d - 2 * (A + 3)) * slope**2, 6 * (A + 2) * sign * slope**3
+    return (6 * A * d - 10 * A) * slope**2, 6 * A * sign * slope**3
 
 
 def reflected(position, n, align_corners):

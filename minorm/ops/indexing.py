@@ -16,6 +16,7 @@ import numpy as np
 
 from minorm.devices import constant_of, dtypes
 from minorm.graph import trace
+from minorm.graph.expressions import LinearMap
 from minorm.graph.graph import Function
 from minorm.kernels.order import in_order_along
 from minorm.kernels.select import as_array, backend, contiguous, is_array
@@ -102,6 +103,9 @@ class GetItem(Function):
         dx[self.index] = dy
         return dx
 
+    def gradient(self, dy: Any) -> Any:
+        return LinearMap.apply(dy, of=self, there=self.backward, back=lambda dx: as_array(dx[self.index]).copy())
+
 
 class Take(Function):
     """x[index] with arrays of integers or bools in the index: a copy; a position read twice counts twice."""
@@ -109,6 +113,9 @@ class Take(Function):
     def forward(self, x: Any, *, index: Any) -> Any:
         self.shape, self.index = x.shape, own(index)
         self.axis = _only_axis(self.index)
+        return self.read(x)
+
+    def read(self, x: Any) -> Any:
         return x[self.index] if self.axis is None else in_order_along(self.axis, self.taken, x)
 
     def taken(self, x: Any, axis: int) -> Any:
@@ -118,6 +125,9 @@ class Take(Function):
         if self.axis is None:
             return backend(dy).indexing.add_at(dy, self.index, self.shape)
         return in_order_along(self.axis, self.added, dy)
+
+    def gradient(self, dy: Any) -> Any:
+        return LinearMap.apply(dy, of=self, there=self.backward, back=self.read)
 
     def added(self, dy: Any, axis: int) -> Any:
         shape = (*dy.shape[:axis], self.shape[self.axis], *dy.shape[axis + 1 :])
@@ -150,16 +160,47 @@ class SetItem(Function):
         return x
 
     def backward(self, dy: Any) -> Any:
-        lengths = [dy.shape[axis] for axis in self.order]
-        dx = np.empty_like(dy, order="C", shape=lengths).transpose([self.order.index(axis) for axis in range(dy.ndim)])
-        dx[...] = dy  # in the order of x's axes: so what was a view of x is a view of dx
+        return self._parts(dy, self.needs[0], self.needs[1])
+
+    def _parts(self, dy: Any, kept: bool, written: bool) -> tuple[Any, Any]:
+        """What of dy belongs to x, and what to the value."""
+        dx = self._like_x(dy, dy.shape)
+        dx[...] = dy
         window = _follow(dx, self.steps)
-        dvalue = as_array(window[self.index]).copy() if self.needs[1] else None
+        dvalue = as_array(window[self.index]).copy() if written else None
         if dvalue is not None:
             spare = max(0, len(self.shape) - dvalue.ndim)  # x[0] = value may have more axes, of length 1
             dvalue = sum_to(dvalue, self.shape[spare:]).reshape(self.shape)
         window[self.index] = 0
-        return dx if self.needs[0] else None, dvalue
+        return dx if kept else None, dvalue
+
+    def gradient(self, dy: Any) -> Any:
+        def kept(g: Any) -> Any:
+            return self._parts(g, True, False)[0]
+
+        def written(g: Any) -> Any:
+            return self._parts(g, False, True)[1]
+
+        def back(dvalue: Any) -> Any:
+            dx = self._like_x(dvalue, dy.shape)
+            dx[...] = 0
+            window = _follow(dx, self.steps)
+            there = window[self.index]
+            window[self.index] = np.broadcast_to(
+                dvalue.reshape(dvalue.shape[max(0, dvalue.ndim - there.ndim) :]), there.shape
+            )
+            return dx
+
+        return (
+            LinearMap.apply(dy, of=self, there=kept, back=kept) if self.needs[0] else None,
+            LinearMap.apply(dy, of=self, there=written, back=back) if self.needs[1] else None,
+        )
+
+    def _like_x(self, like: Any, shape: tuple[int, ...]) -> Any:
+        """An array with its axes in memory as those of x: so what was a view of x is a view of it."""
+        lengths = [shape[axis] for axis in self.order]
+        made = np.empty_like(like, order="C", shape=(1, *lengths))[0, ...]
+        return made.transpose([self.order.index(axis) for axis in range(len(shape))])
 
 
 def _follow(array: Any, steps: tuple[Any, ...]) -> Any:
@@ -185,13 +226,19 @@ class Gather(Function):
 
     def forward(self, x: Any, index: Any, *, axis: int) -> Any:
         self.shape, self.index, self.axis = x.shape, own(index), axis
-        return np.take_along_axis(x[self._window(self.index)], self.index, axis)
+        return self.read(x)
+
+    def read(self, x: Any) -> Any:
+        return np.take_along_axis(x[self._window(self.index)], self.index, self.axis)
 
     def _window(self, index: Any) -> tuple[slice, ...]:
         return tuple(slice(None) if i == self.axis else slice(0, n) for i, n in enumerate(index.shape))
 
     def backward(self, dy: Any) -> Any:
         return backend(dy).indexing.add_along(dy, self.index, self.axis, self.shape), None
+
+    def gradient(self, dy: Any) -> Any:
+        return LinearMap.apply(dy, of=self, there=lambda dy: self.backward(dy)[0], back=self.read), None
 
 
 @trace.operation

@@ -5,7 +5,7 @@ from __future__ import annotations
 from minorm.graph.graph import Function
 from minorm.kernels.select import backend
 from minorm.ops.elementwise import sum_to
-from minorm.ops.matmul import as_rows
+from minorm.ops.matmul import MatMul, as_rows
 
 
 class Linear(Function):
@@ -28,4 +28,16 @@ class Linear(Function):
             dw, db = matmul.linear_grads(rows, as_rows(x), self.needs[2])
         elif self.needs[2]:
             db = sum_to(rows, w.shape[:1])
+        return dx, dw, db
+
+    def gradient(self, dy):
+        x, w = self.input(0, self.x, dy), self.input(1, self.w, dy)
+        dx = dw = db = None
+        rows = as_rows(dy)
+        if self.needs[0]:
+            dx = MatMul.apply(rows, w).reshape(x.shape)
+        if self.needs[1]:
+            dw = MatMul.apply(rows.mT, as_rows(x))
+        if self.needs[2]:
+            db = rows.sum(0)
         return dx, dw, db

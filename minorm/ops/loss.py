@@ -6,15 +6,18 @@ Targets of integers are inputs without a gradient. Every argument has been check
 
 from __future__ import annotations
 
+import functools
+import math
 from typing import Any
 
 import numpy as np
 
-from minorm.devices import dtypes
+from minorm.devices import constant_of, dtypes
+from minorm.graph.expressions import LinearMap, passing
 from minorm.graph.graph import Function
-from minorm.kernels.select import backend, contiguous, cpu
-from minorm.ops.activation import log1p_exp
-from minorm.ops.elementwise import sign
+from minorm.kernels.select import as_array, backend, contiguous, cpu
+from minorm.ops.activation import LogSoftmax, Sigmoid, Softmax, Softplus, log1p_exp
+from minorm.ops.elementwise import Where, sign
 from minorm.ops.operands import full_type
 
 
@@ -55,6 +58,14 @@ def share(dy, reduction, count):
     return np.where(count == 0, wide(dy).dtype.type(0), over(wide(dy), count))
 
 
+def shared(dy, reduction, count):
+    """`share` of a Tensor."""
+    if reduction != "mean":
+        return dy
+    parts: Any = functools.partial(share, reduction="mean", count=count)
+    return LinearMap.apply(dy, there=parts, back=parts)
+
+
 # Classes
 
 
@@ -81,6 +92,23 @@ class CrossEntropy(Function):
         x, maths = self.x, backend(self.x).elementwise
         dx = maths.cross_entropy_grad(dy, class_rows(x), self.classes, self.lse, **self.options, count=self.count)
         return class_axis(dx, x.shape), None
+
+    def gradient(self, dy):
+        axis = min(1, self.x.ndim - 1)
+        mean = self.count is not None
+        dlosses = shared(dy, "mean", self.count) if mean else dy.unsqueeze(axis) if dy.ndim else dy
+        classes = self.classes.reshape([n for i, n in enumerate(self.x.shape) if i != axis])
+        counted = np.expand_dims(classes != self.options["ignore_index"], axis)
+        x = passing(self.input(0, self.x, dy).to(dlosses.dtype), counted)
+        p = Softmax.apply(x, axis=axis) - dy.from_array(self.expected(classes, axis, dlosses.dtype))
+        return passing(dlosses * p, counted).to(self.x.dtype), None
+
+    def expected(self, classes, axis, dtype):
+        """The probability that each class should have."""
+        smoothing, places = self.options["label_smoothing"], np.arange(self.x.shape[axis])
+        shape = [-1 if i == axis else 1 for i in range(self.x.ndim)]
+        hits = np.expand_dims(classes, axis) == constant_of(places, self.x).reshape(shape)
+        return (hits * (1 - smoothing) + smoothing / max(1, len(places))).astype(dtype)
 
 
 def class_rows(x):
@@ -128,6 +156,22 @@ class SoftCrossEntropy(Function):
             dq = (-dlosses * logp).astype(q.dtype, copy=False)
         return dx, dq
 
+    def gradient(self, dy):
+        axis, wide_type = self.axis, dtypes.compute_type(self.x.dtype)
+        x, q = self.input(0, self.x, dy).to(wide_type), self.input(1, self.q, dy).to(wide_type)
+        dlosses = shared(dy.to(wide_type), self.reduction, self.count)
+        if self.reduction == "none":
+            dlosses = dlosses.unsqueeze(axis)
+        counted = np.ones((), bool) if self.counted is None else self.counted
+        logp = LogSoftmax.apply(x if self.counted is None else passing(x, counted), axis=axis)
+        dx = dq = None
+        if self.needs[0]:
+            dx = dlosses * (logp.exp() * q.sum(axis, keepdim=True) - q)
+            dx = (dx if self.counted is None else passing(dx, counted)).to(self.x.dtype)
+        if self.needs[1]:
+            dq = (-dlosses * logp).to(self.q.dtype)
+        return dx, dq
+
 
 def weighted(q, values):
     """q * values, with 0 * inf = 0: a masked class (-inf) that nobody asks for costs nothing. NaN stays NaN."""
@@ -166,6 +210,17 @@ class NLL(Function):
         np.put_along_axis(dx, self.index, np.expand_dims(dlosses, self.axis).astype(self.dtype), self.axis)
         return dx, None, None
 
+    def gradient(self, dy):
+        return LinearMap.apply(dy, of=self, there=lambda dy: self.backward(dy)[0], back=self.gathered), None, None
+
+    def gathered(self, dx):
+        """The transposed map: of dx what each loss sees, reduced as the losses are."""
+        seen = np.take_along_axis(wide(dx), self.index, self.axis).squeeze(self.axis)
+        terms = np.where(self.counted, -self.weights * seen, 0)
+        if self.reduction == "none":
+            return terms.astype(dx.dtype, copy=False)
+        return as_array(share(terms.sum(dtype=np.float64), self.reduction, self.count).astype(dx.dtype))
+
 
 # Numbers
 
@@ -175,6 +230,7 @@ class Difference(Function):
 
     loss: Any  # of the difference d
     slope: Any  # its derivative
+    bent: Any  # the same for a Tensor d
 
     def forward(self, x, target, *, reduction, **options):
         self.x, self.target, self.reduction, self.options = x, target, reduction, options
@@ -183,6 +239,14 @@ class Difference(Function):
     def backward(self, dy):
         slope = self.slope(wide(self.x) - wide(self.target), **self.options)
         dx = (share(dy, self.reduction, self.x.size) * slope).astype(dy.dtype, copy=False)
+        return dx if self.needs[0] else None, -dx if self.needs[1] else None
+
+    def gradient(self, dy):
+        x, target = self.input(0, self.x, dy), self.input(1, self.target, dy)
+        if x.dtype in dtypes.HALVES:
+            x, target = x.to(np.float32), target.to(np.float32)
+        slope = self.bent(x - target, **self.options)
+        dx = (shared(dy.to(x.dtype), self.reduction, self.x.size) * slope).to(dy.dtype)
         return dx if self.needs[0] else None, -dx if self.needs[1] else None
 
 
@@ -197,6 +261,8 @@ class SquaredError(Difference):
     def slope(d):
         return d + d
 
+    bent = slope
+
 
 class AbsoluteError(Difference):
     """|d|, d = x - target; slope 0 at 0."""
@@ -208,6 +274,10 @@ class AbsoluteError(Difference):
     @staticmethod
     def slope(d):
         return sign(d)
+
+    @staticmethod
+    def bent(d):
+        return d.from_array(sign(d.array))
 
 
 class SmoothAbsoluteError(Difference):
@@ -221,6 +291,11 @@ class SmoothAbsoluteError(Difference):
     @staticmethod
     def slope(d, beta):
         return np.where(abs(d) < beta, d / (beta or 1), np.sign(d)) if beta else sign(d)
+
+    @staticmethod
+    def bent(d, beta):
+        signs = d.from_array(sign(d.array))
+        return Where.apply(d.from_array(abs(d.array) < beta), d / beta, signs) if beta else signs
 
 
 class BinaryCrossEntropy(Function):
@@ -250,6 +325,26 @@ class BinaryCrossEntropy(Function):
             dtarget = self.weigh(dlosses * slope).astype(dy.dtype, copy=False)
         return dx, dtarget, None, None
 
+    def gradient(self, dy):
+        z, y = self.input(0, self.x, dy), self.input(1, self.target, dy)
+        if z.dtype in dtypes.HALVES:
+            z, y = z.to(np.float32), y.to(np.float32)
+        dlosses = shared(dy.to(z.dtype), self.reduction, self.x.size)
+        if self.weight is not None:
+            dlosses = dlosses * dy.from_array(wide(self.weight))
+        positive = None if self.pos_weight is None else dy.from_array(wide(self.pos_weight))
+        dx = dtarget = None
+        if self.needs[0]:
+            p = Sigmoid.apply(-z)
+            dx = (dlosses * ((1 - y) - (p if positive is None else (1 + (positive - 1) * y) * p))).to(dy.dtype)
+        if self.needs[1]:
+            slope = -z
+            if positive is not None:
+                above, below = (Softplus.apply(a, beta=1.0, threshold=math.inf) for a in (-z, z))
+                slope = positive * above - below
+            dtarget = (dlosses * slope).to(dy.dtype)
+        return dx, dtarget, None, None
+
     def positive(self, y):
         return 1 if self.pos_weight is None else 1 + (wide(self.pos_weight) - 1) * y
 
@@ -275,6 +370,23 @@ class LogOfProbabilities(Function):
         dp = wide(dy) * (p - y) / np.maximum((1 - p) * p, p.dtype.type(1e-12)) if self.needs[0] else None
         dtarget = wide(dy) * (self.log(1 - p) - self.log(p)) if self.needs[1] else None
         return tuple(None if g is None else g.astype(dy.dtype, copy=False) for g in (dp, dtarget))
+
+    def gradient(self, dy):
+        p, y = self.input(0, self.p, dy), self.input(1, self.target, dy)
+        if p.dtype in dtypes.HALVES:
+            p, y = p.to(np.float32), y.to(np.float32)
+        g, dp, dtarget = dy.to(p.dtype), None, None
+        if self.needs[0]:
+            dp = (g * (p - y) / ((1 - p) * p).clip(min=1e-12)).to(dy.dtype)
+        if self.needs[1]:
+            dtarget = (g * (self.bounded(1 - p) - self.bounded(p))).to(dy.dtype)
+        return dp, dtarget
+
+    @staticmethod
+    def bounded(p):
+        """log for a Tensor; constant where it ends."""
+        low = p.array < math.exp(-100)
+        return p.masked_fill(p.from_array(low), 1.0).log().masked_fill(p.from_array(low), -100.0)
 
     @staticmethod
     def log(p):

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from minorm.graph.expressions import summed_to
 from minorm.graph.graph import Function
 from minorm.kernels.select import backend
 from minorm.ops.elementwise import sum_to
@@ -37,6 +38,25 @@ class MatMul(Function):
             da = sum_to(matmul(dy, np.swapaxes(columns, -1, -2)), rows.shape).reshape(a.shape)
         if self.needs[1]:
             db = sum_to(matmul(np.swapaxes(rows, -1, -2), dy), columns.shape).reshape(b.shape)
+        return da, db
+
+    def gradient(self, dy: Any) -> Any:
+        a, b = self.input(0, self.a, dy), self.input(1, self.b, dy)
+        if a.ndim == 1 and b.ndim == 1:
+            return dy * b, dy * a
+        rows = a.unsqueeze(0) if a.ndim == 1 else a
+        columns = b.unsqueeze(1) if b.ndim == 1 else b
+        if a.ndim == 1:
+            dy = dy.unsqueeze(-2)
+        if b.ndim == 1:
+            dy = dy.unsqueeze(-1)
+        if columns.ndim == 2 < rows.ndim:
+            rows, dy = as_rows(rows), as_rows(dy)
+        da = db = None
+        if self.needs[0]:
+            da = summed_to(MatMul.apply(dy, columns.mT), rows.shape).reshape(a.shape)
+        if self.needs[1]:
+            db = summed_to(MatMul.apply(rows.mT, dy), columns.shape).reshape(b.shape)
         return da, db
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from minorm.devices import constant_of, dtypes
+from minorm.graph.expressions import LinearMap
 from minorm.graph.graph import Function
 from minorm.kernels.reference.pool import (  # noqa: F401  the lengths of results, for who checks them
     has_channels_last,
@@ -44,6 +45,14 @@ class MaxPool(Function):
     def backward(self, dy: Any, _: Any = None) -> Any:
         return backend(dy).pool.max_backward(dy, self.indices, self.shape, self.how, self.last)
 
+    def gradient(self, dy: Any, _: Any = None) -> Any:
+        return LinearMap.apply(dy, of=self, there=self.backward, back=self.read)
+
+    def read(self, dx: Any) -> Any:
+        """The elements of dx at the places of the largest."""
+        places = self.indices.astype(np.int64).reshape(*self.shape[:2], -1)
+        return np.take_along_axis(dx.reshape(*self.shape[:2], -1), places, -1).reshape(self.indices.shape)
+
 
 class AvgPool(Function):
     """The mean of every window, or its sum over `divisor`."""
@@ -62,10 +71,17 @@ class AvgPool(Function):
     ) -> Any:
         self.shape, self.last = x.shape, has_channels_last(x)
         self.windows, self.divide = (kernel, stride, padding, dilation), (count_include_pad, divisor)
+        self.ceil_mode = ceil_mode
         return backend(x).pool.avg_forward(x, *self.windows, ceil_mode, *self.divide)
 
     def backward(self, dy: Any) -> Any:
         return backend(dy).pool.avg_backward(dy, self.shape, *self.windows, *self.divide, self.last)
+
+    def gradient(self, dy: Any) -> Any:
+        def averaged(dx: Any) -> Any:
+            return backend(dx).pool.avg_forward(dx, *self.windows, self.ceil_mode, *self.divide)
+
+        return LinearMap.apply(dy, of=self, there=self.backward, back=averaged)
 
 
 class AdaptiveAvgPool(Function):
@@ -81,6 +97,12 @@ class AdaptiveAvgPool(Function):
 
     def backward(self, dy: Any) -> Any:
         return _averaged(dy, self.shape[2:], dy.shape[2:], _backward)
+
+    def gradient(self, dy: Any) -> Any:
+        output = dy.shape[2:]
+        return LinearMap.apply(
+            dy, of=self, there=self.backward, back=lambda dx: _averaged(dx, self.shape[2:], output, _forward)
+        )
 
 
 def _averaged(x: Any, sizes: Ints, output: Ints, step: Any) -> Any:

@@ -16,9 +16,15 @@ from typing import Any
 import numpy as np
 
 from minorm.devices import constant_of, dtypes
+from minorm.graph.expressions import passing
 from minorm.graph.graph import Function
+from minorm.graph.recorded import expressed
 from minorm.kernels.select import backend
+from minorm.ops.elementwise import Where
+from minorm.ops.gates import expression as gate_expression
 from minorm.ops.gates import slope, value
+from minorm.ops.indexing import Take
+from minorm.ops.shape import Cat, Flip
 
 
 def product(a, b):
@@ -41,6 +47,7 @@ class Recurrent(Function):
     w: Any
     r: Any
     p: Any
+    b: Any
     br: Any
     H: Any
     C: Any
@@ -60,7 +67,7 @@ class Recurrent(Function):
         self._clock(lengths, reverse, x)
         self.x = x = self._turned(x)
         A = product(rows(x), self.w.T).reshape(self.steps, self.batch, len(w))
-        self.br = None
+        self.b, self.br = b, None
         if b is not None:
             bw, br = b[: len(w)], b[len(w) :]
             A += bw if self.split_bias else bw + br
@@ -103,6 +110,48 @@ class Recurrent(Function):
         found = [None if g is None else g.astype(self.dtype, copy=False) for g in (dx, dw, dr, db, dh, dc, dp)]
         return tuple(found[: len(self.needs)])
 
+    def gradient(self, *gradients):
+        """From the steps written with Tensors: all of them are recorded, and each is differentiated."""
+        like = next(g for g in gradients if g is not None)
+        kept = (self._turned(self.x), self.w, self.r, self.b, self.H[0], None if self.C is None else self.C[0], self.p)
+        inputs = [
+            None if a is None else self.input(i, a.astype(self.dtype, copy=False), like)
+            for i, a in enumerate(kept[: len(self.needs)])
+        ]
+        return expressed(self.expression, inputs, gradients)
+
+    def expression(self, x, w, r, b, h, c=None, p=None):
+        """The forward pass with Tensors."""
+        wide = self.A.dtype
+        x, w, r, b, h, c, p = (None if a is None else a.to(wide) for a in (x, w, r, b, h, c, p))
+        a = (self._turned_tensor(x) @ w.mT).unbind(0) if self.steps else ()
+        bw: Any = None if b is None else b[: len(w)]
+        br: Any = None if b is None else b[len(w) :]
+        if b is not None and not self.split_bias:
+            bw, br = bw + br, None
+        states = []
+        for t in range(self.steps):
+            before = h, c
+            h, c = self.step_expression(a[t] if bw is None else a[t] + bw, h, c, r, br, p)
+            if self.mask is not None:
+                live = h.from_array(self.mask[t])
+                h, c = (
+                    None if new is None else Where.apply(live, new, old)
+                    for new, old in zip((h, c), before, strict=True)
+                )
+            states.append(h)
+        none = h.from_array(self.H[1:1])
+        y = Cat.apply(none, *[state.unsqueeze(0) for state in states], axis=0)
+        y = self._turned_tensor(y if self.mask is None else passing(y, self.mask))
+        last = [
+            state if self.lengths is None else passing(state, self.lengths) for state in (h, c) if state is not None
+        ]
+        return tuple([state.to(self.dtype) for state in (y, *last)])
+
+    def step_expression(self, a, h, c, r, br, p):
+        """The next h and c, Tensors; a is the step's x W^T with its bias."""
+        raise NotImplementedError
+
     def recurrent_gradient(self):
         """What the products with R, all gates side by side, receive: (steps * batch, gates * hidden)."""
         return rows(self.da)
@@ -135,6 +184,10 @@ class Recurrent(Function):
             a = np.clip(a, a.dtype.type(-self.clip), a.dtype.type(self.clip))
         return value(activation, a)
 
+    def active(self, activation, a):
+        """`activate` of a Tensor."""
+        return gate_expression(activation, a if self.clip is None else a.clip(-self.clip, self.clip))
+
     def slope(self, activation, a, v):
         """dv/da"""
         if self.clip is None:
@@ -162,6 +215,14 @@ class Recurrent(Function):
         if self.order is None:
             return a[::-1].copy()
         return a[self.order, constant_of(np.arange(self.batch), a)]
+
+    def _turned_tensor(self, a):
+        """`_turned` of a Tensor."""
+        if not self.backwards:
+            return a
+        if self.order is None:
+            return Flip.apply(a, axes=(0,))
+        return Take.apply(a, index=(self.order, constant_of(np.arange(self.batch), self.order)))
 
     def _start(self, state):
         states = np.empty_like(self.A, shape=(self.steps + 1, self.batch, self.hidden))
@@ -193,6 +254,9 @@ class RNN(Recurrent):
         a += product(self.H[t], self.r.T)
         self.H[t + 1] = self.V[kept] = self.activate(self.activations[0], a)
 
+    def step_expression(self, a, h, c, r, br, p):  # noqa: ARG002
+        return self.active(self.activations[0], a + h @ r.mT), c
+
     def step_back(self, t, dh, dc):
         self.da[t] = dh * self.slope(self.activations[0], self.A[t], self.V[t])
         return product(self.da[t], self.r), dc
@@ -222,6 +286,18 @@ class LSTM(Recurrent):
         o[...] = self.activate(f_of, self.part(a, "o"))
         self.extra[kept] = value(h_of, self.C[t + 1])
         self.H[t + 1] = o * self.extra[kept]
+
+    def step_expression(self, a, h, c, r, br, p):  # noqa: ARG002
+        f_of, g_of, h_of = self.activations
+        i, f, o, g = (self.part(a + h @ r.mT, gate) for gate in "ifog")
+        pi, po, pf = (None,) * 3 if p is None else (p[k * self.hidden : (k + 1) * self.hidden] for k in range(3))
+        if p is not None:
+            i, f = i + pi * c, f + pf * c
+        i = self.active(f_of, i)
+        f = 1 - i if self.variant else self.active(f_of, f)
+        c = f * c + i * self.active(g_of, g)
+        o = self.active(f_of, o if p is None else o + po * c)
+        return o * gate_expression(h_of, c), c
 
     def step_back(self, t, dh, dc):
         f_of, g_of, h_of = self.activations
@@ -282,6 +358,22 @@ class GRU(Recurrent):
                 an += self.br[2 * hidden :]
         n[...] = self.activate(g_of, an)
         self.H[t + 1] = (1 - z) * n + z * h
+
+    def step_expression(self, a, h, c, r, br, p):  # noqa: ARG002
+        f_of, g_of = self.activations
+        early = 2 * self.hidden
+        recurrent = h @ (r if self.variant else r[:early]).mT
+        if br is not None:
+            recurrent = recurrent + (br if self.variant else br[:early])
+        gates = self.active(f_of, a[..., :early] + recurrent[..., :early])
+        z, reset = (self.part(gates, gate) for gate in "zr")
+        if self.variant:
+            n = self.part(a, "n") + reset * self.part(recurrent, "n")
+        else:
+            n = self.part(a, "n") + (reset * h) @ r[early:].mT
+            n = n if br is None else n + br[early:]
+        n = self.active(g_of, n)
+        return (1 - z) * n + z * h, c
 
     def step_back(self, t, dh, dc):
         f_of, g_of = self.activations

@@ -11,9 +11,12 @@ from typing import Any
 import numpy as np
 
 from minorm.devices import dtypes
+from minorm.graph import expressions
+from minorm.graph.expressions import LinearMap, passing
 from minorm.graph.graph import Function
 from minorm.kernels.order import in_order_along
 from minorm.kernels.select import backend, contiguous
+from minorm.ops.shape import Cat, Flip
 
 
 def spread(reduced: Any, shape: tuple[int, ...], axes: tuple[int, ...]) -> Any:
@@ -40,6 +43,9 @@ class Sum(Function):
     def backward(self, dy: Any) -> Any:
         return spread(dy, self.shape, self.axes)
 
+    def gradient(self, dy: Any) -> Any:
+        return expressions.spread(dy, self.shape, self.axes)
+
 
 class Mean(Function):
     """The mean over `axes`; NaN over nothing."""
@@ -51,6 +57,10 @@ class Mean(Function):
     def backward(self, dy: Any) -> Any:
         count = math.prod(self.shape[axis] for axis in self.axes)
         return spread(backend(dy).elementwise.over(dy, max(1, count)), self.shape, self.axes)
+
+    def gradient(self, dy: Any) -> Any:
+        count = math.prod(self.shape[axis] for axis in self.axes)
+        return expressions.spread(dy / max(1, count), self.shape, self.axes)
 
 
 class Max(Function):
@@ -79,6 +89,13 @@ class Max(Function):
         with np.errstate(invalid="ignore"):  # 0 / 0 of no hit
             share = np.where(hit, spread(dy, self.x.shape, self.axes), dy.dtype.type(0)) / count
         return share.astype(dy.dtype, copy=False)
+
+    def gradient(self, dy: Any) -> Any:
+        def gathered(dx: Any) -> Any:
+            share = self.backward(np.ones_like(self.y, dx.dtype))
+            return backend(dx).sums.sum_axes(dx * share, self.axes, True).reshape(dy.shape)
+
+        return LinearMap.apply(dy, of=self, there=self.backward, back=gathered)
 
 
 class Min(Max):
@@ -119,6 +136,30 @@ class Prod(Function):
         others = (before * after).reshape(moved.shape).transpose(np.argsort([*kept, *axes]).tolist())
         return (spread(dy, x.shape, axes) * others).astype(dy.dtype, copy=False)
 
+    def gradient(self, dy: Any) -> Any:
+        x, axes = self.input(0, self.x, dy), self.axes
+        kept = [i for i in range(x.ndim) if i not in axes]
+        moved = x.permute(*kept, *axes)
+        rows = moved.reshape(*[x.shape[i] for i in kept], math.prod(x.shape[i] for i in axes))
+        others = products_of_others(rows).reshape(moved.shape).permute(*np.argsort([*kept, *axes]).tolist())
+        return expressions.spread(dy, x.shape, axes) * others
+
+
+def products_before(rows: Any) -> Any:
+    """For each element along the last axis of a Tensor the product of those before it."""
+    ones = rows.from_array(np.ones_like(rows.array[..., :1]))
+    last = rows.ndim - 1
+    return CumProd.apply(Cat.apply(ones, rows[..., :-1], axis=last), axis=last)
+
+
+def products_of_others(rows: Any) -> Any:
+    """For each element along the last axis of a Tensor the product of the others, without a division."""
+    if rows.shape[-1] == 0:
+        return rows
+    last = (rows.ndim - 1,)
+    after = Flip.apply(products_before(Flip.apply(rows, axes=last)), axes=last)
+    return products_before(rows) * after
+
 
 class LogSumExp(Function):
     """log of the sum of e^x over `axes`, from x - max(x), so that nothing overflows."""
@@ -136,6 +177,12 @@ class LogSumExp(Function):
     def backward(self, dy: Any) -> Any:
         slope = backend(dy).elementwise.exp(self.x - np.where(np.isfinite(self.y), self.y, 0))
         return (spread(dy, self.x.shape, self.axes) * slope).astype(dy.dtype, copy=False)
+
+    def gradient(self, dy: Any) -> Any:
+        x, shape = self.input(0, self.x, dy), self.x.shape
+        y = self.output(self.y.reshape(dy.shape).astype(dy.dtype), dy)
+        y = passing(y, np.isfinite(y.array))
+        return expressions.spread(dy, shape, self.axes) * (x - expressions.spread(y, shape, self.axes)).exp()
 
 
 class ArgMax(Function):
@@ -182,6 +229,10 @@ class CumSum(Function):
         axis, exclusive, reverse = self.how
         return running_sum(dy, axis, exclusive, not reverse)
 
+    def gradient(self, dy: Any) -> Any:
+        axis, exclusive, reverse = self.how
+        return CumSum.apply(dy, axis=axis, exclusive=exclusive, reverse=not reverse)
+
 
 def running_sum(x: Any, axis: int, exclusive: bool, reverse: bool) -> Any:
     """Cumulative sums, in float32 for 16-bit floats, in x's order of memory."""
@@ -221,3 +272,13 @@ class CumProd(Function):
             sums[i] += x[i + 1] * sums[i + 1]
         before = np.cumprod(np.concatenate([np.ones_like(x[:1]), x[:-1]]), 0)
         return contiguous(np.moveaxis(before * sums, 0, axis).astype(dy.dtype, copy=False))
+
+    def gradient(self, dy: Any) -> Any:
+        axis, count = self.axis, dy.shape[self.axis]
+        if count < 2:
+            return dy
+        x, given = (a.movedim(axis, -1) for a in (self.input(0, self.x, dy), dy))
+        sums = [given[..., count - 1 :]]
+        for i in range(count - 2, -1, -1):
+            sums.append(given[..., i : i + 1] + x[..., i + 1 : i + 2] * sums[-1])
+        return (products_before(x) * Cat.apply(*sums[::-1], axis=x.ndim - 1)).movedim(-1, axis)

@@ -11,9 +11,12 @@ from typing import Any
 import numpy as np
 
 from minorm.devices import device_of, dtypes
+from minorm.graph.expressions import LinearMap
 from minorm.graph.graph import Function
+from minorm.graph.recorded import expressed
 from minorm.kernels.order import in_order, in_order_along
 from minorm.kernels.select import backend
+from minorm.ops.elementwise import Where
 from minorm.ops.reduction import maximum_of
 
 LARGE = 1e15  # up to here squares, their sums and the powers of these stay inside float32
@@ -46,7 +49,7 @@ class LocalResponse(Function):
     """
 
     def forward(self, x: Any, *, size: int, alpha: float, beta: float, k: float) -> Any:
-        self.dtype, self.size, self.alpha, self.beta = x.dtype, size, alpha, beta
+        self.dtype, self.size, self.alpha, self.beta, self.k = x.dtype, size, alpha, beta, k
         self.x = x.astype(dtypes.compute_type(x.dtype), copy=False)
         if x.size and (device_of(x) != "cpu" or not abs(self.x).max() < LARGE):
             self.x = x.astype(np.float64)
@@ -65,6 +68,21 @@ class LocalResponse(Function):
         return in_order(
             lambda share, x, through: (share - factor * x * through).astype(self.dtype, copy=False), share, x, through_D
         )
+
+    def gradient(self, dy: Any) -> Any:
+        x, size = self.input(0, self.x, dy), self.size
+        before, after = size // 2, (size - 1) // 2
+
+        def windows(a: Any) -> Any:
+            return window_sum(a, before, after)
+
+        def mirrored(a: Any) -> Any:
+            return window_sum(a, after, before)
+
+        D = LinearMap.apply(x * x, of=self, there=windows, back=mirrored) * (self.alpha / size) + self.k
+        share = dy.to(x.dtype) * D**-self.beta
+        through_D = LinearMap.apply(share * x / D, of=self, there=mirrored, back=windows)
+        return (share - x * through_D * (2 * self.alpha * self.beta / size)).to(self.dtype)
 
 
 class LpNormalize(Function):
@@ -99,3 +117,18 @@ class LpNormalize(Function):
             lambda dy, slope, inner, n: ((dy - slope * inner) / n).astype(self.dtype, copy=False),
             *(dy, slope, inner, self.n),
         )
+
+    def gradient(self, dy: Any) -> Any:
+        kept = np.where(np.isinf(self.n), 0, self.wide_y * self.n)
+        x = self.input(0, kept.astype(self.dtype, copy=False), dy)
+        return expressed(self.expression, [x], [dy])[0]
+
+    def expression(self, x: Any) -> Any:
+        """The forward pass with Tensors: where the norm is not below eps, it is taken of x / max |x|."""
+        x = x.to(self.n.dtype)
+        size = maximum_of(abs(x.array), (self.axis,), 0)
+        scale = x.from_array(np.where((size > 0) & np.isfinite(size), size, 1).astype(x.dtype))
+        constant = x.from_array(self.floored | np.isinf(self.n))
+        powers = ((x / scale).abs() ** self.p).sum(self.axis, keepdim=True).masked_fill(constant, 1.0)
+        norm = Where.apply(constant, x.from_array(self.n), scale * powers ** (1 / self.p))
+        return (x / norm).to(self.dtype)

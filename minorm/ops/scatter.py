@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from minorm.devices import constant_of, dtypes
+from minorm.graph.expressions import LinearMap
 from minorm.graph.graph import Function
 from minorm.kernels.select import backend
 from minorm.ops.indexing import own
@@ -31,12 +32,34 @@ class Scatter(Function):
         if self.reduction == "add":
             return dy, None, there
         if self.reduction == "none":
-            dx = dy.copy()
-            dx[self.places] = 0
-            return dx, None, there
+            return self.outside(dy), None, there
         slopes = self.of_product() if self.reduction == "mul" else self.of_extreme()
         dx, du = (g.astype(slope.dtype) * slope for g, slope in zip((dy, there), slopes, strict=True))
         return dx.astype(dy.dtype, copy=False), None, du.astype(dy.dtype, copy=False)
+
+    def gradient(self, dy):
+        if self.reduction == "mul":
+            raise NotImplementedError(
+                "create_graph=True: scatter with a product has no gradient of its gradient; expected another reduction"
+            )
+        there = LinearMap.apply(
+            dy,
+            of=self,
+            there=lambda dy: dy[self.places],
+            back=lambda du: backend(du).indexing.add_at(du, self.places, dy.shape),
+        )
+        if self.reduction == "add":
+            return dy, None, there
+        if self.reduction == "none":
+            return LinearMap.apply(dy, of=self, there=self.outside, back=self.outside), None, there
+        ours, theirs = (dy.from_array(slope.astype(dy.dtype, copy=False)) for slope in self.of_extreme())
+        return dy * ours, None, there * theirs
+
+    def outside(self, dy):
+        """dy where nothing was put."""
+        dx = dy.copy()
+        dx[self.places] = 0
+        return dx
 
     def of_extreme(self):
         """1 / (how many are the extreme), or 0, for x and for the updates."""

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from minorm.devices import constant_of
+from minorm.graph.expressions import LinearMap, summed_to
 from minorm.graph.graph import Function
 from minorm.kernels.select import backend, overlap
 from minorm.ops.elementwise import sum_to
@@ -28,6 +29,9 @@ class Reshape(Function):
     def backward(self, dy: Any) -> Any:
         return dy.reshape(self.shape)
 
+    def gradient(self, dy: Any) -> Any:
+        return Reshape.apply(dy, shape=self.shape)
+
 
 class Permute(Function):
     """Axes in another order: result axis i is input axis order[i]."""
@@ -40,6 +44,9 @@ class Permute(Function):
 
     def backward(self, dy: Any) -> Any:
         return dy.transpose([int(i) for i in np.argsort(self.order)])
+
+    def gradient(self, dy: Any) -> Any:
+        return Permute.apply(dy, order=tuple([int(i) for i in np.argsort(self.order)]))
 
 
 class Expand(Function):
@@ -54,6 +61,9 @@ class Expand(Function):
     def backward(self, dy: Any) -> Any:
         return sum_to(dy, self.shape)
 
+    def gradient(self, dy: Any) -> Any:
+        return summed_to(dy, self.shape)
+
 
 class Flip(Function):
     """Elements in reverse order along `axes`."""
@@ -65,6 +75,9 @@ class Flip(Function):
     def backward(self, dy: Any) -> Any:
         return np.flip(dy, self.axes)
 
+    def gradient(self, dy: Any) -> Any:
+        return Flip.apply(dy, axes=self.axes)
+
 
 class Cat(Function):
     """Several arrays joined along an existing axis."""
@@ -75,6 +88,11 @@ class Cat(Function):
 
     def backward(self, dy: Any) -> Any:
         return tuple(np.split(dy, list(itertools.accumulate(self.lengths))[:-1], self.axis))
+
+    def gradient(self, dy: Any) -> Any:
+        ends = list(itertools.accumulate(self.lengths))
+        before = (slice(None),) * self.axis
+        return tuple([dy[(*before, slice(end - n, end))] for n, end in zip(self.lengths, ends, strict=True)])
 
 
 class Unbind(Function):
@@ -92,6 +110,11 @@ class Unbind(Function):
             if dy is not None:
                 rows[i] = dy
         return dx
+
+    def gradient(self, *slices: Any) -> Any:
+        like = next(dy for dy in slices if dy is not None)
+        zero = like.from_array(np.zeros_like(like.array))
+        return Cat.apply(*[(zero if dy is None else dy).unsqueeze(self.axis) for dy in slices], axis=self.axis)
 
 
 class Pad(Function):
@@ -111,6 +134,9 @@ class Pad(Function):
         cut = [(max(0, -lo), max(0, -hi)) for lo, hi in self.widths]
         return backend(dy).copying.pad(inner, cut, 0) if any(map(any, cut)) else inner
 
+    def gradient(self, dy: Any) -> Any:
+        return Pad.apply(dy, widths=tuple([(-lo, -hi) for lo, hi in self.widths]), value=0)
+
 
 class Repeat(Function):
     """The whole array laid `counts[i]` times one after the other along axis i."""
@@ -125,6 +151,10 @@ class Repeat(Function):
     def backward(self, dy: Any) -> Any:
         pairs = [m for pair in zip(self.counts, self.shape, strict=True) for m in pair]
         return dy.reshape(pairs).sum(axis=tuple(range(0, len(pairs), 2))).astype(dy.dtype).reshape(self.original)
+
+    def gradient(self, dy: Any) -> Any:
+        pairs = [m for pair in zip(self.counts, self.shape, strict=True) for m in pair]
+        return dy.reshape(pairs).sum(tuple(range(0, len(pairs), 2))).reshape(self.original)
 
 
 class Diagonal(Function):
@@ -141,6 +171,9 @@ class Diagonal(Function):
         dx = np.zeros_like(dy, shape=self.shape)
         dx[self.places] = dy
         return dx
+
+    def gradient(self, dy):
+        return LinearMap.apply(dy, of=self, there=self.backward, back=lambda dx: dx[self.places])
 
 
 class MatrixDiagonal(Function):
@@ -159,3 +192,8 @@ class MatrixDiagonal(Function):
         dx = np.zeros_like(dy, shape=self.shape)
         MatrixDiagonal().forward(dx, offset=self.offset)[...] = dy
         return dx
+
+    def gradient(self, dy):
+        return LinearMap.apply(
+            dy, of=self, there=self.backward, back=lambda dx: np.diagonal(dx, self.offset, -2, -1).copy()
+        )

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
 from minorm.devices import dtypes
+from minorm.graph.expressions import summed_to
 from minorm.graph.graph import Function
 from minorm.kernels.order import in_order
 from minorm.kernels.select import backend
@@ -26,6 +28,10 @@ class Erf(Function):
     def backward(self, dy: Any) -> Any:
         return backend(dy).elementwise.erf_grad(dy, self.x)
 
+    def gradient(self, dy: Any) -> Any:
+        x = self.input(0, self.x, dy)
+        return dy * (2 / math.sqrt(math.pi)) * (-x * x).exp()
+
 
 class Remainder(Function):
     """a - q * b with q = a / b rounded down (then it has b's sign), or towards 0 with `truncated` (a's sign)."""
@@ -42,6 +48,14 @@ class Remainder(Function):
             return da, None
         whole = _quotient_to_zero if self.truncated else np.floor_divide
         return da, gradient_of(b.shape, lambda g, a, b: -g * whole(a, b), dy, a, b)
+
+    def gradient(self, dy: Any) -> Any:
+        a, b = self.a, self.b
+        da = summed_to(dy, a.shape) if self.needs[0] else None
+        if not self.needs[1]:
+            return da, None
+        whole = _quotient_to_zero if self.truncated else np.floor_divide
+        return da, summed_to(-dy * dy.from_array(whole(a, b)), b.shape)
 
 
 def _quotient_to_zero(a: Any, b: Any) -> Any:

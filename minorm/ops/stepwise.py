@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from minorm.devices import dtypes
+from minorm.graph.expressions import scaled
 from minorm.graph.graph import Function
 from minorm.kernels.order import in_order
 from minorm.kernels.select import backend
@@ -95,3 +96,6 @@ class Rounded(Stepwise):
 
     def backward(self, dy: Any) -> Any:
         return np.zeros_like(dy)
+
+    def gradient(self, dy: Any) -> Any:
+        return scaled(self, dy)

@@ -79,7 +79,7 @@ class Reductions(Operators[TensorT], Generic[TensorT]):
         axes = reduced_axes("var", dim, self)
         with grad_mode.no_grad():  # through the mean no gradient flows: what is left of the mean adds up to 0
             mean = self.mean(axes, keepdim=True)
-        centred: Any = self - mean
+        centred: Any = elementwise.Deviation.apply(*operands("var", self, mean))
         squares = (centred * centred).sum(axes, keepdim)
         count = self.numel() // max(1, squares.numel())
         return squares / max(0, count - (1 if correction is None else correction) if unbiased else count)

@@ -17,7 +17,7 @@ import numpy as np
 
 from minorm import devices
 from minorm.devices import dtypes
-from minorm.graph import backward, grad_mode
+from minorm.graph import backward, grad_mode, recorded
 from minorm.graph.graph import Function, Version, View
 from minorm.kernels import select
 from minorm.kernels.select import backend
@@ -36,8 +36,8 @@ ARGUMENTS = MEMORY | {
     "array": "an array of NumPy or CuPy",
     "force": "True copies it from a GPU; False is a TypeError there",
     "gradient": "weights of x's elements, of its shape; None where x has one element",
-    "retain_graph": "True keeps the graph for another backward(); None and False free it on the way",
-    "create_graph": "True is a NotImplementedError",
+    "retain_graph": "True keeps the graph for another backward(), False frees it on the way; None is create_graph",
+    "create_graph": "True leaves gradients that are in the graph, and can be differentiated",
     "targets": "an element type, a device, or a Tensor that has both",
     "dtype": "the element type; None is x's",
     "device": 'where it shall be, "cpu" or "cuda"; None is where x is',
@@ -355,7 +355,6 @@ class Tensor(Methods["Tensor"]):
             >>> x.grad
             tensor([ 2., 40.])
         """
-        backward.refuse_graph("backward", create_graph)
         if not self.requires_grad:
             raise RuntimeError(
                 "backward: the tensor does not require grad, nor does anything it was computed from; expected a result "
@@ -381,7 +380,11 @@ class Tensor(Methods["Tensor"]):
                     f"backward: gradient is {weights.dtype} of shape {weights.shape}; "
                     f"expected {self.dtype} of shape {self.shape}"
                 )
-        backward.backward(self, weights, bool(retain_graph))
+        if create_graph:
+            given = gradient if isinstance(gradient, Tensor) else self.from_array(weights)
+            recorded.add_to_leaves([(self, given)], retain_graph is not False)
+        else:
+            backward.backward(self, weights, bool(retain_graph))
 
     def _array(self, value: Any) -> Any:
         """`value` as an array of this tensor's type on its device; CuPy's arrays as they are."""

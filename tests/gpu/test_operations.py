@@ -17,12 +17,13 @@ import pytest
 import minorm as mn
 import minorm.functional as F
 from minorm import normalization, ops
-from minorm.autograd import Function
+from minorm.autograd import grad
 from minorm.functional import recurrent
 from minorm.functional.einsum import einsum
 from minorm.functional.quantization import dequantize, quantize
 from minorm.functional.sampling import affine_grid, grid_sample
 from minorm.graph.gradient_probe import GradientProbe
+from minorm.graph.graph import Function
 from minorm.ops import activation, convolution, reduction, response, scatter, special, stepwise
 from minorm.ops.shape import Unbind
 
@@ -65,6 +66,13 @@ def _by_position(x: mn.Tensor, y: mn.Tensor) -> mn.Tensor:
 def _cast_for_a_convolution(a: mn.Tensor) -> mn.Tensor:
     other = mn.float32 if a.dtype == mn.float64 else mn.float64
     return convolution.CastLaidOut.apply(a, dtype=other).to(a.dtype) * 2
+
+
+def _penalty(x: mn.Tensor, w: mn.Tensor, s: mn.Tensor) -> mn.Tensor:
+    """Of the gradient of a convolution and a normalization behind it."""
+    y = F.relu(F.group_norm(F.conv2d(x, w), 2, s))
+    dx, dw = grad((y * y * y).sum(), (x, w), create_graph=True)
+    return (dx * dx).sum() + (dw * dw).sum()
 
 
 OPERATIONS: dict[str, Case] = {
@@ -158,6 +166,7 @@ OPERATIONS: dict[str, Case] = {
     "histogram": (lambda a: a + a.detach().histc(5, -2, 2), ((4, 5),)),
     "floor division": (lambda a: a * (a // 0.3), ((4, 5),)),
     "log of probabilities": (lambda a, b: F.binary_cross_entropy(a.sigmoid(), b.sigmoid()), ((4, 5), (4, 5))),
+    "penalty on a gradient": (_penalty, ((2, 3, 5, 5), (4, 3, 2, 2), (4,))),
     "crossing": (lambda a: GradientProbe.apply(a, told=lambda gradients: gradients) * 2, ((4, 5),)),
     "rnn": (lambda x, w, r: recurrent.rnn(x, None, w, r, direction="reverse")[0], ((3, 2, 4), (1, 5, 4), (1, 5, 5))),
     "gru": (lambda x, w, r, b: recurrent.gru(x, None, w, r, b)[0], ((3, 2, 4), (1, 15, 4), (1, 15, 5), (1, 30))),
@@ -247,6 +256,51 @@ def test_functional(name: str, dtype: Any, cuda: Any) -> None:
     found = results(function, arrays, place(dtype), kinds)
     assert (cuda.transfers.to_host, cuda.transfers.atomics) == (0, 0)
     check(found, expected, dtype)
+
+
+def seconds(function: Callable[..., Any], arrays: list[np.ndarray], device: str, kinds: list[str]) -> list[Any]:
+    """The second gradients, of a sum of squares of the first."""
+    inputs = [
+        mn.tensor(array, device=device, requires_grad=kind == "number")
+        for array, kind in zip(arrays, kinds, strict=True)
+    ]
+    leaves = [x for x in inputs if x.requires_grad]
+    found = function(*inputs)
+    y = found[0] if isinstance(found, tuple) else found
+    first = grad((y * y).sum(), leaves, create_graph=True, allow_unused=True)
+    ends = [g for g in first if g is not None and g.requires_grad]
+    if not ends:
+        return list(first)
+    return [*first, *grad([(g * g).sum() for g in ends], leaves, allow_unused=True)]
+
+
+NO_SECOND = {"quantize", "scatter, mul", "ctc_loss"}
+
+
+LONG = {"grid sample", "lstm"}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[pytest.mark.slow] * (name in LONG)) for name in (*OPERATIONS, *layouts.CASES)],
+)
+def test_second_gradients(name: str, cuda: Any) -> None:
+    if name in NO_SECOND:
+        return
+    if name in OPERATIONS:
+        function, shapes_of = OPERATIONS[name]
+        arrays = [np.random.default_rng(7).standard_normal(shape) for shape in shapes_of]
+        kinds = ["number"] * len(arrays)
+    else:
+        function, arguments = layouts.CASES[name]
+        arrays = [argument.values(i, mn.float64) for i, argument in enumerate(arguments)]
+        kinds = [argument.kind for argument in arguments]
+    expected = seconds(function, arrays, "cpu", kinds)
+    cuda.transfers.clear()
+    found = seconds(function, arrays, "cuda:0", kinds)
+    assert (cuda.transfers.to_host, cuda.transfers.atomics) == (0, 0)
+    assert all(x is None or x.device == "cuda:0" for x in found)
+    check(found, expected, mn.float64)
 
 
 def test_a_mask_is_counted_once(cuda: Any) -> None:

@@ -84,6 +84,34 @@ def test_gan(tmp_path: Path) -> None:
     assert has_picture(tmp_path / "gan.png")
 
 
+def test_wgan_gp(tmp_path: Path) -> None:
+    near, rarest = map(float, re.findall(r"\b[01]\.\d{3}\b", run("wgan_gp.py", tmp_path, "--steps", "120"))[-2:])
+    assert near > 0.25  # by numbers in the square around the circle: 0.4 of its area would be 0.14 near a cluster
+    assert rarest > 0.01
+    assert has_picture(tmp_path / "wgan_gp.png")
+
+
+@pytest.mark.slow
+def test_maml(tmp_path: Path) -> None:
+    assert last_accuracy(run("maml.py", tmp_path, "--steps", "150")) < 0.8  # of the loss is left by a step; without: 1
+
+
+@pytest.mark.slow
+def test_sharpness(tmp_path: Path) -> None:
+    text = run("sharpness.py", tmp_path)
+    early, late = (float(number) for number in re.findall(r"eigenvalue +(\d+\.\d+)", text))
+    assert 0 < late < early
+    assert last_accuracy(text) < 0.01  # what is left beside the vector
+
+
+def test_own_functions(tmp_path: Path) -> None:
+    text = run("own_functions.py", tmp_path)
+    digits, told, hiding, hidden, left = map(float, re.findall(r"\b[01]\.\d{3}\b", text))
+    assert min(digits, hiding) > 0.9
+    assert hidden < 0.65 < told
+    assert left < 0.4
+
+
 def test_read_digits(tmp_path: Path) -> None:
     assert last_accuracy(run("read_digits.py", tmp_path, "--steps", "150")) > 0.8  # guessing: less than 0.001
     assert has_picture(tmp_path / "read_digits.png")

@@ -131,7 +131,7 @@ def _compared(name: str, sample: Any, theirs: Any, mine: Any) -> Iterator[str]:
     for i, (a, b) in enumerate(zip(found, expected, strict=True)):
         if a.shape != tuple(b.shape) or a.dtype != DTYPES[b.dtype]:
             yield f"{setting}: result {i} is {a.dtype}{a.shape}, expected {b.dtype}{tuple(b.shape)}"
-        elif (difference := _apart(a.double().numpy(), b.detach().double().numpy())) > RELATIVE.get(str(a.dtype), 0):
+        elif (difference := apart(a.double().numpy(), b.detach().double().numpy())) > RELATIVE.get(str(a.dtype), 0):
             yield f"{setting}: result {i} differs by {difference:.1e}"
     leaves = [v for v in tensors(list(given), torch.Tensor) if v.requires_grad]
     ends = [(a, b) for a, b in zip(found, expected, strict=True) if b.requires_grad]
@@ -154,11 +154,11 @@ def _compared(name: str, sample: Any, theirs: Any, mine: Any) -> Iterator[str]:
     for i, (a, b) in enumerate(zip(answer, gradients, strict=True)):
         one = np.zeros(leaves[i].shape) if a is None else a.numpy()
         other = np.zeros(leaves[i].shape) if b is None else b.numpy()
-        if (difference := _apart(one, other)) > RELATIVE["float64"]:
+        if (difference := apart(one, other)) > RELATIVE["float64"]:
             yield f"{setting}: gradient {i} differs by {difference:.1e}"
 
 
-def _apart(a: Any, b: Any) -> float:
+def apart(a: Any, b: Any) -> float:
     """The largest difference over the largest element, at least 1; infinite where NaN or infinities differ."""
     a, b = np.asarray(a, np.float64), np.asarray(b, np.float64)
     finite = np.isfinite(b)

@@ -39,7 +39,8 @@ def _binary(operator: str) -> Rule:
     return write
 
 
-for _function, _operator in {ops.Add: "Add", ops.Sub: "Sub", ops.Mul: "Mul", ops.Div: "Div"}.items():
+_OPERATORS = {ops.Add: "Add", ops.Sub: "Sub", ops.Deviation: "Sub", ops.Mul: "Mul", ops.Div: "Div"}
+for _function, _operator in _OPERATORS.items():
     writes(_function, _operator, since=7)(_binary(_operator))
 
 

@@ -1,17 +1,21 @@
-"""PyTorch's place for the graph's own names; minorm/graph holds them."""
+"""PyTorch's place for the graph's own names; minorm/graph holds them. Jacobians and Hessians are in `functional`."""
 
+from minorm.autograd import function, functional
 from minorm.graph.backward import Variable, backward, grad
+from minorm.graph.context import Function, once_differentiable
 from minorm.graph.grad_mode import enable_grad, inference_mode, is_grad_enabled, no_grad, set_grad_enabled
-from minorm.graph.graph import Function
 
 __all__ = [
     "Function",
     "Variable",
     "backward",
     "enable_grad",
+    "function",
+    "functional",
     "grad",
     "inference_mode",
     "is_grad_enabled",
     "no_grad",
+    "once_differentiable",
     "set_grad_enabled",
 ]

@@ -1,0 +1,94 @@
+"""What Jacobians and products share: inputs apart from the caller's, results as tuples, and their gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from minorm.graph.backward import grad
+from minorm.graph.grad_mode import enable_grad
+from minorm.support.argument_errors import kind_of
+from minorm.tensor.tensor import Tensor
+
+FUNCTION = "gives a Tensor, or a tuple of Tensors, for Tensors"
+STRICT = "True is a RuntimeError where a result does not depend on an input, False gives zeros"
+GRAPH = "True gives results in the graph, which can be differentiated"
+
+
+class Call:
+    """One call of a function that is to be differentiated: its inputs, apart from the caller's, and its outputs.
+
+    With create_graph an input that requires grad stays connected to the caller's graph.
+    """
+
+    def __init__(self, operation: str, func: Callable[..., Any], inputs: Any, create_graph: bool) -> None:
+        self.operation, self.one = operation, not isinstance(inputs, (tuple, list))
+        given = tensors(operation, "inputs", (inputs,) if self.one else inputs)
+        with enable_grad():
+            self.inputs = tuple([_apart(x, create_graph) for x in given])
+            result = func(*self.inputs)
+        self.one_output = not isinstance(result, (tuple, list))
+        self.outputs = tensors(operation, "the result of func", (result,) if self.one_output else result)
+
+    def packed(self, results: Sequence[Any]) -> Any:
+        """One for each input, as the inputs were given."""
+        return results[0] if self.one else tuple(results)
+
+    def single(self) -> Tensor:
+        """The output, which must be one number."""
+        if not self.one_output or self.outputs[0].numel() != 1:
+            shapes = " and ".join(str(y.shape) for y in self.outputs)
+            raise RuntimeError(f"{self.operation}: func gives shape {shapes}; expected one Tensor of one element")
+        return self.outputs[0]
+
+    def weights(self, v: Any, like: Sequence[Tensor], what: str) -> list[Tensor]:
+        """The vector v as Tensors of the shapes of `like`; ones where it is None, for one element."""
+        if v is None:
+            if len(like) != 1 or like[0].numel() != 1:
+                raise RuntimeError(f"{self.operation}: v is None; expected it, as {what} has more than one element")
+            return [ones_like(like[0])]
+        given = tensors(self.operation, "v", v if isinstance(v, (tuple, list)) else (v,))
+        shapes, expected = [x.shape for x in given], [x.shape for x in like]
+        if shapes != expected:
+            raise RuntimeError(f"{self.operation}: v has shapes {shapes}; expected {expected}, as {what}")
+        return list(given)
+
+    def gradients(
+        self, outputs: Sequence[Any], inputs: Sequence[Any], v: Sequence[Any], strict: bool, create_graph: bool
+    ) -> list[Tensor]:
+        """The gradients of the inputs; zeros where the outputs do not depend on one, or an error."""
+        pairs = [(y, w) for y, w in zip(outputs, v, strict=True) if y.requires_grad]
+        if strict and len(pairs) < len(outputs):
+            raise RuntimeError(f"{self.operation}: an output does not depend on the inputs; strict=False gives zeros")
+        found: Sequence[Any] = [None] * len(inputs)
+        if pairs:
+            ends, weights = zip(*pairs, strict=True)
+            found = grad(ends, inputs, weights, retain_graph=True, create_graph=create_graph, allow_unused=True)
+        if strict and any(g is None for g in found):
+            raise RuntimeError(f"{self.operation}: the outputs do not depend on an input; strict=False gives zeros")
+        return [ones_like(x) * 0 if g is None else g for x, g in zip(inputs, found, strict=True)]
+
+
+def tensors(operation: str, name: str, values: Any) -> tuple[Tensor, ...]:
+    """The values, all Tensors; a TypeError otherwise."""
+    for i, value in enumerate(values):
+        if not isinstance(value, Tensor):
+            raise TypeError(f"{operation}: {name}[{i}] is {kind_of(value)}; expected a Tensor")
+    return tuple(values)
+
+
+def ones_like(x: Tensor) -> Tensor:
+    """Ones of x's shape and type, on its device."""
+    made = x.detach().clone()
+    return made.fill_(1)
+
+
+def finished(results: Sequence[Tensor], create_graph: bool) -> list[Tensor]:
+    """The results, outside the graph unless it was asked for."""
+    return list(results) if create_graph else [x.detach() for x in results]
+
+
+def _apart(x: Tensor, create_graph: bool) -> Tensor:
+    if create_graph and x.requires_grad:
+        return x.view(*x.shape) if x.ndim else x.reshape(())
+    return x.detach().requires_grad_()

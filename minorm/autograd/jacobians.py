@@ -1,0 +1,92 @@
+"""Jacobians and Hessians: all first, or all second, derivatives of a function, row by row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from minorm.autograd.derivatives import FUNCTION, GRAPH, STRICT, Call, finished, ones_like
+from minorm.support.documented import documented
+from minorm.tensor.combining import stack
+from minorm.tensor.tensor import Tensor
+
+UNUSED = "taken, without effect: a row is one walk"
+
+
+@documented(
+    {},
+    func=FUNCTION,
+    inputs="a Tensor, or a tuple of Tensors: where it is differentiated",
+    create_graph=GRAPH,
+    strict=STRICT,
+    vectorize=UNUSED,
+    strategy=UNUSED,
+)
+def jacobian(
+    func: Callable[..., Any],
+    inputs: Any,
+    create_graph: bool = False,
+    strict: bool = False,
+    vectorize: bool = False,  # noqa: ARG001
+    strategy: str = "reverse-mode",  # noqa: ARG001
+) -> Any:
+    """d(func(inputs))/d(inputs): shape (*output.shape, *input.shape) for each pair of an output and an input.
+
+    A Tensor where there is one of both; a tuple over the inputs, or over the outputs, or of tuples, where there are
+    tuples.
+
+    Example:
+        >>> mn.autograd.functional.jacobian(lambda x: x * x, mn.tensor([1.0, 2.0]))
+        tensor([[2., 0.],
+                [0., 4.]])
+    """
+    call = Call("jacobian", func, inputs, create_graph)
+    found = [call.packed(_of_output(call, y, strict, create_graph)) for y in call.outputs]
+    return found[0] if call.one_output else tuple(found)
+
+
+def _of_output(call: Call, y: Tensor, strict: bool, create_graph: bool) -> list[Tensor]:
+    """For each input the derivatives of all elements of one output."""
+    flat = y.reshape(-1)
+    rows = [
+        call.gradients([flat[i]], call.inputs, [ones_like(flat[i])], strict, create_graph) for i in range(flat.numel())
+    ]
+    if not rows:
+        return [(ones_like(x) * 0).reshape(-1)[:0].reshape(*y.shape, *x.shape) for x in call.inputs]
+    blocks = [stack(list(column), 0) for column in zip(*rows, strict=True)]
+    shaped = [block.reshape(*y.shape, *x.shape) for block, x in zip(blocks, call.inputs, strict=True)]
+    return finished(shaped, create_graph)
+
+
+@documented(
+    {},
+    func="gives one number for Tensors",
+    inputs="a Tensor, or a tuple of Tensors: where it is differentiated",
+    create_graph=GRAPH,
+    strict=STRICT,
+    vectorize=UNUSED,
+    outer_jacobian_strategy=UNUSED,
+)
+def hessian(
+    func: Callable[..., Any],
+    inputs: Any,
+    create_graph: bool = False,
+    strict: bool = False,
+    vectorize: bool = False,  # noqa: ARG001
+    outer_jacobian_strategy: str = "reverse-mode",  # noqa: ARG001
+) -> Any:
+    """All second derivatives: shape (*a.shape, *b.shape) for each pair of inputs a and b, a tuple of tuples of them.
+
+    Example:
+        >>> mn.autograd.functional.hessian(lambda x: (x**3).sum(), mn.tensor([1.0, 2.0]))
+        tensor([[ 6.,  0.],
+                [ 0., 12.]])
+    """
+
+    def slopes(*given: Tensor) -> Any:
+        call = Call("hessian", func, given, True)
+        y = call.single()
+        return tuple(call.gradients([y], call.inputs, [ones_like(y)], strict, True))
+
+    found = jacobian(slopes, inputs, create_graph, strict)
+    return found if isinstance(inputs, (tuple, list)) else found[0]

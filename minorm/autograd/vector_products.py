@@ -1,0 +1,109 @@
+"""Products of a Jacobian or a Hessian with a vector: a walk or two, where the matrix would take one for each row.
+
+vjp   v^T J   one walk
+jvp   J v     two: w^T J is linear in w, and its gradient is J v
+vhp   v^T H   two, backwards and through the gradient
+hvp   H v     three; H is symmetric, so vhp gives the same numbers faster
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from minorm.autograd.derivatives import FUNCTION, GRAPH, STRICT, Call, finished, ones_like
+from minorm.graph.grad_mode import enable_grad
+from minorm.support.documented import documented
+
+INPUTS = "a Tensor, or a tuple of Tensors: where it is differentiated"
+OF_INPUTS = "the vector, of the inputs' shapes; None where there is one element"
+NUMBER = "gives one number for Tensors"
+
+
+@documented(
+    {},
+    func=FUNCTION,
+    inputs=INPUTS,
+    v="the vector, of the outputs' shapes; None where there is one element",
+    create_graph=GRAPH,
+    strict=STRICT,
+)
+def vjp(
+    func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False
+) -> tuple[Any, Any]:
+    """func(inputs), and v^T J, with J the Jacobian of func.
+
+    Example:
+        >>> x = mn.tensor([1.0, 2.0])
+        >>> mn.autograd.functional.vjp(lambda x: x * x, x, mn.tensor([1.0, 10.0]))
+        (tensor([1., 4.]), tensor([ 2., 40.]))
+    """
+    call = Call("vjp", func, inputs, create_graph)
+    weights = call.weights(v, call.outputs, "the result of func")
+    found = call.gradients(call.outputs, call.inputs, weights, strict, create_graph)
+    return _outputs(call, create_graph), call.packed(finished(found, create_graph))
+
+
+@documented({}, func=FUNCTION, inputs=INPUTS, v=OF_INPUTS, create_graph=GRAPH, strict=STRICT)
+def jvp(
+    func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False
+) -> tuple[Any, Any]:
+    """func(inputs), and J v, with J the Jacobian of func.
+
+    Example:
+        >>> x = mn.tensor([1.0, 2.0])
+        >>> mn.autograd.functional.jvp(lambda x: (x * x).sum(), x, mn.tensor([1.0, 10.0]))
+        (tensor(5.), tensor(42.))
+    """
+    call = Call("jvp", func, inputs, create_graph)
+    weights = call.weights(v, call.inputs, "inputs")
+    w = [ones_like(y).requires_grad_() for y in call.outputs]
+    rows = call.gradients(call.outputs, call.inputs, w, strict, True)
+    found = finished(call.gradients(rows, w, weights, strict, create_graph), create_graph)
+    return _outputs(call, create_graph), found[0] if call.one_output else tuple(found)
+
+
+@documented({}, func=NUMBER, inputs=INPUTS, v=OF_INPUTS, create_graph=GRAPH, strict=STRICT)
+def vhp(
+    func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False
+) -> tuple[Any, Any]:
+    """func(inputs), and v^T H, with H the Hessian of func.
+
+    Example:
+        >>> x = mn.tensor([1.0, 2.0])
+        >>> mn.autograd.functional.vhp(lambda x: (x**3).sum(), x, mn.tensor([1.0, 10.0]))
+        (tensor(9.), tensor([  6., 120.]))
+    """
+    call = Call("vhp", func, inputs, create_graph)
+    y = call.single()
+    weights = call.weights(v, call.inputs, "inputs")
+    slopes = call.gradients([y], call.inputs, [ones_like(y)], strict, True)
+    found = call.gradients(slopes, call.inputs, weights, strict, create_graph)
+    return _outputs(call, create_graph), call.packed(finished(found, create_graph))
+
+
+@documented({}, func=NUMBER, inputs=INPUTS, v=OF_INPUTS, create_graph=GRAPH, strict=STRICT)
+def hvp(
+    func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False
+) -> tuple[Any, Any]:
+    """func(inputs), and H v, with H the Hessian of func; `vhp` gives the same numbers faster.
+
+    Example:
+        >>> x = mn.tensor([1.0, 2.0])
+        >>> mn.autograd.functional.hvp(lambda x: (x**3).sum(), x, mn.tensor([1.0, 10.0]))
+        (tensor(9.), tensor([  6., 120.]))
+    """
+    call = Call("hvp", func, inputs, create_graph)
+    y = call.single()
+    weights = call.weights(v, call.inputs, "inputs")
+    slopes = call.gradients([y], call.inputs, [ones_like(y)], strict, True)
+    with enable_grad():
+        w = [ones_like(x).requires_grad_() for x in call.inputs]
+    rows = call.gradients(slopes, call.inputs, w, strict, True)
+    found = call.gradients(rows, w, weights, strict, create_graph)
+    return _outputs(call, create_graph), call.packed(finished(found, create_graph))
+
+
+def _outputs(call: Call, create_graph: bool) -> Any:
+    found = finished(call.outputs, create_graph)
+    return found[0] if call.one_output else tuple(found)

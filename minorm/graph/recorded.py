@@ -1,0 +1,198 @@
+"""The walk backwards on Tensors, for `create_graph=True`: what it computes is recorded, and can be differentiated.
+
+The walk of backward.py is on arrays and calls `backward` of each Function. This one calls `gradient`, the same formula
+written with Tensors. It visits only what leads to the inputs that are asked for, and only their gradients are computed:
+a gradient penalty differentiates for images, and the gradients of the weights would be thrown away.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from minorm.graph import hooks, trace
+from minorm.graph.grad_mode import enable_grad
+from minorm.graph.graph import Function, Kept
+
+Place = tuple[int, int]  # the id of a leaf or of a Function, and the index of its output
+
+
+def place_of(tensor: Any) -> Place:
+    """Where gradients of a Tensor arrive."""
+    return id(tensor if tensor.creator is None else tensor.creator), tensor.output_index
+
+
+def walk(
+    seeds: Sequence[tuple[Any, Any]], retain_graph: bool, inputs: Sequence[Any] | None = None
+) -> dict[Place, tuple[Any, Any]]:
+    """(source, gradient) by place, for the leaves that `seeds`, pairs of Tensors (y, dy), lead to; or for `inputs`."""
+    with enable_grad(), trace.no_casts():
+        return _Walk(inputs).run(seeds, retain_graph)
+
+
+class _Walk:
+    """What waits where, and what is wanted."""
+
+    def __init__(self, inputs: Sequence[Any] | None) -> None:
+        self.wanted = None if inputs is None else {place_of(x): x for x in inputs}
+        self.heap: list[tuple[int, Function]] = []
+        self.pending: dict[int, list[Any]] = {}
+        self.found: dict[Place, tuple[Any, Any]] = {}
+        self.leads: dict[int, bool] = {}  # by the id of a Function: does it lead to what is wanted?
+
+    def run(self, seeds: Sequence[tuple[Any, Any]], retain_graph: bool) -> dict[Place, tuple[Any, Any]]:
+        for tensor, gradient in seeds:
+            source = tensor if tensor.creator is None else tensor.creator
+            if tensor.creator is not None and self.wanted is not None:
+                self._look(tensor.creator)
+            self._send(source, tensor.output_index, gradient)
+        while self.heap:
+            self._visit(heapq.heappop(self.heap)[1], retain_graph)
+        return self.found
+
+    def _send(self, source: Any, index: int, gradient: Any) -> None:
+        """Add a gradient to what waits for a leaf, or for output `index` of a Function."""
+        if isinstance(source, Function):
+            _check_there(source)
+            gradients = self.pending.get(id(source))
+            if gradients is None:
+                heapq.heappush(self.heap, (-source.serial, source))
+                gradients = self.pending[id(source)] = [None] * source.outputs
+            gradients[index] = gradient if gradients[index] is None else gradients[index] + gradient
+        elif self.wanted is None or (id(source), 0) in self.wanted:
+            place = id(source), 0
+            before = self.found.get(place)
+            self.found[place] = source, gradient if before is None else before[1] + gradient
+
+    def _visit(self, function: Function, retain_graph: bool) -> None:
+        gradients = self.pending.pop(id(function))
+        for i, gradient in enumerate(gradients):
+            if gradient is not None:
+                gradients[i] = hooks.run_recorded(function, i, gradient)
+                _retain(function, i, gradients[i])
+                if self.wanted is not None and (id(function), i) in self.wanted:
+                    self.found[id(function), i] = function, gradients[i]
+        edges = function.edges
+        assert edges is not None
+        reached = tuple([edge is not None and self._is_wanted(edge) for edge in edges])
+        if any(reached):
+            for edge, gradient in zip(edges, _differentiated(function, gradients, reached), strict=True):
+                if edge is not None and gradient is not None and self._is_wanted(edge):
+                    _check_form(function, edge, gradient)
+                    self._send(edge[0], edge[1], gradient)
+        if not retain_graph:  # what was kept may be a part of the new graph, so it goes with that
+            function.edges = None
+
+    def _is_wanted(self, edge: Any) -> bool:
+        """Is there a Tensor at the end of the edge, or behind it, whose gradient was asked for?"""
+        if self.wanted is None or (id(edge[0]), edge[1]) in self.wanted:
+            return True
+        return self.leads.get(id(edge[0]), False)
+
+    def _look(self, root: Function) -> None:
+        """Fill `leads` for what the Function was computed from, inputs first: a graph may be deeper than a stack."""
+        stack: list[tuple[Function, bool]] = [(root, False)]
+        while stack:
+            function, done = stack.pop()
+            if done:
+                self.leads[id(function)] = any(
+                    edge is not None and self._is_wanted(edge) for edge in function.edges or ()
+                )
+            elif id(function) not in self.leads:
+                _check_there(function)
+                self.leads[id(function)] = False
+                stack.append((function, True))
+                stack += [(e[0], False) for e in function.edges or () if e is not None and isinstance(e[0], Function)]
+
+
+def _differentiated(function: Function, gradients: list[Any], reached: tuple[bool, ...]) -> tuple[Any, ...]:
+    """The gradients of the inputs that are `reached`, as Tensors."""
+    function.check_unchanged()
+    needs = function.needs
+    function.needs = reached
+    try:
+        results = function.gradient(*gradients)
+    finally:
+        function.needs = needs
+    return results if isinstance(results, tuple) else (results,)
+
+
+def _check_there(function: Function) -> None:
+    if function.edges is None:
+        raise RuntimeError(
+            f"backward: the graph of {type(function).__name__} was freed by an earlier backward(); "
+            "call backward(retain_graph=True) the first time to walk it twice"
+        )
+
+
+def _check_form(function: Function, edge: Any, gradient: Any) -> None:
+    source, _, shape, dtype = edge
+    if shape is None:
+        shape, dtype = source.shape, source.dtype
+    if gradient.shape != shape or gradient.dtype != dtype:
+        raise RuntimeError(
+            f"gradient of {type(function).__name__}: it is {gradient.dtype}{gradient.shape}, its input is "
+            f"{dtype}{shape}"
+        )
+
+
+def _retain(function: Function, index: int, gradient: Any) -> None:
+    """Leave the gradient in `grad` of an output that asked for it."""
+    reference = (function.retained or {}).get(index)
+    tensor = None if reference is None else reference()
+    if tensor is not None:
+        tensor.grad = gradient if tensor.grad is None else tensor.grad + gradient
+
+
+def add_to_leaves(seeds: Sequence[tuple[Any, Any]], retain_graph: bool) -> None:
+    """leaf.grad = leaf.grad + gradient, both in the graph, for every leaf; nothing is changed in place."""
+    given = {id(dy.array) for _, dy in seeds}
+    found = [(leaf, hooks.run_recorded(leaf, 0, dy)) for leaf, dy in walk(seeds, retain_graph).values()]
+    with enable_grad():
+        for leaf, gradient in found:
+            leaf.grad = _own(gradient, given) if leaf.grad is None else leaf.grad + gradient
+
+
+def gradients_of(inputs: Sequence[Any], seeds: Sequence[tuple[Any, Any]], retain_graph: bool) -> list[Any]:
+    """The gradient for each input, a Tensor of the graph; None where the outputs do not depend on it."""
+    given = {id(dy.array) for _, dy in seeds}
+    found = walk(seeds, retain_graph, inputs)
+    results: list[Any] = []
+    for x in inputs:
+        _, gradient = found.get(place_of(x), (None, None))
+        if gradient is not None and x.creator is None:
+            gradient = hooks.run_recorded(x, 0, gradient)
+        with enable_grad():
+            results.append(None if gradient is None else _own(gradient, given))
+    return results
+
+
+def _own(gradient: Any, given: set[int]) -> Any:
+    """A gradient in memory that no other has: it is the user's to change."""
+    if id(gradient.array) in given or isinstance(gradient.array.base, type(gradient.array)):
+        gradient = gradient.clone()
+    given.add(id(gradient.array))
+    return gradient
+
+
+def _apart(x: Any) -> Any:
+    """The same Tensor at another place of the graph, where its own part of a gradient can be told."""
+    other = Kept.apply(x, array=x.array)
+    other.version = x.version
+    return other
+
+
+def expressed(expression: Callable[..., Any], inputs: Sequence[Any], gradients: Sequence[Any]) -> tuple[Any, ...]:
+    """The gradient of a Function whose forward pass is `expression`, written with Tensors: one for each input.
+
+    inputs     its Tensors, or None; the expression is called with as many
+    gradients  of what the expression returns, a Tensor or a tuple of Tensors; None where there is none
+    """
+    own = [None if x is None else _apart(x) for x in inputs]
+    results = expression(*own)
+    results = results if isinstance(results, tuple) else (results,)
+    seeds = [(y, dy) for y, dy in zip(results, gradients, strict=True) if dy is not None and y.requires_grad]
+    asked = [x for x in own if x is not None and x.requires_grad]
+    found = walk(seeds, True, asked)
+    return tuple([None if x is None or place_of(x) not in found else found[place_of(x)][1] for x in own])
