@@ -5,6 +5,7 @@
  * that are missing at the end count as 0 * 0. How rows, columns and blocks are dealt out cannot matter.
  *
  * a and b are read where tables say, so a matrix product, a convolution and both of its gradients are this one loop.
+ * `prepared`: b is a panel that minorm_prepare has seen. `exact`: floats hold all products.
  */
 #ifndef MINORM_PRODUCTS_BLOCK_H
 #define MINORM_PRODUCTS_BLOCK_H
@@ -22,6 +23,7 @@ typedef struct {
 #include "products/tile.h"
 
 #define ROWS 32          /* whose sums memory must hold, whatever their number: a multiple */
+#define PANEL_STEPS STEPS /* and a panel that is packed: a multiple of so many steps */
 #define STAGED_STEPS 512 /* of b in tiles at a time */
 
 /* Rows of a from step 0 on, for two tiles. */
@@ -37,17 +39,29 @@ static INLINE void minorm_stage_a(minorm_cell *to, const minorm_cell *a, const i
     }
 }
 
-/* Steps of b in pairs, for two tiles: (step, 16 columns, 2 steps) of the first, then of the second. */
+/* A block of b for two tiles, which take steps in pairs: (pair, 16 columns, 2 steps) of the first, then the second. */
 static INLINE void minorm_stage_b(minorm_cell *to, const minorm_cell *b, const minorm_step *steps, intptr_t count) {
-    for (int k = 0; k < STEPS; k++) {
+    for (int k = 0; k < STEPS; k++, to += k % 2 ? 1 : 2 * TILE - 1) {
         for (int j = 0; j < PANEL; j++) {
-            to[j / TILE * STEPS * TILE + k / 2 * 2 * TILE + j % TILE * 2 + k % 2] = k < count ? b[steps[k].b + j] : 0;
+            to[j / TILE * STEPS * TILE + j % TILE * 2] = k < count ? b[steps[k].b + j] : 0;
         }
     }
 }
 
+/* A panel that is packed once for many products, PANEL cells a step, in the order in which tiles take it. */
+static NOINLINE void minorm_prepare(minorm_cell *panel, intptr_t depth) {
+    minorm_cell copy[STEPS * PANEL];
+    minorm_step steps[STEPS];
+    for (int k = 0; k < STEPS; k++) steps[k].b = k * PANEL;
+    for (; depth > 0; depth -= STEPS, panel += STEPS * PANEL) {
+        memcpy(copy, panel, (size_t)(depth < STEPS ? depth : STEPS) * PANEL * sizeof *copy);
+        minorm_stage_b(panel, copy, steps, depth);
+    }
+}
+
 static NOINLINE void minorm_product(const minorm_cell *a, const int32_t *rows, intptr_t row_count, const minorm_cell *b,
-                                    const minorm_step *steps, intptr_t depth, float *c, intptr_t columns, int exact) {
+                                    const minorm_step *steps, intptr_t depth, float *c, intptr_t columns, int prepared,
+                                    int exact) {
     minorm_cell right[STAGED_STEPS * PANEL] __attribute__((aligned(64)));
     minorm_cell left[ROWS * STEPS] __attribute__((aligned(64)));
     (void)columns, (void)exact;
@@ -55,7 +69,7 @@ static NOINLINE void minorm_product(const minorm_cell *a, const int32_t *rows, i
         const intptr_t end = depth - begin < STAGED_STEPS ? depth : begin + STAGED_STEPS;
         bool run[STAGED_STEPS / STEPS]; /* are the steps of a block neighbours in a? */
         for (intptr_t k = begin, block = 0; k < end; k += STEPS, block++) {
-            minorm_stage_b(right + (k - begin) * PANEL, b, steps + k, end - k);
+            if (!prepared) minorm_stage_b(right + (k - begin) * PANEL, b, steps + k, end - k);
             run[block] = end - k >= STEPS;
             for (intptr_t l = 1; l < STEPS && run[block]; l++) run[block] = steps[k + l].a == steps[k].a + l;
         }
@@ -66,7 +80,7 @@ static NOINLINE void minorm_product(const minorm_cell *a, const int32_t *rows, i
             TILE_LOAD(2, high, PANEL * 4);
             TILE_LOAD(3, high + TILE, PANEL * 4);
             for (intptr_t k = begin; k < end; k += STEPS) {
-                const minorm_cell *from = right + (k - begin) * PANEL;
+                const minorm_cell *from = prepared ? b + k * PANEL : right + (k - begin) * PANEL;
                 const intptr_t count = end - k < STEPS ? end - k : STEPS;
                 minorm_stage_a(left, a, rows + i, row_count - i, steps + k, count, run[(k - begin) / STEPS]);
                 TILE_LOAD(4, left, 64);
@@ -95,7 +109,10 @@ static NOINLINE void minorm_product(const minorm_cell *a, const int32_t *rows, i
 #define HEIGHT 6
 #endif
 #define ROWS 1
+#define PANEL_STEPS 1
 #define NEAR_STEPS 512 /* of a strip of b that stays in the first cache, while all rows pass by */
+
+static INLINE void minorm_prepare(minorm_cell *panel, intptr_t depth) { (void)panel, (void)depth; }
 
 /* One chain: every second step, from +0. */
 static INLINE void minorm_chain(const int rows, const int width, const float *const *row, const float *b,
@@ -165,7 +182,9 @@ static NOINLINE void minorm_carefully(const float *a, const int32_t *rows, intpt
 }
 
 static NOINLINE void minorm_product(const minorm_cell *a, const int32_t *rows, intptr_t row_count, const minorm_cell *b,
-                                    const minorm_step *steps, intptr_t depth, float *c, intptr_t columns, int exact) {
+                                    const minorm_step *steps, intptr_t depth, float *c, intptr_t columns, int prepared,
+                                    int exact) {
+    (void)prepared;
     if (!exact) {
         minorm_carefully(a, rows, row_count, b, steps, depth, c, columns);
         return;

@@ -3,10 +3,13 @@
 
 from libc.stdint cimport int32_t, intptr_t, uint16_t, uint64_t
 
+from minorm_ext.runtime.numbers cimport ceil_div
+
 cdef extern from "products/block.h" nogil:
     enum:
         PANEL  # columns of sums that a block computes
         ROWS   # sums take memory for a multiple of so many rows
+        PANEL_STEPS  # and packed panels for a multiple of so many steps
         FUSED
     ctypedef int Cell "minorm_cell"  # its size is the compiler's matter
     ctypedef struct Step "minorm_step":
@@ -17,7 +20,8 @@ cdef extern from "products/block.h" nogil:
         uint16_t most
     void product "minorm_product"(
         const Cell* a, const int32_t* rows, intptr_t row_count, const Cell* b, const Step* steps, intptr_t depth,
-        float* c, intptr_t columns, bint exact)
+        float* c, intptr_t columns, bint prepared, bint exact)
+    void prepare "minorm_prepare"(Cell* panel, intptr_t depth)
     void cells_in "minorm_cells_in"(
         Cell* to, intptr_t to_row, const uint16_t* source, intptr_t row_step, intptr_t column_step, intptr_t rows,
         intptr_t columns)
@@ -38,6 +42,16 @@ cdef extern from "products/block.h" nogil:
 cdef enum:
     SIGNAL_INTERVAL = 500000000  # multiply-adds a thread between two checks: 0.2 s even without wide vectors
     WORTH = 500000               # multiply-adds that are worth another thread
+
+
+cdef inline intptr_t panel_cells(intptr_t depth) noexcept nogil:
+    """Cells of a packed panel."""
+    return ceil_div(depth, PANEL_STEPS) * PANEL_STEPS * PANEL
+
+
+cdef inline intptr_t sum_rows(intptr_t rows) noexcept nogil:
+    """Rows of sums, PANEL numbers each, that memory is needed for."""
+    return ceil_div(rows, ROWS) * ROWS
 
 
 cdef inline int threads_for(double work, int threads) noexcept nogil:

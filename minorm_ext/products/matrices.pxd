@@ -8,10 +8,11 @@ from libc.string cimport memset
 
 from minorm_ext.matmul.operands cimport MOST_AXES, Operand, offset
 from minorm_ext.products.blocks cimport (
-    PANEL, ROWS, Cell, Range, Step, begin_job, cells_in, end_job, product, rows_out, widen_range,
+    PANEL, Cell, Range, Step, begin_job, cells_in, end_job, panel_cells, prepare, product, rows_out, sum_rows,
+    widen_range,
 )
 from minorm_ext.runtime.jobs cimport threadid
-from minorm_ext.runtime.numbers cimport ceil_div, cut
+from minorm_ext.runtime.numbers cimport cut
 
 cdef enum:
     MOST_ROWS = 96        # of a job: a multiple of what a block takes at every level
@@ -51,11 +52,12 @@ cdef inline void pack_strip(const Product* p, intptr_t unit, intptr_t k, intptr_
     if columns < PANEL:
         memset(to, 0, depth * PANEL * sizeof(Cell))
     cells_in(to, PANEL, b + k * p.b.step0 + column * p.b.step1, p.b.step0, p.b.step1, depth, columns)
+    prepare(to, depth)
 
 
 cdef inline void pack_job(const void* task, Py_ssize_t unit) noexcept nogil:
     cdef const Product* p = <const Product*>task
-    pack_strip(p, unit, 0, p.depth, p.panels + (unit - p.first) * p.depth * PANEL)
+    pack_strip(p, unit, 0, p.depth, p.panels + (unit - p.first) * panel_cells(p.depth))
 
 
 cdef inline void multiply_job(const void* task, Py_ssize_t job) noexcept nogil:
@@ -72,7 +74,7 @@ cdef inline void multiply_job(const void* task, Py_ssize_t job) noexcept nogil:
     cdef intptr_t last = begin + cut(end - begin, p.parts, part + 1)
     cdef Cell* left = <Cell*>(p.scratch + threadid() * p.own)
     cdef float* sums = <float*>(left + block_rows(p) * p.a_row)
-    cdef Cell* strip = <Cell*>(sums + ceil_div(block_rows(p), ROWS) * ROWS * PANEL)
+    cdef Cell* strip = <Cell*>(sums + sum_rows(block_rows(p)) * PANEL)
     cdef const uint16_t* a = <const uint16_t*>p.a.data + offset(p.shape, &p.a, index) + row * p.a.step0
     cdef const uint16_t* bias
     cdef intptr_t k, depth, column, columns
@@ -83,16 +85,16 @@ cdef inline void multiply_job(const void* task, Py_ssize_t job) noexcept nogil:
     while unit < last:
         column = unit % p.strips * PANEL
         columns = min(<intptr_t>PANEL, p.columns - column)
-        memset(sums, 0, ceil_div(rows, ROWS) * ROWS * PANEL * sizeof(float))
+        memset(sums, 0, sum_rows(rows) * PANEL * sizeof(float))
         if not deep:
-            strip = p.panels + (unit - p.first) * p.depth * PANEL
-            product(left, p.places, rows, strip, p.steps, p.depth, sums, columns, p.exact)
+            strip = p.panels + (unit - p.first) * panel_cells(p.depth)
+            product(left, p.places, rows, strip, p.steps, p.depth, sums, columns, True, p.exact)
         k = 0
         while deep and k < p.depth:
             depth = min(p.at_once, p.depth - k)
             cells_in(left, p.a_row, a + k * p.a.step1, p.a.step0, p.a.step1, rows, depth)
             pack_strip(p, unit, k, depth, strip)
-            product(left, p.places, rows, strip, p.steps, depth, sums, columns, p.exact)
+            product(left, p.places, rows, strip, p.steps, depth, sums, columns, True, p.exact)
             k += depth
         bias = p.bias
         if bias != NULL:

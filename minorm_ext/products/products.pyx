@@ -1,17 +1,21 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False, binding=False
-# Matrix products of bfloat16, added up in the order of a processor's tiles on every processor: docs/maths.md.
+# Matrix products and convolutions of bfloat16, added up in the order of a processor's tiles on every processor: docs/maths.md.
 #
 # Everything is one innermost block (block.h), which reads both sides where tables say. What is packed, and how it is
-# dealt out to jobs, is in matrices.pxd; no bit depends on it.
+# dealt out to jobs, is in matrices.pxd and planes.pxd; no bit depends on it.
 
 from libc.stdint cimport int32_t, intptr_t, uint16_t
 
-from minorm_ext.matmul.operands cimport operand, MOST_AXES
+from minorm_ext.matmul.operands cimport MOST_AXES, operand
 from minorm_ext.products.blocks cimport (
-    FUSED, PANEL, ROWS, Cell, Step, products_exact, round_of, threads_for,
+    FUSED, PANEL, Cell, Range, Step, panel_cells, products_exact, round_of, sum_rows, threads_for, widen_range,
 )
 from minorm_ext.products.matrices cimport (
     DEPTH, GAP, STRIPS, Product, block_rows, multiply_job, pack_job, range_of,
+)
+from minorm_ext.products.planes cimport (
+    Correlation, Phase, Planes, WeightGradient, correlate_job, gradient_row, merge_job, pack_weights, panels_of,
+    plane_cells, segments_of, weight_job,
 )
 from minorm_ext.runtime.buffers cimport address
 from minorm_ext.runtime.jobs cimport check_signals, parallel_for
@@ -93,9 +97,9 @@ def multiply(a, b, bias, empty, int threads):
     p.a_row = p.at_once + GAP
     units = max(1, STRIPS // (PANEL * (p.at_once + 1)))
     units = min(units, p.stack * p.strips)
-    panels = units * p.at_once * PANEL * sizeof(Cell) if p.depth <= p.at_once else 0
-    p.own = (block_rows(&p) * p.a_row + (p.at_once * PANEL if p.depth > p.at_once else 0)) * sizeof(Cell)
-    p.own += ceil_div(block_rows(&p), ROWS) * ROWS * PANEL * sizeof(float)
+    panels = units * panel_cells(p.depth) * sizeof(Cell) if p.depth <= p.at_once else 0
+    p.own = (block_rows(&p) * p.a_row + (panel_cells(p.at_once) if p.depth > p.at_once else 0)) * sizeof(Cell)
+    p.own += sum_rows(block_rows(&p)) * PANEL * sizeof(float)
     p.own = ceil_div(p.own, 64) * 64
     tables = block_rows(&p) * sizeof(int32_t) + p.at_once * sizeof(Step)
     memory = empty((ceil_div(panels + threads * p.own + tables, 2),), a.dtype)
@@ -111,3 +115,111 @@ def multiply(a, b, bias, empty, int threads):
     with nogil:
         multiply_all(&p, units, threads)
     return c
+
+
+# ---- convolutions --------------------------------------------------------------------------------------------------
+
+
+cdef Range range_of_array(array, intptr_t count) except *:
+    """The range of an array's numbers, where it matters."""
+    cdef Range found
+    found.least, found.most = 0x7fff, 0
+    if not FUSED:
+        widen_range(&found, <const uint16_t*>address(array, 2, False, count), count, 1, 1, count)
+    return found
+
+
+cdef class Convolution:
+    """The tables of conv_products.py and the shapes, as the jobs read them."""
+
+    cdef Planes planes
+    cdef object tables
+    cdef intptr_t x_count, w_count, y_count, outputs  # elements of the arrays; outputs are those of all groups
+    cdef double work  # multiply-adds
+
+    def __init__(self, dict tables, dict sizes):
+        cdef Planes* p = &self.planes
+        self.tables = tables  # the arrays live as long as the pointers
+        p.images, p.groups, p.channels, p.outputs = (
+            sizes["images"], sizes["groups"], sizes["channels"], sizes["outputs"])
+        p.source, p.plane, p.low = sizes["source"], sizes["plane"], sizes["low"]
+        p.source_size = p.source[0] * p.source[1] * p.source[2]
+        p.plane_size = p.plane[0] * p.plane[1] * p.plane[2]
+        p.result_size, p.kernel = sizes["result_size"], sizes["kernel"]
+        p.fit, p.strips, p.along, p.count = sizes["fit"], sizes["strips"], sizes["along"], sizes["count"]
+        p.source_move, p.result_move, p.most_rows = sizes["source_move"], sizes["result_move"], sizes["most_rows"]
+        p.phase_count, p.weights = len(tables["phases"]), sizes["weights"]
+        p.phases = <const Phase*>address(tables["phases"], sizeof(intptr_t))
+        p.rows = <const int32_t*>address(tables["rows"], 4)
+        p.places = <const intptr_t*>address(tables["places"], sizeof(intptr_t))
+        p.steps = <const Step*>address(tables["steps"], 4)
+        p.taps = <const int32_t*>address(tables["taps"], 4)
+        p.chunks, p.column_panels = sizes["chunks"], len(tables["panel_columns"])
+        p.panel_columns = <const int32_t*>address(tables["panel_columns"], 4)
+        p.targets = <const int32_t*>address(tables["targets"], 4)
+        self.outputs = p.groups * p.outputs
+        self.w_count = self.outputs * p.channels * p.kernel
+        self.x_count = p.images * p.groups * p.channels * p.source_size
+        self.y_count = p.images * self.outputs * p.result_size
+        self.work = <double>p.images * sizes["work"]
+
+    def correlate(self, x, w, b, y, empty, bint transposed, int threads):
+        """y = the sum over x with the weights w, plus the bias b or None. All arrays in C order."""
+        cdef const Planes* p = &self.planes
+        cdef Correlation c
+        cdef intptr_t jobs, panels, units
+        c.planes, c.transposed = p, transposed
+        c.x = <const uint16_t*>address(x, 2, False, self.x_count)
+        c.w = <const uint16_t*>address(w, 2, False, self.w_count)
+        c.bias = NULL if b is None else <const uint16_t*>address(b, 2, False, self.outputs)
+        c.y = <uint16_t*>address(y, 2, True, self.y_count)
+        c.exact = FUSED or products_exact(range_of_array(x, self.x_count), range_of_array(w, self.w_count))
+        threads = threads_for(self.work, threads)
+        panels = p.groups * p.weights * panels_of(p) * PANEL * sizeof(Cell)
+        c.own = ceil_div(plane_cells(p), 32) * 32 * sizeof(Cell) + sum_rows(p.most_rows) * PANEL * sizeof(float)
+        c.own = ceil_div(c.own, 64) * 64
+        memory = empty((ceil_div(panels + threads * c.own, 2),), x.dtype)
+        c.panels = <Cell*>address(memory, 2, True)
+        c.scratch = <char*>c.panels + panels
+        jobs = segments_of(p) * p.groups
+        c.parts = max(1, min(panels_of(p), 2 * threads // jobs)) if threads > 1 else 1
+        jobs *= c.parts
+        units = p.groups * p.phase_count * panels_of(p)
+        with nogil:
+            parallel_for(pack_weights, &c, 0, units, units, threads)
+            parallel_for(correlate_job, &c, 0, jobs, round_of(jobs, self.work, threads), threads)
+
+    def weight_gradient(self, dy, x, dw, empty, int threads):
+        """dw, the gradient of the sum over x for its weights. All arrays in C order."""
+        cdef const Planes* p = &self.planes
+        cdef WeightGradient g
+        cdef intptr_t jobs, i, sums, longest
+        cdef int32_t* rows
+        g.planes, g.done = p, 0
+        g.x = <const uint16_t*>address(x, 2, False, self.x_count)
+        g.dy = <const uint16_t*>address(dy, 2, False, self.y_count)
+        g.dw = <uint16_t*>address(dw, 2, True, self.w_count)
+        g.exact = FUSED or products_exact(range_of_array(dy, self.y_count), range_of_array(x, self.x_count))
+        threads = threads_for(self.work, threads)
+        sums = p.chunks * p.groups * p.column_panels * sum_rows(p.outputs) * PANEL * sizeof(float)
+        g.own = (ceil_div(plane_cells(p), 32) * 32 + p.outputs * gradient_row(p)) * sizeof(Cell)
+        g.own = ceil_div(g.own, 64) * 64
+        memory = empty((ceil_div(sums + threads * g.own + p.outputs * sizeof(int32_t), 2),), x.dtype)
+        g.sums = <float*>address(memory, 2, True)
+        g.scratch = <char*>g.sums + sums
+        rows = <int32_t*>(g.scratch + threads * g.own)
+        for i in range(p.outputs):
+            rows[i] = <int32_t>(i * gradient_row(p))
+        g.rows = rows
+        jobs = p.chunks * p.groups
+        g.parts = max(1, min(p.column_panels, 2 * threads // jobs)) if threads > 1 else 1
+        jobs *= g.parts
+        longest = ceil_div(ceil_div(p.images, p.fit), p.chunks) * p.strips
+        i = round_of(segments_of(p) * p.groups, self.work, threads)
+        g.step = max(1, min(longest, i // jobs))
+        with nogil:
+            while g.done < longest:
+                parallel_for(weight_job, &g, 0, jobs, round_of(jobs, self.work * g.step / longest, threads), threads)
+                g.done += g.step
+                check_signals()
+            parallel_for(merge_job, &g, 0, self.outputs, self.outputs, threads)

@@ -15,11 +15,11 @@ BLOCK = 32
 SMALLEST = np.float32(2.0**-126)  # that is not denormal
 
 
-def product(a: Any, b: Any) -> Any:
-    """a @ b in float32, for stacks of matrices a (..., rows, depth) and b (..., depth, columns) of bfloat16."""
+def product(a: Any, b: Any, total: Any = None) -> Any:
+    """a @ b in float32, added to `total`, for stacks of matrices a (..., rows, depth) and b (..., depth, columns)."""
     a, b = (flushed(x.astype(np.float32)) for x in (a, b))
     lead = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
-    total = np.zeros((*lead, a.shape[-2], b.shape[-1]), np.float32)
+    total = np.zeros((*lead, a.shape[-2], b.shape[-1]), np.float32) if total is None else total
     for begin in range(0, a.shape[-1], BLOCK):
         chains = [np.zeros_like(total), np.zeros_like(total)]
         for k in range(begin, begin + BLOCK):
@@ -33,7 +33,7 @@ def product(a: Any, b: Any) -> Any:
 
 
 def with_bias(sums: Any, b: Any) -> Any:
-    """The sums plus a bias along the last axis, which may be None; to be rounded to bfloat16."""
+    """The sums plus a bias that broadcasts, or None; to be rounded to bfloat16."""
     return sums if b is None else flushed(sums + flushed(b.astype(np.float32)))
 
 

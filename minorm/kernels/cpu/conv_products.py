@@ -1,0 +1,203 @@
+"""Convolutions of bfloat16 as products in the order of tiles: the tables for minorm_ext/products/planes.pxd.
+
+A *plane* has the channels of each place of the padded source side by side. A result begins at a place of it (`rows`),
+and the taps and channels of its sum lie at the same distances from there for all results of a phase (`steps`). The
+gradient for the weights has these distances as its columns, and its depth runs over the results.
+
+What decides bits follows from shapes alone: the order of taps, how many images form a depth, and the chunks.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+import minorm_ext
+from minorm.kernels.cpu import conv_axes
+from minorm.kernels.cpu.conv_axes import Axes, Ints, Pairs, Phase
+from minorm.kernels.reference.conv import checked
+from minorm.kernels.reference.conv_tiles import chunks_of, images_together
+from minorm.kernels.reference.tiles import BLOCK
+
+kernels: Any = minorm_ext.kernels("products")
+
+PLANE = 48 << 10  # cells of a plane and its sums, at most where it can be cut into strips
+ROWS = 64  # results that a segment of small images should have
+
+Phases = tuple[Phase, Phase, Phase]
+
+
+def _places(axes: Axes, phases: Phases, counts: Ints, sizes: Ints, results: bool) -> Any:
+    """Where the results of these phases stand in y, or begin in the plane, in the order of memory."""
+    at: Any = np.zeros((1, 1, 1), np.intp)
+    for i, (axis, phase, count) in enumerate(zip(axes, phases, counts, strict=True)):
+        start, step = (phase.start, phase.step) if results else (0, axis.step)
+        along = (start + np.arange(count) * step) * math.prod(sizes[i + 1 :])
+        at = at + along.reshape([-1 if j == i else 1 for j in range(3)])
+    return at.ravel()
+
+
+def _taps(phases: Phases, kernel: Ints, plane: Ints) -> Iterator[tuple[int, int]]:
+    """(number, distance in the plane) of each tap, in the order of memory."""
+    for taps in itertools.product(*(phase.taps for phase in phases)):
+        numbers, shifts = zip(*taps, strict=True)
+        yield int(np.ravel_multi_index(numbers, kernel)), int(np.dot(shifts, (plane[1] * plane[2], plane[2], 1)))
+
+
+class _Cut:
+    """How images are cut into strips, or put together: the extents of a plane, and the results along each axis."""
+
+    def __init__(self, axes: Axes, images: int, channels: int, weights: bool) -> None:
+        self.axes = axes
+        self.along = next((i for i, axis in enumerate(axes) if axis.result > 1), 2)
+        whole = max((phase.count for phase in axes[self.along].phases), default=0)
+        across = math.prod(axis.result for i, axis in enumerate(axes) if i != self.along)
+        unit = BLOCK // math.gcd(BLOCK, across) if weights else 1  # blocks of a long depth do not end within a strip
+        self.count = max(1, whole)
+        while self.count > unit and self.cells(channels) > PLANE:
+            self.count = -(-self.count // (2 * unit)) * unit
+        self.strips = max(1, -(-whole // self.count))
+        results = math.prod(axis.result for axis in axes)
+        self.fit = images_together(results, images) if weights else max(1, min(images, ROWS // max(1, results)))
+        self.fit = self.fit if self.strips == 1 else 1
+
+    def strip(self) -> Axes:
+        d, h, w = (axis.strip(self.count) if i == self.along else axis for i, axis in enumerate(self.axes))
+        return d, h, w
+
+    def plane(self) -> Ints:
+        return tuple(axis.reach() for axis in self.strip())
+
+    def cells(self, channels: int) -> int:
+        return math.prod(self.plane()) * channels
+
+
+def _planned(
+    axes: Axes, kernel: Ints, images: int, groups: int, channels: int, outputs: int, weights: bool = False
+) -> Any:
+    """The kernel's Convolution."""
+    cut = _Cut(axes, images, channels, weights)
+    plane, result = cut.plane(), tuple(axis.result for axis in axes)
+    columns = kernels.COLUMNS
+    size = math.prod(plane) * channels
+    phases, rows, places, steps, numbers = [], [], [], [], []
+    row_count = place_count = step_count = most_rows = depths = 0
+    for combination in conv_axes.combinations(axes):
+        strip = [min(phase.count, cut.count) if i == cut.along else phase.count for i, phase in enumerate(combination)]
+        counts = tuple(strip)
+        taps = list(_taps(combination, kernel, plane))
+        here = _places(axes, combination, counts, plane, False) * channels
+        here = (np.arange(cut.fit)[:, None] * size + here).ravel()
+        there = _places(axes, combination, counts, result, True)
+        if weights:
+            pairs = np.stack([np.arange(len(here)), here], axis=1)
+        else:
+            distances = np.array([shift for _, shift in taps], np.intp)[:, None] * channels + np.arange(channels)
+            pairs = np.stack([distances.ravel(), np.arange(distances.size) * columns], axis=1)
+        along = combination[cut.along].count
+        inner = math.prod(phase.count for i, phase in enumerate(combination) if i != cut.along)
+        depth = 0 if weights else len(pairs)
+        phases.append((along, inner, row_count, place_count, step_count, depth, len(numbers), len(taps), depths))
+        rows.append(here)
+        places.append(there)
+        steps.append(pairs)
+        numbers += [number for number, _ in taps]
+        row_count, place_count, step_count = row_count + len(here), place_count + len(there), step_count + len(pairs)
+        most_rows, depths = max(most_rows, len(here)), depths + -(-depth // BLOCK) * BLOCK
+    panels, targets = _columns(axes, kernel, plane, channels) if weights else ([], [])
+    image_groups = -(-images // cut.fit)
+    count = groups * channels * outputs * math.prod(kernel)
+    tables = {
+        "phases": np.array(phases, np.intp),
+        "rows": np.concatenate(rows).astype(np.int32),
+        "places": np.concatenate(places).astype(np.intp),
+        "steps": np.concatenate(steps).astype(np.int32),
+        "taps": np.array(numbers, np.int32),
+        "panel_columns": np.array(panels, np.int32).reshape(-1, 2),
+        "targets": np.array(targets, np.int32),
+    }
+    taken = sum(tap_count * along * inner for along, inner, *_, tap_count, _ in phases)
+    axis = axes[cut.along]
+    sizes = {
+        "images": images,
+        "groups": groups,
+        "channels": channels,
+        "outputs": outputs,
+        "source": [axis.source for axis in axes],
+        "plane": list(plane),
+        "low": [axis.low for axis in axes],
+        "result_size": math.prod(result),
+        "kernel": math.prod(kernel),
+        "fit": cut.fit,
+        "strips": cut.strips,
+        "along": cut.along,
+        "count": cut.count,
+        "source_move": cut.count * axis.step,
+        "result_move": cut.count * axis.phases[0].step * math.prod(result[cut.along + 1 :]),
+        "most_rows": most_rows,
+        "weights": depths,
+        "chunks": chunks_of(image_groups, count),
+        "work": groups * channels * outputs * taken,
+    }
+    return kernels.Convolution(tables, sizes)
+
+
+def _columns(axes: Axes, kernel: Ints, plane: Ints, channels: int) -> tuple[list[tuple[int, int]], list[int]]:
+    """(where in the plane, how many) for each panel of columns, and which weight of an output each column is.
+
+    Taps that follow each other in the plane are one run of columns.
+    """
+    (phases,) = conv_axes.combinations(axes)
+    runs: list[tuple[int, list[int]]] = []
+    taps = math.prod(kernel)
+    end = -1
+    for number, shift in _taps(phases, kernel, plane):
+        if shift != end:
+            runs.append((shift * channels, []))
+        runs[-1][1].extend(channel * taps + number for channel in range(channels))
+        end = shift + 1
+    panels, targets = [], []
+    for start, weights in runs:
+        for at in range(0, len(weights), kernels.COLUMNS):
+            some = weights[at : at + kernels.COLUMNS]
+            panels.append((start + at, len(some)))
+            targets += some + [-1] * (kernels.COLUMNS - len(some))
+    return panels, targets
+
+
+def _kernel_of(w_shape: Ints) -> Ints:
+    """The lengths of the kernel along d, h, w; one line where nothing happens along any."""
+    return (1,) * (5 - len(w_shape)) + tuple(w_shape[2:])
+
+
+@functools.lru_cache(maxsize=256)
+def forward(x_shape: Ints, w_shape: Ints, stride: Ints, padding: Pairs, dilation: Ints, groups: int) -> Any:
+    """The plan of y = W * x, and the shape of y."""
+    y_shape = checked("conv.forward", x_shape, w_shape, stride, padding, dilation, groups)
+    axes = conv_axes.forward(x_shape, w_shape, stride, padding, dilation)
+    return _planned(axes, _kernel_of(w_shape), x_shape[0], groups, w_shape[1], w_shape[0] // groups), y_shape
+
+
+@functools.lru_cache(maxsize=256)
+def grad_input(
+    dy_shape: Ints, w_shape: Ints, x_shape: Ints, stride: Ints, padding: Pairs, dilation: Ints, groups: int
+) -> Any:
+    """The plan of dx = W^T * dy."""
+    checked("conv.grad_input", x_shape, w_shape, stride, padding, dilation, groups, dy_shape)
+    axes = conv_axes.gradient(dy_shape, w_shape, x_shape, stride, padding, dilation)
+    return _planned(axes, _kernel_of(w_shape), x_shape[0], groups, w_shape[0] // groups, w_shape[1])
+
+
+@functools.lru_cache(maxsize=256)
+def grad_weight(
+    dy_shape: Ints, x_shape: Ints, w_shape: Ints, stride: Ints, padding: Pairs, dilation: Ints, groups: int
+) -> Any:
+    """The plan of dW = dy * x."""
+    checked("conv.grad_weight", x_shape, w_shape, stride, padding, dilation, groups, dy_shape)
+    axes = conv_axes.forward(x_shape, w_shape, stride, padding, dilation)
+    return _planned(axes, _kernel_of(w_shape), x_shape[0], groups, w_shape[1], w_shape[0] // groups, weights=True)
