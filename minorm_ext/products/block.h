@@ -5,7 +5,9 @@
  * that are missing at the end count as 0 * 0. How rows, columns and blocks are dealt out cannot matter.
  *
  * a and b are read where tables say, so a matrix product, a convolution and both of its gradients are this one loop.
- * `prepared`: b is a panel that minorm_prepare has seen. `exact`: floats hold all products.
+ * `prepared`: b is a panel that minorm_prepare has seen. `exact`: floats hold all products. runs[block]: how far the
+ * steps of a whole block are apart in b, if they are neighbours in a and equally far apart; BY_TABLE, if only they are
+ * neighbours in a; else 0.
  */
 #ifndef MINORM_PRODUCTS_BLOCK_H
 #define MINORM_PRODUCTS_BLOCK_H
@@ -13,6 +15,7 @@
 #include "products/cells.h"
 
 #define STEPS 32 /* of a block of the depth */
+#define BY_TABLE -1
 
 typedef struct {
     int32_t a, b;
@@ -28,10 +31,10 @@ typedef struct {
 
 /* Rows of a from step 0 on, for two tiles. */
 static INLINE void minorm_stage_a(minorm_cell *to, const minorm_cell *a, const int32_t *rows, intptr_t row_count,
-                                  const minorm_step *steps, intptr_t count, bool run) {
+                                  const minorm_step *steps, intptr_t count, int32_t run) {
     for (int i = 0; i < ROWS; i++, to += STEPS) {
         if (i >= row_count) memset(to, 0, STEPS * sizeof *to);
-        else if (run) memcpy(to, a + rows[i] + steps[0].a, STEPS * sizeof *to);
+        else if (run && count >= STEPS) memcpy(to, a + rows[i] + steps[0].a, STEPS * sizeof *to);
         else {
             for (intptr_t k = 0; k < count; k++) to[k] = a[rows[i] + steps[k].a];
             for (intptr_t k = count; k < STEPS; k++) to[k] = 0;
@@ -60,18 +63,15 @@ static NOINLINE void minorm_prepare(minorm_cell *panel, intptr_t depth) {
 }
 
 static NOINLINE void minorm_product(const minorm_cell *a, const int32_t *rows, intptr_t row_count, const minorm_cell *b,
-                                    const minorm_step *steps, intptr_t depth, float *c, intptr_t columns, int prepared,
-                                    int exact) {
+                                    const minorm_step *steps, const int32_t *runs, intptr_t depth, float *c,
+                                    intptr_t columns, int prepared, int exact) {
     minorm_cell right[STAGED_STEPS * PANEL] __attribute__((aligned(64)));
     minorm_cell left[ROWS * STEPS] __attribute__((aligned(64)));
     (void)columns, (void)exact;
     for (intptr_t begin = 0; begin < depth; begin += STAGED_STEPS) {
         const intptr_t end = depth - begin < STAGED_STEPS ? depth : begin + STAGED_STEPS;
-        bool run[STAGED_STEPS / STEPS]; /* are the steps of a block neighbours in a? */
-        for (intptr_t k = begin, block = 0; k < end; k += STEPS, block++) {
-            if (!prepared) minorm_stage_b(right + (k - begin) * PANEL, b, steps + k, end - k);
-            run[block] = end - k >= STEPS;
-            for (intptr_t l = 1; l < STEPS && run[block]; l++) run[block] = steps[k + l].a == steps[k].a + l;
+        for (intptr_t k = begin; k < end && !prepared; k += STEPS) {
+            minorm_stage_b(right + (k - begin) * PANEL, b, steps + k, end - k);
         }
         for (intptr_t i = 0; i < row_count; i += ROWS) {
             float *low = c + i * PANEL, *high = low + TILE * PANEL;
@@ -82,7 +82,7 @@ static NOINLINE void minorm_product(const minorm_cell *a, const int32_t *rows, i
             for (intptr_t k = begin; k < end; k += STEPS) {
                 const minorm_cell *from = prepared ? b + k * PANEL : right + (k - begin) * PANEL;
                 const intptr_t count = end - k < STEPS ? end - k : STEPS;
-                minorm_stage_a(left, a, rows + i, row_count - i, steps + k, count, run[(k - begin) / STEPS]);
+                minorm_stage_a(left, a, rows + i, row_count - i, steps + k, count, runs[k / STEPS]);
                 TILE_LOAD(4, left, 64);
                 TILE_LOAD(5, left + TILE * STEPS, 64);
                 TILE_LOAD(6, from, 64);
@@ -110,7 +110,7 @@ static NOINLINE void minorm_product(const minorm_cell *a, const int32_t *rows, i
 #endif
 #define ROWS 1
 #define PANEL_STEPS 1
-#define NEAR_STEPS 512 /* of a strip of b that stays in the first cache, while all rows pass by */
+#define NEAR_STEPS 320 /* of a strip of b that stays in the first cache, while all rows pass by */
 
 static INLINE void minorm_prepare(minorm_cell *panel, intptr_t depth) { (void)panel, (void)depth; }
 
@@ -135,8 +135,31 @@ static INLINE void minorm_chain(const int rows, const int width, const float *co
     }
 }
 
+/* The same where the steps of the whole block are equally far apart: nothing is looked up. */
+static INLINE void minorm_run(const int rows, const int width, const float *const *row, intptr_t a, const float *b,
+                              intptr_t b_step, VECTOR (*sum)[2]) {
+    VECTOR column[2], number;
+    const float *start[HEIGHT];
+    UNROLL for (int i = 0; i < rows; i++) {
+        start[i] = row[i] + a;
+        UNROLL for (int j = 0; j < width; j++) sum[i][j] = (VECTOR){0};
+    }
+#define STEP(k)                                                                                                        \
+    UNROLL for (int j = 0; j < width; j++) column[j] = NAME(load)(b + (k) * b_step + j * LANES);                       \
+    UNROLL for (int i = 0; i < rows; i++) {                                                                            \
+        number = start[i][k] - (VECTOR){0};                                                                            \
+        UNROLL for (int j = 0; j < width; j++) sum[i][j] = NAME(fma)(number, column[j], sum[i][j]);                    \
+    }
+    if (rows == HEIGHT) {
+        UNROLL for (int k = 0; k < STEPS; k += 2) { STEP(k) }
+    } else {
+        for (int k = 0; k < STEPS; k += 2) { STEP(k) }
+    }
+#undef STEP
+}
+
 static INLINE void minorm_add_rows(const int rows, const int width, const float *a, const int32_t *from, const float *b,
-                               const minorm_step *steps, intptr_t depth, float *c) {
+                                   const minorm_step *steps, const int32_t *runs, intptr_t depth, float *c) {
     VECTOR sum[HEIGHT][2], even[HEIGHT][2], total[HEIGHT][2];
     const float *row[HEIGHT];
     UNROLL for (int i = 0; i < rows; i++) {
@@ -145,14 +168,17 @@ static INLINE void minorm_add_rows(const int rows, const int width, const float 
     }
     for (intptr_t k = 0; k < depth; k += STEPS) {
         const intptr_t count = depth - k < STEPS ? depth - k : STEPS;
-        minorm_chain(rows, width, row, b, steps + k, count, sum);
+        const int32_t run = count == STEPS ? runs[k / STEPS] : 0;
+        if (run > 0) minorm_run(rows, width, row, steps[k].a, b + steps[k].b, run, sum);
+        else minorm_chain(rows, width, row, b, steps + k, count, sum);
         UNROLL for (int i = 0; i < rows; i++) { /* to memory: the registers are for the other chain */
             UNROLL for (int j = 0; j < width; j++) {
                 even[i][j] = sum[i][j];
                 __asm__("" : "+m"(even[i][j]));
             }
         }
-        minorm_chain(rows, width, row, b, steps + k + 1, count - 1, sum);
+        if (run > 0) minorm_run(rows, width, row, steps[k].a + 1, b + steps[k].b + run, run, sum);
+        else minorm_chain(rows, width, row, b, steps + k + 1, count - 1, sum);
         UNROLL for (int i = 0; i < rows; i++) {
             UNROLL for (int j = 0; j < width; j++) total[i][j] += even[i][j] + sum[i][j];
         }
@@ -182,8 +208,8 @@ static NOINLINE void minorm_carefully(const float *a, const int32_t *rows, intpt
 }
 
 static NOINLINE void minorm_product(const minorm_cell *a, const int32_t *rows, intptr_t row_count, const minorm_cell *b,
-                                    const minorm_step *steps, intptr_t depth, float *c, intptr_t columns, int prepared,
-                                    int exact) {
+                                    const minorm_step *steps, const int32_t *runs, intptr_t depth, float *c,
+                                    intptr_t columns, int prepared, int exact) {
     (void)prepared;
     if (!exact) {
         minorm_carefully(a, rows, row_count, b, steps, depth, c, columns);
@@ -191,13 +217,16 @@ static NOINLINE void minorm_product(const minorm_cell *a, const int32_t *rows, i
     }
 #define CASE(rows_here)                                                                                                \
     case rows_here:                                                                                                    \
-        if (columns > LANES) minorm_add_rows(rows_here, 2, a, rows + i, b, steps + k, count, c + i * PANEL);               \
-        else minorm_add_rows(rows_here, 1, a, rows + i, b, steps + k, count, c + i * PANEL);                               \
+        if (columns > LANES) minorm_add_rows(rows_here, 2, a, rows + i, b, steps + k, runs_here, count, c + i * PANEL);\
+        else minorm_add_rows(rows_here, 1, a, rows + i, b, steps + k, runs_here, count, c + i * PANEL);                \
         break;
     for (intptr_t k = 0; k < depth; k += NEAR_STEPS) {
         const intptr_t count = depth - k < NEAR_STEPS ? depth - k : NEAR_STEPS;
-        for (intptr_t i = 0; i < row_count; i += HEIGHT) {
-            switch (row_count - i < HEIGHT ? row_count - i : HEIGHT) {
+        const int32_t *runs_here = runs + k / STEPS;
+        const intptr_t blocks = (row_count + HEIGHT - 1) / HEIGHT; /* as even as they can be */
+        for (intptr_t block = 0; block < blocks; block++) {
+            const intptr_t i = row_count * block / blocks;
+            switch (row_count * (block + 1) / blocks - i) {
                 CASE(1) CASE(2) CASE(3) CASE(4) CASE(5) CASE(6)
 #if HEIGHT > 6
                 CASE(7) CASE(8)

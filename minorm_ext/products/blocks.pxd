@@ -11,6 +11,8 @@ cdef extern from "products/block.h" nogil:
         ROWS   # sums take memory for a multiple of so many rows
         PANEL_STEPS  # and packed panels for a multiple of so many steps
         FUSED
+        STEPS
+        NEIGHBOURS "BY_TABLE"
     ctypedef int Cell "minorm_cell"  # its size is the compiler's matter
     ctypedef struct Step "minorm_step":
         int32_t a
@@ -19,8 +21,8 @@ cdef extern from "products/block.h" nogil:
         uint16_t least
         uint16_t most
     void product "minorm_product"(
-        const Cell* a, const int32_t* rows, intptr_t row_count, const Cell* b, const Step* steps, intptr_t depth,
-        float* c, intptr_t columns, bint prepared, bint exact)
+        const Cell* a, const int32_t* rows, intptr_t row_count, const Cell* b, const Step* steps, const int32_t* runs,
+        intptr_t depth, float* c, intptr_t columns, bint prepared, bint exact)
     void prepare "minorm_prepare"(Cell* panel, intptr_t depth)
     void cells_in "minorm_cells_in"(
         Cell* to, intptr_t to_row, const uint16_t* source, intptr_t row_step, intptr_t column_step, intptr_t rows,

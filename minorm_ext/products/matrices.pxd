@@ -35,6 +35,7 @@ cdef struct Product:
     Cell* panels
     const int32_t* places  # of packed rows of a
     const Step* steps
+    const int32_t* runs
     char* scratch         # `own` bytes for each thread
     intptr_t own
 
@@ -88,13 +89,13 @@ cdef inline void multiply_job(const void* task, Py_ssize_t job) noexcept nogil:
         memset(sums, 0, sum_rows(rows) * PANEL * sizeof(float))
         if not deep:
             strip = p.panels + (unit - p.first) * panel_cells(p.depth)
-            product(left, p.places, rows, strip, p.steps, p.depth, sums, columns, True, p.exact)
+            product(left, p.places, rows, strip, p.steps, p.runs, p.depth, sums, columns, True, p.exact)
         k = 0
         while deep and k < p.depth:
             depth = min(p.at_once, p.depth - k)
             cells_in(left, p.a_row, a + k * p.a.step1, p.a.step0, p.a.step1, rows, depth)
             pack_strip(p, unit, k, depth, strip)
-            product(left, p.places, rows, strip, p.steps, depth, sums, columns, True, p.exact)
+            product(left, p.places, rows, strip, p.steps, p.runs, depth, sums, columns, True, p.exact)
             k += depth
         bias = p.bias
         if bias != NULL:

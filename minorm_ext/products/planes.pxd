@@ -15,7 +15,7 @@ from minorm_ext.runtime.numbers cimport ceil_div, cut
 cdef struct Phase:  # results whose taps meet the source at the same distances: all, or those of one phase of a gradient
     intptr_t along, inner  # results along the axis that strips are cut along, of all strips; and across it
     intptr_t rows, places  # where its tables begin
-    intptr_t steps, depth
+    intptr_t steps, runs, depth
     intptr_t taps, tap_count
     intptr_t weights  # steps of the phases before
 
@@ -34,8 +34,11 @@ cdef struct Planes:
     const int32_t* rows  # of each result, where its place begins in the plane
     const intptr_t* places  # and where it belongs in y
     const Step* steps
+    const int32_t* runs
     const int32_t* taps  # numbers of weights
     # of the gradient for the weights
+    intptr_t together, padded  # images whose results are one depth, and its steps with those that are missing
+    intptr_t zeros  # behind a plane, which a panel that begins there reads
     intptr_t column_panels, chunks
     const int32_t* panel_columns  # (where in the plane, how many) for each panel
     const int32_t* targets  # (panel, PANEL): which weight of an output, or -1
@@ -70,19 +73,14 @@ cdef inline intptr_t segments_of(const Planes* p) noexcept nogil:
     return ceil_div(p.images, p.fit) * p.strips
 
 
-cdef inline intptr_t images_of(const Planes* p, intptr_t segment) noexcept nogil:
-    """How many images a segment has."""
-    return min(p.fit, p.images - segment // p.strips * p.fit)
-
-
-cdef inline intptr_t results_of(const Planes* p, const Phase* phase, intptr_t segment) noexcept nogil:
-    """How many results of a phase a segment has in each of its images."""
-    return max(0, min(p.count, phase.along - segment % p.strips * p.count)) * phase.inner
+cdef inline intptr_t results_of(const Planes* p, const Phase* phase, intptr_t strip) noexcept nogil:
+    """How many results of a phase a strip has."""
+    return max(0, min(p.count, phase.along - strip * p.count)) * phase.inner
 
 
 cdef inline intptr_t plane_cells(const Planes* p) noexcept nogil:
-    """Of a segment; a panel of columns may be read beyond its end."""
-    return p.fit * p.plane_size * p.channels + PANEL
+    """Of a segment, and zeros behind it."""
+    return p.fit * p.plane_size * p.channels + p.zeros
 
 
 cdef inline void pack_row(
@@ -102,22 +100,20 @@ cdef inline void pack_row(
 
 
 cdef inline void pack_segment(
-    const Planes* p, Cell* to, const uint16_t* x, intptr_t group, intptr_t segment
+    const Planes* p, Cell* to, const uint16_t* x, intptr_t group, intptr_t image, intptr_t images, intptr_t strip
 ) noexcept nogil:
-    """The planes of a segment, of one group."""
-    cdef intptr_t image = segment // p.strips * p.fit
+    """The planes of some images, of one group."""
     cdef intptr_t[3] start
     cdef intptr_t i, d, h
     start[0], start[1], start[2] = -p.low[0], -p.low[1], -p.low[2]
-    start[p.along] += segment % p.strips * p.source_move
-    for i in range(images_of(p, segment)):
+    start[p.along] += strip * p.source_move
+    for i in range(images):
         for d in range(p.plane[0]):
             for h in range(p.plane[1]):
                 pack_row(
                     p, to, x + ((image + i) * p.groups + group) * p.channels * p.source_size, start[0] + d,
                     start[1] + h, start[2])
                 to += p.plane[2] * p.channels
-    memset(to, 0, PANEL * sizeof(Cell))
 
 
 # ---- forward, and the gradient for the input -----------------------------------------------------------------------
@@ -163,33 +159,35 @@ cdef inline void correlate_job(const void* task, Py_ssize_t job) noexcept nogil:
     cdef intptr_t part = job % c.parts
     cdef intptr_t group = job // c.parts % p.groups
     cdef intptr_t segment = job // c.parts // p.groups
-    cdef intptr_t first_image = segment // p.strips * p.fit
+    cdef intptr_t image = segment // p.strips * p.fit
+    cdef intptr_t images = min(p.fit, p.images - image)
+    cdef intptr_t strip = segment % p.strips
     cdef Cell* plane = <Cell*>(c.scratch + threadid() * c.own)
     cdef float* sums = <float*>(plane + ceil_div(plane_cells(p), 32) * 32)
     cdef const Phase* phase
     cdef const uint16_t* bias
     cdef intptr_t f, panel, columns, count, rows, output, i
     cdef uint64_t before = begin_job()
-    pack_segment(p, plane, c.x, group, segment)
+    pack_segment(p, plane, c.x, group, image, images, strip)
     for f in range(p.phase_count):
         phase = p.phases + f
-        count = results_of(p, phase, segment)
-        rows = count * images_of(p, segment)
+        count = results_of(p, phase, strip)
+        rows = count * images
         for panel in range(cut(panels_of(p), c.parts, part), cut(panels_of(p), c.parts, part + 1)):
             columns = min(<intptr_t>PANEL, p.outputs - panel * PANEL)
             output = group * p.outputs + panel * PANEL
             memset(sums, 0, sum_rows(rows) * PANEL * sizeof(float))
             product(
-                plane, p.rows + phase.rows, rows, panel_at(c, group, phase, panel), p.steps + phase.steps, phase.depth,
-                sums, columns, True, c.exact)
+                plane, p.rows + phase.rows, rows, panel_at(c, group, phase, panel), p.steps + phase.steps,
+                p.runs + phase.runs, phase.depth, sums, columns, True, c.exact)
             bias = c.bias
             if bias != NULL:
                 bias += output
-            for i in range(images_of(p, segment)):
+            for i in range(images):
                 planes_out(
                     sums + i * count * PANEL, count, columns, bias,
-                    c.y + ((first_image + i) * p.groups * p.outputs + output) * p.result_size
-                    + segment % p.strips * p.result_move, p.result_size, p.places + phase.places)
+                    c.y + ((image + i) * p.groups * p.outputs + output) * p.result_size + strip * p.result_move,
+                    p.result_size, p.places + phase.places)
     end_job(before)
 
 
@@ -206,39 +204,55 @@ cdef inline intptr_t gradient_row(const Planes* p) noexcept nogil:
     return p.most_rows + 16
 
 
+cdef inline intptr_t depths_of(const Planes* p) noexcept nogil:
+    return ceil_div(p.images, p.together)
+
+
+cdef inline void pack_gradients(
+    const WeightGradient* g, Cell* to, intptr_t group, intptr_t image, intptr_t images, intptr_t strip, intptr_t count
+) noexcept nogil:
+    """So many results of each output of a group, image after image."""
+    cdef const Planes* p = g.planes
+    cdef const uint16_t* dy
+    cdef intptr_t i
+    for i in range(images):
+        dy = g.dy + ((image + i) * p.groups + group) * p.outputs * p.result_size + strip * p.result_move
+        cells_in(to + i * count, gradient_row(p), dy, p.result_size, 1, p.outputs, count)
+
+
 cdef inline void weight_job(const void* task, Py_ssize_t job) noexcept nogil:
     """The next segments of one chunk, of one group and some panels of its columns."""
     cdef const WeightGradient* g = <const WeightGradient*>task
     cdef const Planes* p = g.planes
-    cdef const Phase* phase = p.phases
     cdef intptr_t part = job % g.parts
     cdef intptr_t group = job // g.parts % p.groups
     cdef intptr_t chunk = job // g.parts // p.groups
-    cdef intptr_t image_groups = ceil_div(p.images, p.fit)
-    cdef intptr_t segment = cut(image_groups, p.chunks, chunk) * p.strips + g.done
-    cdef intptr_t end = min(segment + g.step, cut(image_groups, p.chunks, chunk + 1) * p.strips)
+    cdef intptr_t begin = cut(depths_of(p), p.chunks, chunk) * p.together
+    cdef intptr_t end = min(p.images, cut(depths_of(p), p.chunks, chunk + 1) * p.together)
+    cdef intptr_t last_segment = min(g.done + g.step, ceil_div(end - begin, p.fit) * p.strips)
     cdef intptr_t first = cut(p.column_panels, g.parts, part)
     cdef intptr_t last = cut(p.column_panels, g.parts, part + 1)
     cdef Cell* plane = <Cell*>(g.scratch + threadid() * g.own)
     cdef Cell* left = plane + ceil_div(plane_cells(p), 32) * 32
-    cdef const uint16_t* dy
-    cdef intptr_t count, i, panel
+    cdef intptr_t segment, image, images, strip, count, depth, i, panel
     cdef uint64_t before = begin_job()
     if g.done == 0:
         memset(sums_at(g, chunk, group, first), 0, (last - first) * sum_rows(p.outputs) * PANEL * sizeof(float))
-    while segment < end:
-        pack_segment(p, plane, g.x, group, segment)
-        count = results_of(p, phase, segment)
-        for i in range(images_of(p, segment)):
-            dy = g.dy + ((segment // p.strips * p.fit + i) * p.groups + group) * p.outputs * p.result_size
-            cells_in(
-                left + i * count, gradient_row(p), dy + segment % p.strips * p.result_move, p.result_size, 1, p.outputs,
-                count)
+    memset(plane + plane_cells(p) - p.zeros, 0, p.zeros * sizeof(Cell))  # what steps that are missing meet
+    for i in range(p.outputs):
+        left[i * gradient_row(p) + p.most_rows] = 0
+    for segment in range(g.done, last_segment):
+        strip = segment % p.strips
+        image = begin + segment // p.strips * p.fit
+        images = min(p.fit, end - image)
+        count = results_of(p, p.phases, strip)
+        depth = images // p.together * p.padded + images % p.together * count if p.strips == 1 else count
+        pack_segment(p, plane, g.x, group, image, images, strip)
+        pack_gradients(g, left, group, image, images, strip, count)
         for panel in range(first, last):
             product(
-                left, g.rows, p.outputs, plane + p.panel_columns[2 * panel], p.steps, count * images_of(p, segment),
+                left, g.rows, p.outputs, plane + p.panel_columns[2 * panel], p.steps, p.runs, depth,
                 sums_at(g, chunk, group, panel), p.panel_columns[2 * panel + 1], False, g.exact)
-        segment += 1
     end_job(before)
 
 

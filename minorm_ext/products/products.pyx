@@ -8,13 +8,13 @@ from libc.stdint cimport int32_t, intptr_t, uint16_t
 
 from minorm_ext.matmul.operands cimport MOST_AXES, operand
 from minorm_ext.products.blocks cimport (
-    FUSED, PANEL, Cell, Range, Step, panel_cells, products_exact, round_of, sum_rows, threads_for, widen_range,
+    FUSED, NEIGHBOURS, PANEL, STEPS, Cell, Range, Step, panel_cells, products_exact, round_of, sum_rows, threads_for, widen_range,
 )
 from minorm_ext.products.matrices cimport (
     DEPTH, GAP, STRIPS, Product, block_rows, multiply_job, pack_job, range_of,
 )
 from minorm_ext.products.planes cimport (
-    Correlation, Phase, Planes, WeightGradient, correlate_job, gradient_row, merge_job, pack_weights, panels_of,
+    Correlation, Phase, Planes, WeightGradient, correlate_job, depths_of, gradient_row, merge_job, pack_weights, panels_of,
     plane_cells, segments_of, weight_job,
 )
 from minorm_ext.runtime.buffers cimport address
@@ -22,6 +22,7 @@ from minorm_ext.runtime.jobs cimport check_signals, parallel_for
 from minorm_ext.runtime.numbers cimport ceil_div
 
 COLUMNS = PANEL
+BY_TABLE = NEIGHBOURS
 
 
 # ---- matrices ------------------------------------------------------------------------------------------------------
@@ -72,6 +73,7 @@ def multiply(a, b, bias, empty, int threads):
     cdef intptr_t[MOST_AXES] b_shape
     cdef intptr_t i, units, tables, panels
     cdef int32_t* places
+    cdef int32_t* runs
     cdef Step* steps
     cdef object c, memory
     if not operand(a, 2, &p.a, p.shape) or not operand(b, 2, &p.b, b_shape):
@@ -101,7 +103,7 @@ def multiply(a, b, bias, empty, int threads):
     p.own = (block_rows(&p) * p.a_row + (panel_cells(p.at_once) if p.depth > p.at_once else 0)) * sizeof(Cell)
     p.own += sum_rows(block_rows(&p)) * PANEL * sizeof(float)
     p.own = ceil_div(p.own, 64) * 64
-    tables = block_rows(&p) * sizeof(int32_t) + p.at_once * sizeof(Step)
+    tables = (block_rows(&p) + ceil_div(p.at_once, STEPS)) * sizeof(int32_t) + p.at_once * sizeof(Step)
     memory = empty((ceil_div(panels + threads * p.own + tables, 2),), a.dtype)
     p.panels = <Cell*>address(memory, 2, True)
     p.scratch = <char*>p.panels + panels
@@ -111,7 +113,10 @@ def multiply(a, b, bias, empty, int threads):
         places[i] = <int32_t>(i * p.a_row)
     for i in range(p.at_once):
         steps[i].a, steps[i].b = <int32_t>i, <int32_t>(i * PANEL)
-    p.places, p.steps = places, steps
+    runs = <int32_t*>(steps + p.at_once)
+    for i in range(ceil_div(p.at_once, STEPS)):
+        runs[i] = PANEL if (i + 1) * STEPS <= p.at_once else 0
+    p.places, p.steps, p.runs = places, steps, runs
     with nogil:
         multiply_all(&p, units, threads)
     return c
@@ -153,7 +158,9 @@ cdef class Convolution:
         p.rows = <const int32_t*>address(tables["rows"], 4)
         p.places = <const intptr_t*>address(tables["places"], sizeof(intptr_t))
         p.steps = <const Step*>address(tables["steps"], 4)
+        p.runs = <const int32_t*>address(tables["runs"], 4)
         p.taps = <const int32_t*>address(tables["taps"], 4)
+        p.together, p.padded, p.zeros = sizes["together"], sizes["padded"], sizes["zeros"]
         p.chunks, p.column_panels = sizes["chunks"], len(tables["panel_columns"])
         p.panel_columns = <const int32_t*>address(tables["panel_columns"], 4)
         p.targets = <const int32_t*>address(tables["targets"], 4)
@@ -171,7 +178,9 @@ cdef class Convolution:
         c.planes, c.transposed = p, transposed
         c.x = <const uint16_t*>address(x, 2, False, self.x_count)
         c.w = <const uint16_t*>address(w, 2, False, self.w_count)
-        c.bias = NULL if b is None else <const uint16_t*>address(b, 2, False, self.outputs)
+        c.bias = NULL
+        if b is not None:
+            c.bias = <const uint16_t*>address(b, 2, False, self.outputs)
         c.y = <uint16_t*>address(y, 2, True, self.y_count)
         c.exact = FUSED or products_exact(range_of_array(x, self.x_count), range_of_array(w, self.w_count))
         threads = threads_for(self.work, threads)
@@ -214,8 +223,8 @@ cdef class Convolution:
         jobs = p.chunks * p.groups
         g.parts = max(1, min(p.column_panels, 2 * threads // jobs)) if threads > 1 else 1
         jobs *= g.parts
-        longest = ceil_div(ceil_div(p.images, p.fit), p.chunks) * p.strips
-        i = round_of(segments_of(p) * p.groups, self.work, threads)
+        longest = ceil_div(ceil_div(depths_of(p), p.chunks) * p.together, p.fit) * p.strips
+        i = round_of(longest * jobs, self.work, threads)
         g.step = max(1, min(longest, i // jobs))
         with nogil:
             while g.done < longest:

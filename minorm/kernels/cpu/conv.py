@@ -14,6 +14,7 @@ from minorm.devices.dtypes import HALVES, float32, float64
 from minorm.kernels.cpu import conv_plan as plan
 from minorm.kernels.cpu import conv_products as tiled
 from minorm.kernels.cpu.conv_plan import ways
+from minorm.kernels.cpu.elementwise import add
 from minorm.kernels.cpu.memory import empty
 from minorm.kernels.cpu.operands import plain
 from minorm.kernels.cpu.sums import sum_axes
@@ -70,7 +71,7 @@ def grad_input(
             dx = _correlate_tiled(how, dy, w, b, x_shape, True)
         else:
             dx = grad_input(_wide(dy), _wide(w), x_shape, stride, padding, dilation, groups, _wide(b)).astype(dy.dtype)
-        return dx if accumulate is None else dx + accumulate
+        return dx if accumulate is None else add(dx, accumulate)
     if not _covers(dy, w) or phases > MOST_PHASES:
         return reference.grad_input(dy, w, x_shape, stride, padding, dilation, groups, b, accumulate)
     how = plan.grad_input(dy.shape, w.shape, x_shape, stride, padding, dilation, groups, dy.itemsize)

@@ -26,8 +26,9 @@ from minorm.kernels.reference.tiles import BLOCK
 
 kernels: Any = minorm_ext.kernels("products")
 
-PLANE = 48 << 10  # cells of a plane and its sums, at most where it can be cut into strips
+PLANE = 48 << 10  # cells of the planes of a segment, at most where they can be cut into strips
 ROWS = 64  # results that a segment of small images should have
+DEPTH = 512  # and where these are the depth
 
 Phases = tuple[Phase, Phase, Phase]
 
@@ -63,8 +64,12 @@ class _Cut:
             self.count = -(-self.count // (2 * unit)) * unit
         self.strips = max(1, -(-whole // self.count))
         results = math.prod(axis.result for axis in axes)
-        self.fit = images_together(results, images) if weights else max(1, min(images, ROWS // max(1, results)))
-        self.fit = self.fit if self.strips == 1 else 1
+        self.together = images_together(results, images) if weights else 1
+        self.padded = -(-self.together * results // BLOCK) * BLOCK
+        self.fit = 1
+        if self.strips == 1:
+            most = min(DEPTH if weights else ROWS, PLANE * results // max(1, self.cells(channels)))
+            self.fit = max(self.together, min(images, most // max(1, results)) // self.together * self.together)
 
     def strip(self) -> Axes:
         d, h, w = (axis.strip(self.count) if i == self.along else axis for i, axis in enumerate(self.axes))
@@ -85,8 +90,8 @@ def _planned(
     plane, result = cut.plane(), tuple(axis.result for axis in axes)
     columns = kernels.COLUMNS
     size = math.prod(plane) * channels
-    phases, rows, places, steps, numbers = [], [], [], [], []
-    row_count = place_count = step_count = most_rows = depths = 0
+    phases, rows, places, steps, runs, numbers = [], [], [], [], [], []
+    row_count = place_count = step_count = run_count = most_rows = depths = 0
     for combination in conv_axes.combinations(axes):
         strip = [min(phase.count, cut.count) if i == cut.along else phase.count for i, phase in enumerate(combination)]
         counts = tuple(strip)
@@ -95,28 +100,31 @@ def _planned(
         here = (np.arange(cut.fit)[:, None] * size + here).ravel()
         there = _places(axes, combination, counts, result, True)
         if weights:
-            pairs = np.stack([np.arange(len(here)), here], axis=1)
+            pairs = _depth(here, cut, cut.fit * size)
         else:
             distances = np.array([shift for _, shift in taps], np.intp)[:, None] * channels + np.arange(channels)
             pairs = np.stack([distances.ravel(), np.arange(distances.size) * columns], axis=1)
         along = combination[cut.along].count
         inner = math.prod(phase.count for i, phase in enumerate(combination) if i != cut.along)
         depth = 0 if weights else len(pairs)
-        phases.append((along, inner, row_count, place_count, step_count, depth, len(numbers), len(taps), depths))
+        begins = row_count, place_count, step_count, run_count
+        phases.append((along, inner, *begins, depth, len(numbers), len(taps), depths))
         rows.append(here)
         places.append(there)
         steps.append(pairs)
+        runs.append(_runs(pairs))
         numbers += [number for number, _ in taps]
-        row_count, place_count, step_count = row_count + len(here), place_count + len(there), step_count + len(pairs)
+        row_count, place_count = row_count + len(here), place_count + len(there)
+        step_count, run_count = step_count + len(pairs), run_count + len(runs[-1])
         most_rows, depths = max(most_rows, len(here)), depths + -(-depth // BLOCK) * BLOCK
     panels, targets = _columns(axes, kernel, plane, channels) if weights else ([], [])
-    image_groups = -(-images // cut.fit)
     count = groups * channels * outputs * math.prod(kernel)
     tables = {
         "phases": np.array(phases, np.intp),
         "rows": np.concatenate(rows).astype(np.int32),
         "places": np.concatenate(places).astype(np.intp),
-        "steps": np.concatenate(steps).astype(np.int32),
+        "steps": np.concatenate(steps).astype(np.int32, order="C"),
+        "runs": np.concatenate(runs).astype(np.int32),
         "taps": np.array(numbers, np.int32),
         "panel_columns": np.array(panels, np.int32).reshape(-1, 2),
         "targets": np.array(targets, np.int32),
@@ -141,10 +149,32 @@ def _planned(
         "result_move": cut.count * axis.phases[0].step * math.prod(result[cut.along + 1 :]),
         "most_rows": most_rows,
         "weights": depths,
-        "chunks": chunks_of(image_groups, count),
+        "together": cut.together,
+        "padded": cut.padded,
+        "zeros": max((start for start, _ in panels), default=0) + columns if weights else 0,
+        "chunks": chunks_of(images, math.prod(result), count),
         "work": groups * channels * outputs * taken,
     }
     return kernels.Convolution(tables, sizes)
+
+
+def _depth(places: Any, cut: _Cut, zeros: int) -> Any:
+    """(where in dy, where in the plane) for each step of a weight's depths. One that ends within a block has zeros."""
+    results = len(places) // cut.fit * cut.together
+    pairs = np.stack([np.arange(len(places)), places], axis=1).reshape(-1, results, 2)
+    missing = cut.padded - results if cut.strips == 1 else 0
+    nothing = np.broadcast_to(np.array([len(places), zeros]), (len(pairs), missing, 2))
+    return np.concatenate([pairs, nothing], axis=1).reshape(-1, 2)
+
+
+def _runs(steps: Any) -> Any:
+    """What block.h calls runs, for each block of these steps."""
+    whole = len(steps) // BLOCK * BLOCK
+    apart = np.diff(steps[:whole].reshape(-1, BLOCK, 2), axis=1)
+    neighbours = (apart[..., 0] == 1).all(axis=1)
+    even = (apart[..., 1] == apart[:, :1, 1]).all(axis=1) & (apart[:, 0, 1] > 0)
+    runs = np.where(neighbours, np.where(even, apart[:, 0, 1], kernels.BY_TABLE), 0)
+    return np.append(runs, 0)
 
 
 def _columns(axes: Axes, kernel: Ints, plane: Ints, channels: int) -> tuple[list[tuple[int, int]], list[int]]:

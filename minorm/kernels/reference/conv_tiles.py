@@ -17,7 +17,8 @@ from minorm.kernels.reference.tiles import BLOCK, flushed, product
 Ints = tuple[int, ...]
 Pairs = tuple[tuple[int, int], ...]
 CHUNKS = 16  # of images, at most
-PARTIAL = 2 << 20  # numbers in all chunks
+LONG = 512  # results that a chunk should have
+PARTIAL = 2 << 20  # numbers in all chunks, at most
 
 
 def images_together(results: int, images: int) -> int:
@@ -25,9 +26,10 @@ def images_together(results: int, images: int) -> int:
     return max(1, min(images, -(-BLOCK // max(1, results))))
 
 
-def chunks_of(depths: int, weights: int) -> int:
-    """How many chunks the gradient for so many weights has."""
-    return max(1, min(CHUNKS, depths, PARTIAL // max(1, weights)))
+def chunks_of(images: int, results: int, weights: int) -> int:
+    """How many chunks the gradient for so many weights has: adding them up takes time as well."""
+    depths = -(-images // images_together(results, images))
+    return max(1, min(CHUNKS, depths, images * results // LONG, PARTIAL // max(1, weights)))
 
 
 def forward(padded: Any, w: Any, out: Ints, stride: Ints, dilation: Ints, groups: int) -> Any:
@@ -71,7 +73,7 @@ def grad_weight(dy: Any, padded: Any, w_shape: Ints, stride: Ints, dilation: Int
     rows = dy.reshape(images, groups, w_shape[0] // groups, -1).transpose(1, 2, 0, 3)
     together = images_together(math.prod(out), images)
     depths = -(-images // together)
-    chunks = chunks_of(depths, math.prod(w_shape))
+    chunks = chunks_of(images, math.prod(out), math.prod(w_shape))
     total: Any = None
     for chunk in range(chunks):
         pieces = [
