@@ -150,7 +150,7 @@ static INLINE void minorm_run(const int rows, const int width, const float *cons
         number = start[i][k] - (VECTOR){0};                                                                            \
         UNROLL for (int j = 0; j < width; j++) sum[i][j] = NAME(fma)(number, column[j], sum[i][j]);                    \
     }
-    if (rows == HEIGHT) {
+    if (FUSED && rows == HEIGHT) { /* otherwise gcc would keep products for later, in memory */
         UNROLL for (int k = 0; k < STEPS; k += 2) { STEP(k) }
     } else {
         for (int k = 0; k < STEPS; k += 2) { STEP(k) }
