@@ -79,7 +79,8 @@ def test_a_cap_in_the_environment_holds_the_level_down(cap: str) -> None:
 def test_a_cap_that_is_no_level_is_an_error(cap: str) -> None:
     run = in_a_new_process("import minorm", MINORM_MAX_LEVEL=cap)
     assert run.returncode == 1
-    assert f"MINORM_MAX_LEVEL={cap!r} in the environment; expected baseline, v3, v4 or amx" in run.stderr.splitlines()[-1]
+    said = f"MINORM_MAX_LEVEL={cap!r} in the environment; expected baseline, v3, v4 or amx"
+    assert said in run.stderr.splitlines()[-1]
 
 
 @pytest.mark.parametrize("level", minorm_ext.levels())
