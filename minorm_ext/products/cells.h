@@ -36,6 +36,8 @@ static INLINE VECTOR minorm_wide_vector(const uint16_t *from) {
     return NAME(load)(f);
 }
 
+#define LINE 32 /* numbers in a line of the cache */
+
 /* ---- into panels ---------------------------------------------------------------------------------------------- */
 
 /* A row of cells from numbers side by side. */
@@ -72,12 +74,15 @@ static NOINLINE void minorm_cells_in(minorm_cell *to, intptr_t to_row, const uin
     if (column_step == 1) {
         for (intptr_t i = 0; i < rows; i++) minorm_row_in(to + i * to_row, from + i * row_step, columns);
     } else if (row_step == 1 && columns >= LANES) {
-        for (intptr_t i = 0; i < rows; i += LANES) {
-            if (i > rows - LANES && rows >= LANES) i = rows - LANES;
+        for (intptr_t line = 0; line < rows; line += LINE) { /* of memory, which is read whole while it is in cache */
+            const intptr_t end = rows - line < LINE ? rows : line + LINE;
             for (intptr_t j = 0; j < columns; j += LANES) {
                 if (j > columns - LANES) j = columns - LANES;
-                const intptr_t count = rows - i < LANES ? rows - i : LANES;
-                minorm_square_in(to + i * to_row + j, to_row, from + j * column_step + i, column_step, count);
+                for (intptr_t i = line; i < end; i += LANES) {
+                    if (i > rows - LANES && rows >= LANES) i = rows - LANES;
+                    const intptr_t count = rows - i < LANES ? rows - i : LANES;
+                    minorm_square_in(to + i * to_row + j, to_row, from + j * column_step + i, column_step, count);
+                }
             }
         }
     } else {
@@ -183,17 +188,41 @@ typedef struct {
     uint16_t least, most;
 } minorm_range;
 
+typedef int16_t minorm_shorts __attribute__((vector_size(16)));
+
+static INLINE minorm_shorts minorm_where(minorm_shorts mask, minorm_shorts yes, minorm_shorts no) {
+    return (mask & yes) | (~mask & no);
+}
+
+/* Eight numbers more. Magnitudes have 15 bits, so signed numbers compare them. */
+static INLINE void minorm_look(minorm_shorts *least, minorm_shorts *most, minorm_shorts numbers) {
+    const minorm_shorts none = {0}, size = numbers & (none + 0x7fff);
+    const minorm_shorts counted = minorm_where(size < none + 0x80, none + 0x7fff, size);
+    *least = minorm_where(counted < *least, counted, *least);
+    *most = minorm_where(size > *most, size, *most);
+}
+
 static NOINLINE void minorm_widen_range(minorm_range *range, const uint16_t *from, intptr_t row_step,
                                         intptr_t column_step, intptr_t rows, intptr_t columns) {
-    uint16_t least = range->least, most = range->most;
-    for (intptr_t i = 0; i < rows; i++) {
-        for (intptr_t j = 0; j < columns; j++) {
-            const uint16_t size = from[i * row_step + j * column_step] & 0x7fff, counted = size < 0x80 ? 0x7fff : size;
-            least = counted < least ? counted : least;
-            most = size > most ? size : most;
-        }
+    const minorm_shorts none = {0};
+    minorm_shorts least = none + (int16_t)range->least, most = none + (int16_t)range->most, numbers;
+    if (row_step == 1) {
+        const intptr_t count = rows;
+        row_step = column_step, column_step = 1, rows = columns, columns = count;
     }
-    range->least = least, range->most = most;
+    for (intptr_t i = 0; i < rows; i++) {
+        const uint16_t *row = from + i * row_step;
+        intptr_t j = 0;
+        for (; column_step == 1 && j + 8 <= columns; j += 8) {
+            memcpy(&numbers, row + j, sizeof numbers);
+            minorm_look(&least, &most, numbers);
+        }
+        for (; j < columns; j++) minorm_look(&least, &most, none + (int16_t)row[j * column_step]);
+    }
+    for (int k = 0; k < 8; k++) {
+        range->least = (uint16_t)least[k] < range->least ? (uint16_t)least[k] : range->least;
+        range->most = (uint16_t)most[k] > range->most ? (uint16_t)most[k] : range->most;
+    }
 }
 
 /* A product of two bfloat16 is exact in float unless it is too small or too large for one. Exact, it may be rounded
