@@ -104,7 +104,7 @@ def multiply(a, b, bias, empty, int threads):
     p.own += sum_rows(block_rows(&p)) * PANEL * sizeof(float)
     p.own = ceil_div(p.own, 64) * 64
     tables = (block_rows(&p) + ceil_div(p.at_once, STEPS)) * sizeof(int32_t) + p.at_once * sizeof(Step)
-    memory = empty((ceil_div(panels + threads * p.own + tables, 2),), a.dtype)
+    memory = empty((ceil_div(panels + threads * p.own + tables, 64) * 32,), a.dtype)
     p.panels = <Cell*>address(memory, 2, True)
     p.scratch = <char*>p.panels + panels
     places = <int32_t*>(p.scratch + threads * p.own)
@@ -187,7 +187,7 @@ cdef class Convolution:
         panels = p.groups * p.weights * panels_of(p) * PANEL * sizeof(Cell)
         c.own = ceil_div(plane_cells(p), 32) * 32 * sizeof(Cell) + sum_rows(p.most_rows) * PANEL * sizeof(float)
         c.own = ceil_div(c.own, 64) * 64
-        memory = empty((ceil_div(panels + threads * c.own, 2),), x.dtype)
+        memory = empty((ceil_div(panels + threads * c.own, 64) * 32,), x.dtype)
         c.panels = <Cell*>address(memory, 2, True)
         c.scratch = <char*>c.panels + panels
         jobs = segments_of(p) * p.groups
@@ -213,7 +213,7 @@ cdef class Convolution:
         sums = p.chunks * p.groups * p.column_panels * sum_rows(p.outputs) * PANEL * sizeof(float)
         g.own = (ceil_div(plane_cells(p), 32) * 32 + p.outputs * gradient_row(p)) * sizeof(Cell)
         g.own = ceil_div(g.own, 64) * 64
-        memory = empty((ceil_div(sums + threads * g.own + p.outputs * sizeof(int32_t), 2),), x.dtype)
+        memory = empty((ceil_div(sums + threads * g.own + p.outputs * sizeof(int32_t), 64) * 32,), x.dtype)
         g.sums = <float*>address(memory, 2, True)
         g.scratch = <char*>g.sums + sums
         rows = <int32_t*>(g.scratch + threads * g.own)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -11,8 +13,9 @@ import minorm_ext
 from minorm.devices.dtypes import bfloat16
 from minorm.kernels.cpu import conv as cpu
 from minorm.kernels.cpu import conv_axes, conv_products
+from minorm.kernels.cpu.memory import empty
 from minorm.kernels.reference import conv as reference
-from tests.kernels.test_conv import CASES
+from tests.kernels.test_conv import CASES, in_guarded_memory
 from tests.levels import at_level
 
 SEEDS = st.integers(0, 2**32 - 1)
@@ -126,6 +129,31 @@ def test_accumulate_and_other_memory():
     odd = np.asfortranarray(x), w[:, :, ::-1][:, :, ::-1], numbers((4, 2), 5)[:, 0]
     same = x, w, np.ascontiguousarray(odd[2])
     np.testing.assert_array_equal(cpu.forward(*odd, *how), cpu.forward(*same, *how))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="mprotect through ctypes")
+@pytest.mark.parametrize("level", minorm_ext.levels())
+def test_no_address_is_outside_the_arrays(level):
+    result = in_guarded_memory("products", level)
+    assert (result.returncode, result.stdout) == (0, "done\n"), result.stderr
+
+
+@pytest.mark.parametrize("level", minorm_ext.levels())
+def test_the_kernel_itself_refuses_short_arrays(level):
+    """The last gate: whatever Python believes of the shapes, memory of the plan's size is there."""
+    how = (1, 1), ((1, 1),) * 2, (1, 1), 1
+    x, w, b, dy = numbers((2, 3, 5, 6), 1), numbers((4, 3, 3, 3), 2), numbers(4, 3), numbers((2, 4, 5, 6), 4)
+    with at_level(level):
+        forward, _ = conv_products.forward(x.shape, w.shape, *how)
+        weights = conv_products.grad_weight(dy.shape, x.shape, w.shape, *how)
+    for i in range(4):
+        short = [a.ravel()[:-1] if i == j else a for j, a in enumerate((x, w, b, dy.copy()))]
+        with pytest.raises(ValueError, match=r"kernel: array has \d+ elements; expected at least \d+"):
+            forward.correlate(*short, empty, False, 1)
+    for i in range(3):
+        short = [a.ravel()[:-1] if i == j else a for j, a in enumerate((dy, x, w.copy()))]
+        with pytest.raises(ValueError, match=r"kernel: array has \d+ elements; expected at least \d+"):
+            weights.weight_gradient(*short, empty, 1)
 
 
 def test_shapes_are_checked():
