@@ -119,6 +119,15 @@ def test_products_beyond_float32(exponent):
             np.testing.assert_array_equal(got.astype(np.float32), expected.astype(np.float32))
 
 
+def test_a_result_without_elements():
+    """A kernel that is larger than the image by one place."""
+    how = (1, 1), ((0, 0),) * 2, (1, 1), 1
+    y = cpu.forward(numbers((2, 3, 4, 4), 1), numbers((5, 3, 5, 2), 2), None, *how)
+    assert y.shape == (2, 5, 0, 3)
+    assert cpu.grad_input(y, numbers((5, 3, 5, 2), 2), (2, 3, 4, 4), *how).shape == (2, 3, 4, 4)
+    assert not cpu.grad_weight(y, numbers((2, 3, 4, 4), 1), (5, 3, 5, 2), *how)[0].any()
+
+
 def test_accumulate_and_other_memory():
     """dx plus what is there, rounded each by itself; strides of every kind by copy."""
     how = (1, 1), ((1, 1),) * 2, (1, 1), 1

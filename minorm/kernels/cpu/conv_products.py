@@ -82,62 +82,81 @@ class _Cut:
         return math.prod(self.plane()) * channels
 
 
+class _Tables:
+    """The tables of all phases, one behind the other, and for each phase where its parts begin."""
+
+    def __init__(self) -> None:
+        self.phases: list[Ints] = []
+        self.parts: dict[str, list[Any]] = {
+            "rows": [np.zeros(0)],
+            "places": [np.zeros(0)],
+            "steps": [np.zeros((0, 2))],
+            "runs": [np.zeros(0)],
+            "taps": [np.zeros(0)],
+        }
+        self.depths = self.most_rows = self.taken = 0  # depths in whole blocks; taken: taps of all results
+
+    def add(self, along: int, inner: int, depth: int, **parts: Any) -> None:
+        """A phase with so many results along the axis that strips are cut along, and across it."""
+        rows, places, steps, runs, taps = (sum(map(len, self.parts[name])) for name in self.parts)
+        count = len(parts["taps"])
+        self.phases.append((along, inner, rows, places, steps, runs, depth, taps, count, self.depths))
+        self.depths += -(-depth // BLOCK) * BLOCK
+        self.most_rows = max(self.most_rows, len(parts["rows"]))
+        self.taken += along * inner * count
+        for name, part in parts.items():
+            self.parts[name].append(part)
+
+    def arrays(self) -> dict[str, Any]:
+        types = {"places": np.intp}
+        joined = {name: np.concatenate(parts) for name, parts in self.parts.items()}
+        found = {name: array.astype(types.get(name, np.int32), order="C") for name, array in joined.items()}
+        return {"phases": np.array(self.phases, np.intp), **found}
+
+
+def _add_phase(
+    tables: _Tables, phases: Phases, axes: Axes, kernel: Ints, channels: int, cut: _Cut, weights: bool
+) -> None:
+    plane, result = cut.plane(), tuple(axis.result for axis in axes)
+    size = math.prod(plane) * channels
+    counts = tuple(min(phase.count, cut.count) if i == cut.along else phase.count for i, phase in enumerate(phases))
+    taps = list(_taps(phases, kernel, plane))
+    rows = (np.arange(cut.fit)[:, None] * size + _places(axes, phases, counts, plane, False) * channels).ravel()
+    if weights:
+        steps = _depth(rows, cut, cut.fit * size)
+    else:
+        distances = np.array([shift for _, shift in taps], np.intp)[:, None] * channels + np.arange(channels)
+        steps = np.stack([distances.ravel(), np.arange(distances.size) * kernels.COLUMNS], axis=1)
+    tables.add(
+        phases[cut.along].count,
+        math.prod(phase.count for i, phase in enumerate(phases) if i != cut.along),
+        0 if weights else len(steps),
+        rows=rows,
+        places=_places(axes, phases, counts, result, True),
+        steps=steps,
+        runs=_runs(steps),
+        taps=np.array([number for number, _ in taps]),
+    )
+
+
 def _planned(
     axes: Axes, kernel: Ints, images: int, groups: int, channels: int, outputs: int, weights: bool = False
 ) -> Any:
     """The kernel's Convolution."""
-    cut = _Cut(axes, images, channels, weights)
-    plane, result = cut.plane(), tuple(axis.result for axis in axes)
-    columns = kernels.COLUMNS
-    size = math.prod(plane) * channels
-    phases, rows, places, steps, runs, numbers = [], [], [], [], [], []
-    row_count = place_count = step_count = run_count = most_rows = depths = 0
-    for combination in conv_axes.combinations(axes):
-        strip = [min(phase.count, cut.count) if i == cut.along else phase.count for i, phase in enumerate(combination)]
-        counts = tuple(strip)
-        taps = list(_taps(combination, kernel, plane))
-        here = _places(axes, combination, counts, plane, False) * channels
-        here = (np.arange(cut.fit)[:, None] * size + here).ravel()
-        there = _places(axes, combination, counts, result, True)
-        if weights:
-            pairs = _depth(here, cut, cut.fit * size)
-        else:
-            distances = np.array([shift for _, shift in taps], np.intp)[:, None] * channels + np.arange(channels)
-            pairs = np.stack([distances.ravel(), np.arange(distances.size) * columns], axis=1)
-        along = combination[cut.along].count
-        inner = math.prod(phase.count for i, phase in enumerate(combination) if i != cut.along)
-        depth = 0 if weights else len(pairs)
-        begins = row_count, place_count, step_count, run_count
-        phases.append((along, inner, *begins, depth, len(numbers), len(taps), depths))
-        rows.append(here)
-        places.append(there)
-        steps.append(pairs)
-        runs.append(_runs(pairs))
-        numbers += [number for number, _ in taps]
-        row_count, place_count = row_count + len(here), place_count + len(there)
-        step_count, run_count = step_count + len(pairs), run_count + len(runs[-1])
-        most_rows, depths = max(most_rows, len(here)), depths + -(-depth // BLOCK) * BLOCK
-    panels, targets = _columns(axes, kernel, plane, channels) if weights else ([], [])
+    cut, tables = _Cut(axes, images, channels, weights), _Tables()
+    result = tuple(axis.result for axis in axes)
+    for phases in conv_axes.combinations(axes):
+        _add_phase(tables, phases, axes, kernel, channels, cut, weights)
+    panels, targets = _columns(axes, kernel, cut.plane(), channels) if weights else ([], [])
     count = groups * channels * outputs * math.prod(kernel)
-    tables = {
-        "phases": np.array(phases, np.intp),
-        "rows": np.concatenate(rows).astype(np.int32),
-        "places": np.concatenate(places).astype(np.intp),
-        "steps": np.concatenate(steps).astype(np.int32, order="C"),
-        "runs": np.concatenate(runs).astype(np.int32),
-        "taps": np.array(numbers, np.int32),
-        "panel_columns": np.array(panels, np.int32).reshape(-1, 2),
-        "targets": np.array(targets, np.int32),
-    }
-    taken = sum(tap_count * along * inner for along, inner, *_, tap_count, _ in phases)
-    axis = axes[cut.along]
+    along = axes[cut.along]
     sizes = {
         "images": images,
         "groups": groups,
         "channels": channels,
         "outputs": outputs,
         "source": [axis.source for axis in axes],
-        "plane": list(plane),
+        "plane": list(cut.plane()),
         "low": [axis.low for axis in axes],
         "result_size": math.prod(result),
         "kernel": math.prod(kernel),
@@ -145,17 +164,21 @@ def _planned(
         "strips": cut.strips,
         "along": cut.along,
         "count": cut.count,
-        "source_move": cut.count * axis.step,
-        "result_move": cut.count * axis.phases[0].step * math.prod(result[cut.along + 1 :]),
-        "most_rows": most_rows,
-        "weights": depths,
+        "source_move": cut.count * along.step,
+        "result_move": cut.count * along.phases[0].step * math.prod(result[cut.along + 1 :]),
+        "most_rows": tables.most_rows,
+        "weights": tables.depths,
         "together": cut.together,
         "padded": cut.padded,
-        "zeros": max((start for start, _ in panels), default=0) + columns if weights else 0,
+        "zeros": max((start for start, _ in panels), default=0) + kernels.COLUMNS if weights else 0,
         "chunks": chunks_of(images, math.prod(result), count),
-        "work": groups * channels * outputs * taken,
+        "work": groups * channels * outputs * tables.taken,
     }
-    return kernels.Convolution(tables, sizes)
+    columns = {
+        "panel_columns": np.array(panels, np.int32).reshape(-1, 2),
+        "targets": np.array(targets, np.int32),
+    }
+    return kernels.Convolution({**tables.arrays(), **columns}, sizes)
 
 
 def _depth(places: Any, cut: _Cut, zeros: int) -> Any:

@@ -42,7 +42,7 @@ def forward(padded: Any, w: Any, out: Ints, stride: Ints, dilation: Ints, groups
 def grad_input(dy: Any, w: Any, x_shape: Ints, stride: Ints, padding: Pairs, dilation: Ints, groups: int) -> Any:
     """Sums in float32, of x_shape."""
     spread, before = _spread(dy, w.shape[2:], x_shape[2:], stride, padding, dilation)
-    dx = np.zeros(x_shape, np.float32)
+    dx: Any = np.zeros(x_shape, np.float32)
     for start in itertools.product(*(range(min(s, n)) for s, n in zip(stride, x_shape[2:], strict=True))):
         taps = [
             tap
@@ -52,14 +52,14 @@ def grad_input(dy: Any, w: Any, x_shape: Ints, stride: Ints, padding: Pairs, dil
                 for i, (low, _), t, d, s in zip(start, padding, tap, dilation, stride, strict=True)
             )
         ]
-        places = tuple(slice(i, None, s) for i, s in zip(start, stride, strict=True))
-        size = dx[(..., *places)].shape[2:]
+        places = (..., *(slice(i, None, s) for i, s in zip(start, stride, strict=True)))
+        size = dx[places].shape[2:]
         views = []
         for tap in taps:
             rows = zip(start, padding, tap, dilation, before, strict=True)
             views.append(_view(spread, tuple(b + i + low - t * d for i, (low, _), t, d, b in rows), size, stride))
         if views:
-            dx[(..., *places)] = _summed(views, w, taps, groups, True).reshape(*x_shape[:2], *size)
+            dx[places] = _summed(views, w, taps, groups, True).reshape(*x_shape[:2], *size)
     return dx
 
 
@@ -114,7 +114,6 @@ def _spread(dy: Any, kernel: Ints, x_size: Ints, stride: Ints, padding: Pairs, d
     before = tuple(d * (k - 1) for k, d in zip(kernel, dilation, strict=True))
     rows = zip(dy.shape[2:], x_size, stride, padding, before, strict=True)
     size = tuple(b + max((n - 1) * s + 1, low + x) for n, x, s, (low, _), b in rows)
-    spread = np.zeros((*dy.shape[:2], *size), dy.dtype)
-    rows = zip(before, dy.shape[2:], stride, strict=True)
-    spread[(..., *(slice(b, b + (n - 1) * s + 1, s) for b, n, s in rows))] = dy
+    spread: Any = np.zeros((*dy.shape[:2], *size), dy.dtype)
+    _view(spread, before, dy.shape[2:], stride)[...] = dy
     return spread, before
