@@ -97,7 +97,7 @@ def test_strips_of_large_images(monkeypatch):
     monkeypatch.setattr(conv_products, "PLANE", 600)
     for how in [((1, 1), ((1, 1),) * 2, (1, 1), 1), ((2, 2), ((1, 0),) * 2, (1, 2), 1)]:
         axes = conv_axes.forward((2, 4, 33, 12), (3, 4, 3, 3), *how[:3])
-        assert conv_products._Cut(axes, 2, 4, False).strips > 1
+        assert conv_products.Cut(axes, 2, 4, False).strips > 1
         check(numbers((2, 4, 33, 12), 1), numbers((3, 4, 3, 3), 2), numbers(3, 3), how)
     check(numbers((1, 2, 1, 400), 1), numbers((3, 2, 1, 5), 2), numbers(3, 3), ((1, 1), ((0, 0), (2, 2)), (1, 1), 1))
     for plan in (conv_products.forward, conv_products.grad_input, conv_products.grad_weight):

@@ -13,7 +13,6 @@ import minorm_ext
 from minorm.devices.dtypes import HALVES, float32, float64
 from minorm.kernels.cpu import conv_plan as plan
 from minorm.kernels.cpu import conv_products as tiled
-from minorm.kernels.cpu.conv_plan import ways
 from minorm.kernels.cpu.elementwise import add
 from minorm.kernels.cpu.memory import empty
 from minorm.kernels.cpu.operands import plain
@@ -99,6 +98,16 @@ def grad_weight(
     buffer = empty((how.weight_buffer(threads),), x.dtype)
     how.weight_gradient(plain(dy), plain(x), dw, db, buffer, x.itemsize, threads)
     return dw, db
+
+
+def ways(
+    x_shape: Ints, w_shape: Ints, stride: Ints, padding: Pairs, dilation: Ints, groups: int, itemsize: int
+) -> tuple[Ints, dict[str, Any]]:
+    """The shape of y, and what was chosen for each of the three sums, for numbers of so many bytes; 2 is bfloat16."""
+    how = stride, padding, dilation, groups
+    if itemsize == 2 and tuple(w_shape[:2]) != (groups, 1):
+        return tiled.ways(x_shape, w_shape, *how)
+    return plan.ways(x_shape, w_shape, *how, max(4, itemsize))
 
 
 def grad_bias(dy: Any) -> Any:

@@ -50,7 +50,7 @@ def _taps(phases: Phases, kernel: Ints, plane: Ints) -> Iterator[tuple[int, int]
         yield int(np.ravel_multi_index(numbers, kernel)), int(np.dot(shifts, (plane[1] * plane[2], plane[2], 1)))
 
 
-class _Cut:
+class Cut:
     """How images are cut into strips, or put together: the extents of a plane, and the results along each axis."""
 
     def __init__(self, axes: Axes, images: int, channels: int, weights: bool) -> None:
@@ -115,7 +115,7 @@ class _Tables:
 
 
 def _add_phase(
-    tables: _Tables, phases: Phases, axes: Axes, kernel: Ints, channels: int, cut: _Cut, weights: bool
+    tables: _Tables, phases: Phases, axes: Axes, kernel: Ints, channels: int, cut: Cut, weights: bool
 ) -> None:
     plane, result = cut.plane(), tuple(axis.result for axis in axes)
     size = math.prod(plane) * channels
@@ -143,7 +143,7 @@ def _planned(
     axes: Axes, kernel: Ints, images: int, groups: int, channels: int, outputs: int, weights: bool = False
 ) -> Any:
     """The kernel's Convolution."""
-    cut, tables = _Cut(axes, images, channels, weights), _Tables()
+    cut, tables = Cut(axes, images, channels, weights), _Tables()
     result = tuple(axis.result for axis in axes)
     for phases in conv_axes.combinations(axes):
         _add_phase(tables, phases, axes, kernel, channels, cut, weights)
@@ -181,7 +181,7 @@ def _planned(
     return kernels.Convolution({**tables.arrays(), **columns}, sizes)
 
 
-def _depth(places: Any, cut: _Cut, zeros: int) -> Any:
+def _depth(places: Any, cut: Cut, zeros: int) -> Any:
     """(where in dy, where in the plane) for each step of a weight's depths. One that ends within a block has zeros."""
     results = len(places) // cut.fit * cut.together
     pairs = np.stack([np.arange(len(places)), places], axis=1).reshape(-1, results, 2)
@@ -221,6 +221,21 @@ def _columns(axes: Axes, kernel: Ints, plane: Ints, channels: int) -> tuple[list
             panels.append((start + at, len(some)))
             targets += some + [-1] * (kernels.COLUMNS - len(some))
     return panels, targets
+
+
+def ways(
+    x_shape: Ints, w_shape: Ints, stride: Ints, padding: Pairs, dilation: Ints, groups: int
+) -> tuple[Ints, dict[str, Cut]]:
+    """The shape of y, and how images are cut for each of the three sums: for who wants to look."""
+    y_shape = checked("conv.forward", x_shape, w_shape, stride, padding, dilation, groups)
+    there = conv_axes.forward(x_shape, w_shape, stride, padding, dilation)
+    back = conv_axes.gradient(y_shape, w_shape, x_shape, stride, padding, dilation)
+    images, outputs = x_shape[0], w_shape[0] // groups
+    return y_shape, {
+        "forward": Cut(there, images, w_shape[1], False),
+        "grad_input": Cut(back, images, outputs, False),
+        "grad_weight": Cut(there, images, w_shape[1], True),
+    }
 
 
 def _kernel_of(w_shape: Ints) -> Ints:
