@@ -169,6 +169,11 @@ cdef class Convolution:
         self.x_count = p.images * p.groups * p.channels * p.source_size
         self.y_count = p.images * self.outputs * p.result_size
         self.work = <double>p.images * sizes["work"]
+        if plane_cells(p) >= 1 << 31:
+            raise ValueError(
+                f"conv: an image, or a strip of it, takes {plane_cells(p)} numbers with its padding; "
+                "expected less than 2^31 in bfloat16"
+            )
 
     def correlate(self, x, w, b, y, empty, bint transposed, int threads):
         """y = the sum over x with the weights w, plus the bias b or None. All arrays in C order."""

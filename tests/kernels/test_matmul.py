@@ -131,7 +131,7 @@ def test_float16_is_added_up_in_float32_and_rounded_once(rng):
 
 
 def test_bfloat16_has_the_same_bits_in_both_backends(rng):
-    """Every rank, with the order of tiles; how that goes is tests/kernels/test_tiles.py's matter."""
+    """Every rank, with the order of tiles; how that goes is tests/kernels/products/test_tiles.py's matter."""
     x, w, b = (rng.standard_normal(shape).astype(ml_dtypes.bfloat16) for shape in [(3, 11, 70), (12, 70), (12,)])
     for left, right in [(x, w.T), (x[0], w.T), (x[0, 0], w.T), (x, w[0]), (x[0, 0], w[0]), (w, x.swapaxes(1, 2))]:
         got, expected = cpu.matmul.matmul(left, right), reference.matmul.matmul(left, right)

@@ -58,7 +58,8 @@ def test_the_library_raises_what_the_command_line_says() -> None:
     done = python("-c", "import minorm", MINORM_MAX_LEVEL="v5")
     assert done.returncode == 1
     assert "Traceback" in done.stderr
-    assert "ValueError: minorm: MINORM_MAX_LEVEL='v5' in the environment; expected baseline, v3, v4 or amx" in done.stderr
+    said = "ValueError: minorm: MINORM_MAX_LEVEL='v5' in the environment; expected baseline, v3, v4 or amx"
+    assert said in done.stderr
 
 
 @pytest.mark.parametrize("name", ["minorm", "minorm.cli"])

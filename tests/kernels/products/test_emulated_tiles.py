@@ -1,6 +1,6 @@
 """The kernels of the level `amx` on a processor without tiles: built with tiles in plain C, everything else as it is.
 
-Where the processor has tiles, tests/kernels/test_tiles.py and test_conv_products.py run them as one level of all.
+Where the processor has tiles, test_tiles.py and test_conv_products.py here run them as one level of all.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from minorm.kernels.cpu import conv, conv_products, matmul
 from minorm.kernels.cpu.memory import empty
 from minorm.kernels.reference import conv as reference
 from minorm.kernels.reference import tiles
+from tests.kernels.products.test_conv_products import numbers, three_sums
 from tests.kernels.test_conv import CASES
-from tests.kernels.test_conv_products import numbers, three_sums
 
 pytest.importorskip("Cython")
-CHECKOUT = Path(__file__).parents[2]
+CHECKOUT = Path(__file__).parents[3]
 pytestmark = pytest.mark.slow  # for the compiler
 
 if not (CHECKOUT / "setup.py").exists():
