@@ -30,6 +30,8 @@ cdef struct Product:
     intptr_t strips, row_blocks  # of a matrix
     intptr_t parts        # of its strips, that different jobs take
     intptr_t at_once      # of the depth
+    intptr_t most         # strips that are packed at a time
+    intptr_t panel_bytes  # of these
     intptr_t first, last  # the strips that are packed, counted through the stack
     intptr_t a_row        # from a packed row of a to the next
     Cell* panels

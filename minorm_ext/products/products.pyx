@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False, binding=False
-# Matrix products and convolutions of bfloat16, added up in the order of a processor's tiles on every processor: docs/maths.md.
+# Matrix products and convolutions of bfloat16, which every processor adds up in the order of tiles: docs/maths.md.
 #
 # Everything is one innermost block (block.h), which reads both sides where tables say. What is packed, and how it is
 # dealt out to jobs, is in matrices.pxd and planes.pxd; no bit depends on it.
@@ -8,21 +8,22 @@ from libc.stdint cimport int32_t, intptr_t, uint16_t
 
 from minorm_ext.matmul.operands cimport MOST_AXES, operand
 from minorm_ext.products.blocks cimport (
-    FUSED, NEIGHBOURS, PANEL, STEPS, Cell, Range, Step, panel_cells, products_exact, round_of, sum_rows, threads_for, widen_range,
+    FUSED, NEIGHBOURS, PANEL, STEPS, Cell, Range, Step, panel_cells, products_exact, round_of, sum_rows, threads_for,
+    widen_range,
 )
 from minorm_ext.products.matrices cimport (
     DEPTH, GAP, STRIPS, Product, block_rows, multiply_job, pack_job, range_of,
 )
 from minorm_ext.products.planes cimport (
-    Correlation, Phase, Planes, WeightGradient, correlate_job, depths_of, gradient_row, merge_job, pack_weights, panels_of,
-    plane_cells, segments_of, weight_job,
+    Correlation, Phase, Planes, WeightGradient, correlate_job, depths_of, gradient_row, merge_job, pack_weights,
+    panels_of, plane_cells, segments_of, weight_job,
 )
 from minorm_ext.runtime.buffers cimport address
 from minorm_ext.runtime.jobs cimport check_signals, parallel_for
 from minorm_ext.runtime.numbers cimport ceil_div
 
-COLUMNS = PANEL
-BY_TABLE = NEIGHBOURS
+COLUMNS = PANEL  # of a panel
+BY_TABLE = NEIGHBOURS  # what block.h calls a run whose steps are neighbours on one side alone
 
 
 # ---- matrices ------------------------------------------------------------------------------------------------------
@@ -36,7 +37,42 @@ cdef void swap(Product* p) noexcept:
     p.rows, p.columns = p.columns, p.rows
 
 
-cdef int multiply_all(Product* p, intptr_t units, int threads) except -1 nogil:
+cdef intptr_t measure(Product* p, int threads) noexcept:
+    """Cut the work; how many bytes of scratch memory it takes."""
+    cdef bint deep = p.depth > DEPTH
+    p.at_once = min(p.depth, DEPTH)
+    p.strips, p.row_blocks = ceil_div(p.columns, PANEL), ceil_div(p.rows, block_rows(p))
+    p.most = max(1, min(STRIPS // (PANEL * (p.at_once + 1)), p.stack * p.strips))
+    p.a_row = p.at_once + GAP
+    p.own = (block_rows(p) * p.a_row + (panel_cells(p.at_once) if deep else 0)) * sizeof(Cell)
+    p.own += sum_rows(block_rows(p)) * PANEL * sizeof(float)
+    p.own = ceil_div(p.own, 64) * 64
+    p.panel_bytes = 0 if deep else p.most * panel_cells(p.depth) * sizeof(Cell)
+    return p.panel_bytes + threads * p.own + p.at_once * sizeof(Step) + sizeof(int32_t) * (
+        block_rows(p) + ceil_div(p.at_once, STEPS))
+
+
+cdef void lay_out(Product* p, char* memory, int threads) noexcept:
+    """Take so much memory, and fill the tables in it: rows of a and of a strip as they are packed."""
+    cdef Step* steps
+    cdef int32_t* places
+    cdef int32_t* runs
+    cdef intptr_t i
+    p.panels = <Cell*>memory
+    p.scratch = memory + p.panel_bytes
+    steps = <Step*>(p.scratch + threads * p.own)
+    places = <int32_t*>(steps + p.at_once)
+    runs = places + block_rows(p)
+    for i in range(p.at_once):
+        steps[i].a, steps[i].b = <int32_t>i, <int32_t>(i * PANEL)
+    for i in range(block_rows(p)):
+        places[i] = <int32_t>(i * p.a_row)
+    for i in range(ceil_div(p.at_once, STEPS)):
+        runs[i] = PANEL
+    p.places, p.steps, p.runs = places, steps, runs
+
+
+cdef int multiply_all(Product* p, int threads) except -1 nogil:
     """All strips, as many at a time as may be packed."""
     cdef double work = <double>p.stack * p.rows * p.columns * p.depth
     cdef double share
@@ -45,7 +81,7 @@ cdef int multiply_all(Product* p, intptr_t units, int threads) except -1 nogil:
     p.last = 0
     while p.last < all_units:
         p.first = p.last
-        p.last = min(all_units, p.first + units)
+        p.last = min(all_units, p.first + p.most)
         if p.last - p.first >= p.strips:  # whole matrices
             p.last -= p.last % p.strips
         indexes = ceil_div(p.last, p.strips) - p.first // p.strips
@@ -71,10 +107,7 @@ def multiply(a, b, bias, empty, int threads):
     """
     cdef Product p
     cdef intptr_t[MOST_AXES] b_shape
-    cdef intptr_t i, units, tables, panels
-    cdef int32_t* places
-    cdef int32_t* runs
-    cdef Step* steps
+    cdef intptr_t i
     cdef object c, memory
     if not operand(a, 2, &p.a, p.shape) or not operand(b, 2, &p.b, b_shape):
         return None
@@ -93,32 +126,10 @@ def multiply(a, b, bias, empty, int threads):
     if p.columns == 1 and bias is None:
         swap(&p)
     threads = threads_for(<double>p.stack * p.rows * p.columns * p.depth, threads)
-    p.strips = ceil_div(p.columns, PANEL)
-    p.row_blocks = ceil_div(p.rows, block_rows(&p))
-    p.at_once = min(p.depth, DEPTH)
-    p.a_row = p.at_once + GAP
-    units = max(1, STRIPS // (PANEL * (p.at_once + 1)))
-    units = min(units, p.stack * p.strips)
-    panels = units * panel_cells(p.depth) * sizeof(Cell) if p.depth <= p.at_once else 0
-    p.own = (block_rows(&p) * p.a_row + (panel_cells(p.at_once) if p.depth > p.at_once else 0)) * sizeof(Cell)
-    p.own += sum_rows(block_rows(&p)) * PANEL * sizeof(float)
-    p.own = ceil_div(p.own, 64) * 64
-    tables = (block_rows(&p) + ceil_div(p.at_once, STEPS)) * sizeof(int32_t) + p.at_once * sizeof(Step)
-    memory = empty((ceil_div(panels + threads * p.own + tables, 64) * 32,), a.dtype)
-    p.panels = <Cell*>address(memory, 2, True)
-    p.scratch = <char*>p.panels + panels
-    places = <int32_t*>(p.scratch + threads * p.own)
-    steps = <Step*>(places + block_rows(&p))
-    for i in range(block_rows(&p)):
-        places[i] = <int32_t>(i * p.a_row)
-    for i in range(p.at_once):
-        steps[i].a, steps[i].b = <int32_t>i, <int32_t>(i * PANEL)
-    runs = <int32_t*>(steps + p.at_once)
-    for i in range(ceil_div(p.at_once, STEPS)):
-        runs[i] = PANEL if (i + 1) * STEPS <= p.at_once else 0
-    p.places, p.steps, p.runs = places, steps, runs
+    memory = empty((ceil_div(measure(&p, threads), 64) * 32,), a.dtype)
+    lay_out(&p, <char*>address(memory, 2, True), threads)
     with nogil:
-        multiply_all(&p, units, threads)
+        multiply_all(&p, threads)
     return c
 
 

@@ -110,8 +110,8 @@ cdef extern from *:
     static int minorm_has_v4(void) { return 0; }
     #endif
 
-    /* Tiles that multiply bfloat16: the processor's word for it, and Linux's permission for this process, since a tile's
-       registers take 8 KiB more wherever those of a thread are kept. */
+    /* Tiles that multiply bfloat16: the processor has to have them, and Linux to permit them to this process, since a
+       thread's registers take 8 KiB more with them wherever they are kept. */
     #if defined(__x86_64__) && defined(__linux__)
     #include <cpuid.h>
     #include <sys/syscall.h>
