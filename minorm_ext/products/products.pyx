@@ -43,7 +43,7 @@ cdef intptr_t measure(Product* p, int threads) noexcept:
     p.at_once = min(p.depth, DEPTH)
     p.strips, p.row_blocks = ceil_div(p.columns, PANEL), ceil_div(p.rows, block_rows(p))
     p.most = max(1, min(STRIPS // (PANEL * (p.at_once + 1)), p.stack * p.strips))
-    p.a_row = p.at_once + GAP
+    p.a_row = ceil_div(p.at_once, GAP) * GAP + GAP  # so that the sums behind the rows are aligned
     p.own = (block_rows(p) * p.a_row + (panel_cells(p.at_once) if deep else 0)) * sizeof(Cell)
     p.own += sum_rows(block_rows(p)) * PANEL * sizeof(float)
     p.own = ceil_div(p.own, 64) * 64
