@@ -53,7 +53,9 @@ LEVELS = {
     "baseline": ["-O2", "-ftree-vectorize", "-fvect-cost-model=dynamic"] if X86 else [],
     "v3": ["-march=x86-64-v3"],
     "v4": ["-march=x86-64-v4", "-mprefer-vector-width=512"],
+    "amx": ["-march=x86-64-v4", "-mprefer-vector-width=512", "-mamx-tile", "-mamx-bf16", "-DMINORM_TILES"],
 }
+TILED = {"products"}  # what there is for amx; all else runs as v4 there
 
 # Flags to compile and to link by. Apple's clang knows OpenMP when it is asked in this way, and brings no library of it:
 # CFLAGS has to say where Homebrew's libomp lies (pyproject.toml, tool.cibuildwheel.macos).
@@ -78,6 +80,13 @@ int main(void) {
 """
 
 
+def levels_of(module: str) -> list[str]:
+    """The instruction sets that a module is compiled for."""
+    if not X86 or module in BASELINE_ONLY:
+        return ["baseline"]
+    return [level for level in LEVELS if level != "amx" or module in TILED]
+
+
 def extensions() -> list[Extension]:
     """One for each kernel source and instruction set, before anybody has looked at the compiler."""
     headers = sorted(map(str, SOURCES.rglob("*.h")))  # Cython itself follows the .pxd files
@@ -90,7 +99,7 @@ def extensions() -> list[Extension]:
             extra_compile_args=FLAGS + LEVELS[level],
         )
         for source in sorted(SOURCES.rglob("*.pyx"))
-        for level in (LEVELS if X86 and source.stem not in BASELINE_ONLY else ["baseline"])
+        for level in levels_of(source.stem)
     ]
 
 
@@ -147,7 +156,10 @@ class BuildKernels(build_ext):
             if module_name(extension) in modules and level_name(extension) in levels
         ]
         if self.only and (left := sorted(modules - set(map(module_name, self.extensions)))):
-            raise OptionError(f"--level: {', '.join(left)} of --only is compiled for baseline alone; got {self.level}")
+            raise OptionError(
+                f"--level: {', '.join(left)} of --only is compiled for {', '.join(levels_of(left[0]))} alone; "
+                f"got {self.level}"
+            )
 
     def run(self) -> None:  # noqa: D102
         if NO_KERNELS:

@@ -2,9 +2,10 @@
 
 Every `.pyx` below this folder is compiled three times on x86-64: into `baseline` (any processor), `v3` (AVX2) and `v4`
 (AVX-512), the levels of the x86-64 psABI. Which copy runs is decided here, once, by what the processor can do, so that
-a wheel built on one machine runs at full speed on another. Three are compiled once, into `baseline`: `machine`, which
-is asked first, and `memory` and `switch`, which compute nothing.
-`MINORM_MAX_LEVEL=baseline|v3|v4` in the environment holds the choice down, to see what another processor computes;
+a wheel built on one machine runs at full speed on another. `products` is compiled a fourth time, for processors with
+matrix tiles (`amx`); everything else runs as v4 there. Three are compiled once, into `baseline`: `machine`, which is
+asked first, and `memory` and `switch`, which compute nothing.
+`MINORM_MAX_LEVEL=baseline|v3|v4|amx` in the environment holds the choice down, to see what another processor computes;
 `MINORM_WINOGRAD=0` lets all convolutions be direct sums.
 
 A wheel that was built with MINORM_NO_KERNELS=1, for browsers, has no kernels and a file `_no_kernels.py` that says so.
@@ -80,10 +81,11 @@ get_num_threads: Callable[[], int] = machine.get_num_threads  # asked once an op
 COMPILED = machine.__name__ != "minorm_ext.no_machine"  # False in a wheel without kernels
 # The base of `no_grad` and its kin: a block inside which attributes have other values.
 Switch: Any = importlib.import_module(f"minorm_ext.{'baseline.switch' if COMPILED else 'no_switch'}").Switch
-LEVELS = ("baseline", "v3", "v4")
+LEVELS = ("baseline", "v3", "v4", "amx")
+TILED = {"products"}  # what is compiled for amx
 MAX_LEVEL = os.environ.get("MINORM_MAX_LEVEL")  # whoever starts a process with an environment of its own hands it on
 if MAX_LEVEL is not None and MAX_LEVEL not in LEVELS:
-    raise ValueError(f"minorm: MINORM_MAX_LEVEL={MAX_LEVEL!r} in the environment; expected baseline, v3 or v4")
+    raise ValueError(f"minorm: MINORM_MAX_LEVEL={MAX_LEVEL!r} in the environment; expected baseline, v3, v4 or amx")
 _supported: tuple[str, ...] = tuple(level for level in machine.built_levels() if machine.supports(level))
 _levels = (
     _supported
@@ -97,7 +99,7 @@ WINOGRAD = _winograd == "1"
 
 
 def levels() -> tuple[str, ...]:
-    """The instruction sets that may run, simplest first: `("baseline", "v3", "v4")`.
+    """The instruction sets that may run, simplest first: `("baseline", "v3", "v4", "amx")`.
 
     They were built, this processor has them, and MINORM_MAX_LEVEL allows them. `("reference",)` where none was built.
     """
@@ -141,6 +143,8 @@ def kernels(name: str, level: str | None = None) -> ModuleType:
             f"kernels: level={level!r} was not built, is beyond this processor or above MINORM_MAX_LEVEL; "
             f"expected one of {_levels}"
         )
+    if level == "amx" and name not in TILED:
+        level = "v4"
     try:
         return importlib.import_module(f"minorm_ext.{level}.{name}")
     except ModuleNotFoundError as error:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import minorm_ext
-from minorm.kernels.cpu import chain, conv_plan, elementwise, matmul, norm, pool, softmax, sums, update
+from minorm.kernels.cpu import chain, conv_plan, conv_products, elementwise, matmul, norm, pool, softmax, sums, update
 
 # Convolution and matmul write multiply-adds as such, and these levels round them once: they agree with each other.
 FUSED = tuple(level for level in minorm_ext.levels() if level != "baseline")
@@ -17,26 +17,29 @@ KEPT: dict[str, tuple[Any, str]] = {
     "conv": (conv_plan, "kernels"),
     "elementwise": (chain, "_kernels"),
     "matmul": (matmul, "_kernels"),
+    "products": (matmul, "_tiled"),
     "norm": (norm, "_kernels"),
     "pool": (pool, "_kernel"),
     "softmax": (softmax, "_kernels"),
     "sums": (sums, "_kernels"),
     "update": (update, "_kernels"),
 }
-CACHES = (pool._windows, pool._lengths, conv_plan.forward, conv_plan.grad_input, conv_plan.grad_weight)
+CACHES = (pool._windows, pool._lengths, conv_plan.forward, conv_plan.grad_input, conv_plan.grad_weight,
+          conv_products.forward, conv_products.grad_input, conv_products.grad_weight)  # fmt: skip
 
 
 @contextlib.contextmanager
 def at_level(level: str) -> Iterator[None]:
     """All families of kernels, on one instruction set."""
     before = [(module, name, getattr(module, name)) for module, name in KEPT.values()]
-    before.append((elementwise, "_run", elementwise._run))
+    before += [(elementwise, "_run", elementwise._run), (conv_products, "kernels", conv_products.kernels)]
     for cache in CACHES:
         cache.cache_clear()
     try:
         for family, (module, name) in KEPT.items():
             setattr(module, name, minorm_ext.kernels(family, level))
         elementwise._run = minorm_ext.kernels("elementwise", level).run
+        conv_products.kernels = minorm_ext.kernels("products", level)
         yield
     finally:
         for module, name, value in before:

@@ -11,6 +11,7 @@ from dataclasses import fields, replace
 from typing import Any
 
 import minorm as mn
+import minorm_ext
 from minorm import distributed
 from minorm.cli import config, output, sources, train_options, trust, words
 from minorm.cli.one_line_errors import EXPECTED, UsageError
@@ -139,6 +140,8 @@ def _beginning(args: argparse.Namespace, training: Run, reasons: Mapping[str, st
     settings = training.settings
     for change in training.changes:
         yield f"since the run began: {change}"
+    if settings.dtype == "bfloat16" and args.device == "cpu" and not training.finished:
+        yield words.gain_of_bfloat16(minorm_ext.levels()[-1])
     if reasons:
         said = (f"--{name.replace('_', '-')} {getattr(settings, name)} ({why})" for name, why in reasons.items())
         yield f"chosen by the images: {', '.join(said)}"

@@ -25,6 +25,14 @@ def short(number: int) -> str:
     return str(number)
 
 
+def gain_of_bfloat16(level: str) -> str:
+    """What 16 bits are worth on a processor whose kernels are of this level."""
+    gain = "bfloat16: weights and activations take half the memory"
+    if level == "amx":
+        return f"{gain}, and products run on the processor's matrix tiles"
+    return f"{gain}; this processor has no matrix tiles (level {level}), so a step is no faster than in float32"
+
+
 def shape(lengths: Sequence[int]) -> str:
     """1x3x224x224."""
     return "x".join(map(str, lengths)) or "number"

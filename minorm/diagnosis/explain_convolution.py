@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from minorm import functional as family
+from minorm.devices import dtypes
 from minorm.functional.convolution import checked_options
 from minorm.kernels import cpu
 from minorm.tensor.tensor import Tensor
@@ -23,8 +24,8 @@ class ConvolutionExplanation:
     """How a convolution will run on the CPU: print it, or read its attributes.
 
     y_shape       the shape of the result
-    strategies    for "forward", "grad_input" and "grad_weight": winograd, lines, rows or images; reference where there
-                  are no kernels
+    strategies    for "forward", "grad_input" and "grad_weight": winograd, lines, rows or images; tiles for bfloat16;
+                  reference where there are no kernels
     multiply_adds by the definition, of one of the three sums
     """
 
@@ -55,7 +56,8 @@ def explained(
             given.arguments[name] = Tensor(np.zeros(given.arguments[name], dtype))
     how = checked_options(function.__name__, FUNCTIONS[function], *given.arguments.values())
     w_shape = given.arguments["weight"].shape
-    y_shape, found = cpu.conv.ways(shape, w_shape, **how, itemsize=max(4, x.array.itemsize))
+    itemsize = 4 if x.dtype == dtypes.float16 else x.array.itemsize  # float16 is widened before it is computed
+    y_shape, found = cpu.conv.ways(shape, w_shape, **how, itemsize=itemsize)
     described = {name: _described(way) for name, way in found.items()}
     return ConvolutionExplanation(
         title=f"{function.__name__} of {_by(shape)} {x.dtype}, weight {_by(w_shape)}",
@@ -73,6 +75,9 @@ def _described(way: Any) -> tuple[str, str]:
     if isinstance(way, dict):
         tiles = way["images_at_once"] * way["rows_at_once"] * way["columns"]
         return "winograd", f"{way['rows']}x{way['columns']} tiles an image, {tiles} at a time, {way['pieces']} times"
+    if hasattr(way, "together"):
+        at_once = f"{way.strips} strips an image" if way.strips > 1 else f"images at a time: {way.fit}"
+        return "tiles", f"the channels of a place side by side, added up in the order of matrix tiles, {at_once}"
     if way.by_image:
         return "images", f"vectors of images, {way.segments} of them"
     kind = "rows" if way.direct_out else "lines"

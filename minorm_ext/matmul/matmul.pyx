@@ -13,10 +13,10 @@
 # threads cannot matter. Only where c is tiny and the depth long is there nothing to deal out. Then the blocks of depth
 # form `parts`, of a number that the shape decides, each with a c of its own, which are added up in their order.
 
-from cpython.buffer cimport PyBUF_STRIDES, Py_buffer, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdint cimport intptr_t
 from libc.string cimport memcpy
 
+from minorm_ext.matmul.operands cimport MOST_AXES, Operand, offset, operand
 from minorm_ext.runtime.buffers cimport address
 from minorm_ext.runtime.jobs cimport check_signals, parallel_for, threadid
 from minorm_ext.runtime.numbers cimport ceil_div, cut, real
@@ -52,21 +52,12 @@ cdef enum:
     NARROW = 12            # rows or columns of c up to which dots are faster
     FEW = 8                # tiles of c, FEW_ROWS high, below which a long depth is cut into parts
     FEW_ROWS = 12
-    MOST_AXES = 66         # NumPy has at most 64; a vector gets one more
 
 cdef double SIGNAL_INTERVAL = 1e9  # multiply-adds a thread between two checks of signals
 cdef double NUMBER = 8      # multiply-adds that take as long as reading or writing a number
 cdef double JOB = 300       # and as beginning a job
 
 FUSED = bool(ROUNDED_ONCE)  # are the multiply-adds of convolution and matmul, or twice?
-
-
-cdef struct Operand:
-    char* data
-    intptr_t step0         # from a row to the next, in numbers
-    intptr_t step1         # from a column to the next
-    int lead               # axes of the stack, and the steps along them
-    intptr_t[MOST_AXES] steps
 
 
 cdef struct Product:
@@ -93,40 +84,6 @@ cdef struct Product:
     intptr_t buffer        # numbers of it for each thread
     intptr_t begin         # the blocks of the depth that are being added
     intptr_t end
-
-
-cdef int operand(object array, Py_ssize_t itemsize, Operand* to, intptr_t* shape) except -1:
-    """Address, steps and shape of an array of two or more axes; 0 where an element is not aligned."""
-    cdef Py_buffer view
-    cdef intptr_t loose
-    cdef int i
-    PyObject_GetBuffer(array, &view, PyBUF_STRIDES)
-    to.lead = view.ndim - 2
-    if view.itemsize != itemsize or to.lead < 0:
-        PyBuffer_Release(&view)
-        raise TypeError("matmul: operands must be matrices, or stacks of them, of one type")
-    to.data = <char*>view.buf
-    loose = <intptr_t>to.data % itemsize
-    for i in range(view.ndim):
-        shape[i] = view.shape[i]
-        loose |= view.strides[i] % itemsize
-        if i < to.lead:
-            to.steps[i] = view.strides[i] // itemsize
-    to.step0 = view.strides[to.lead] // itemsize
-    to.step1 = view.strides[to.lead + 1] // itemsize
-    PyBuffer_Release(&view)
-    return loose == 0
-
-
-cdef inline intptr_t offset(const Product* p, const Operand* x, intptr_t index) noexcept nogil:
-    """Where matrix `index` of the stack begins in an operand."""
-    cdef intptr_t at = 0
-    cdef int i = x.lead - 1
-    while i >= 0:
-        at += index % p.shape[i] * x.steps[i]
-        index //= p.shape[i]
-        i -= 1
-    return at
 
 
 # ---- jobs ----------------------------------------------------------------------------------------------------------
@@ -222,13 +179,13 @@ cdef inline void add_blocks(const Product* p, const real* a, intptr_t job) noexc
     cdef intptr_t columns = min(p.columns, cut(panels, p.column_blocks, column_block + 1) * panel) - column
     cdef intptr_t row = cut(p.rows, p.row_blocks, row_block)
     cdef intptr_t rows = cut(p.rows, p.row_blocks, row_block + 1) - row
-    cdef const real* b = <const real*>p.b.data + offset(p, &p.b, index) + column * p.b.step1
+    cdef const real* b = <const real*>p.b.data + offset(p.shape, &p.b, index) + column * p.b.step1
     cdef const real* bias = <const real*>p.bias
     cdef real* c = <real*>(p.c if p.parts == 1 else p.partial)
     cdef real* buffer = <real*>p.buffers + threadid() * p.buffer
     cdef intptr_t first = cut(p.blocks, p.parts, part)
     cdef intptr_t block, k, depth, i, j
-    a += offset(p, &p.a, index) + row * p.a.step0
+    a += offset(p.shape, &p.a, index) + row * p.a.step0
     c += ((index * p.parts + part) * p.rows + row) * p.columns + column
     for block in range(max(p.begin, first), min(p.end, cut(p.blocks, p.parts, part + 1))):
         k = cut(p.depth, p.blocks, block)

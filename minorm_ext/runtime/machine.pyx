@@ -109,6 +109,22 @@ cdef extern from *:
     static int minorm_has_v3(void) { return 0; }
     static int minorm_has_v4(void) { return 0; }
     #endif
+
+    /* Tiles that multiply bfloat16: the processor has to have them, and Linux to permit them to this process, since a
+       thread's registers take 8 KiB more with them wherever they are kept. */
+    #if defined(__x86_64__) && defined(__linux__)
+    #include <cpuid.h>
+    #include <sys/syscall.h>
+    #include <unistd.h>
+    static int minorm_has_amx(void) {
+        unsigned a, b, c, d;
+        if (!minorm_has_v4() || !__get_cpuid_count(7, 0, &a, &b, &c, &d)) return 0;
+        if (!(d >> 24 & 1) || !(d >> 22 & 1)) return 0; /* tiles, and their products of bfloat16 */
+        return syscall(SYS_arch_prctl, 0x1023, 18) == 0; /* ARCH_REQ_XCOMP_PERM, for the tiles' data */
+    }
+    #else
+    static int minorm_has_amx(void) { return 0; }
+    #endif
     """
     int minorm_openmp() nogil
     int minorm_processors() nogil
@@ -120,6 +136,7 @@ cdef extern from *:
     int MINORM_MOST_THREADS
     int minorm_has_v3() nogil
     int minorm_has_v4() nogil
+    int minorm_has_amx() nogil
     const char* MINORM_COMPILER
     const char* MINORM_LEVELS
 
@@ -131,6 +148,8 @@ def built_levels():
 
 def supports(str level):
     """Can this processor, under this operating system, run kernels of that level?"""
+    if level == "amx":
+        return minorm_has_amx() != 0
     if level == "v4":
         return minorm_has_v4() != 0
     if level == "v3":

@@ -12,7 +12,7 @@
 #include <math.h>
 
 #include "simd/vec.h"
-#if defined(__F16C__) || defined(__AVX2__)
+#if defined(__SSE2__)
 #include <immintrin.h>
 #endif
 
@@ -107,6 +107,9 @@ static INLINE void minorm_widen_vector_bfloat(const uint16_t *from, float *to) {
 #elif defined(__AVX2__)
     __m256i u = _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)from));
     _mm256_storeu_ps(to, _mm256_castsi256_ps(_mm256_slli_epi32(u, 16)));
+#elif defined(__SSE2__)
+    const __m128i u = _mm_loadl_epi64((const __m128i *)from);
+    _mm_storeu_si128((__m128i *)to, _mm_unpacklo_epi16(_mm_setzero_si128(), u));
 #else
     for (int i = 0; i < MINORM_FLOATS; i++) to[i] = minorm_wide_bfloat(from[i]);
 #endif

@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 
 import minorm as mn
+import minorm_ext
 from minorm import cli, nn
 from minorm.cli import words
 from minorm.cli.views import run_report
@@ -435,6 +436,7 @@ def test_bfloat16_trains_and_goes_out_as_float32(
     pytest.importorskip("onnxruntime")
     run, exported, picture = str(tmp_path / "run"), str(tmp_path / "m.onnx"), str(there / "images/checks/01.png")
     assert cli.main([*train(there, "x"), "--epochs", "3", "--dtype", "bfloat16", "-o", run]) == 0
+    assert words.gain_of_bfloat16(minorm_ext.levels()[-1]) in " ".join("".join(capsys.readouterr()).split())
     assert cli.main(["export", run, "-o", exported, "--trust"]) == 0
     capsys.readouterr()
     shares = []

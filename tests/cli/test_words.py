@@ -21,6 +21,11 @@ def test_three_digits_and_a_unit(number: int, text: str) -> None:
     assert words.short(number) == text
 
 
+def test_what_bfloat16_gains_on_this_processor() -> None:
+    assert words.gain_of_bfloat16("amx").endswith("half the memory, and products run on the processor's matrix tiles")
+    assert "no matrix tiles (level v3), so a step is no faster than in float32" in words.gain_of_bfloat16("v3")
+
+
 def test_shapes_and_operators() -> None:
     assert words.shapes({"x": (1, 3, 8), "n": ()}) == "x 1x3x8, n number"
     assert words.counted({"Conv": 1, "Relu": 2}) == "Conv, Relu 2"

@@ -24,6 +24,14 @@ def test_winograd_is_named() -> None:
     assert "  forward     winograd: 8x8 tiles an image, 128 at a time, 32 times" in str(found)
 
 
+def test_tiles_are_named() -> None:
+    found: Any = mn.explain(F.conv2d, (64, 32, 2, 2), (48, 32, 3, 3), padding="same", dtype=mn.bfloat16)
+    assert found.strategies == dict.fromkeys(SUMS, "tiles")
+    assert "grad_input  tiles: the channels of a place side by side, added up in the order of" in str(found)
+    depthwise: Any = mn.explain(F.conv2d, (64, 8, 9, 9), (8, 1, 3, 3), groups=8, dtype=mn.bfloat16)
+    assert "tiles" not in depthwise.strategies.values()
+
+
 @pytest.mark.parametrize(
     ("function", "shape", "weight", "options", "strategies"),
     [

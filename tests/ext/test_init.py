@@ -32,7 +32,7 @@ def in_a_new_process(
 
 
 def test_levels_are_ordered_and_begin_with_the_baseline() -> None:
-    known = ("baseline", "v3", "v4")
+    known = minorm_ext.LEVELS
     levels = minorm_ext.levels()
     assert levels[0] == "baseline"
     assert list(levels) == sorted(levels, key=known.index)
@@ -49,16 +49,17 @@ def test_levels_are_those_the_processor_has() -> None:
     v4 = v3 | {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}
     assert machine.supports("v3") == (v3 <= flags)
     assert machine.supports("v4") == (v4 <= flags)
+    assert not machine.supports("amx") or v4 | {"amx_tile", "amx_bf16"} <= flags  # Linux has to permit it as well
     assert machine.supports("baseline")
 
 
 def test_kernels_takes_the_best_level_and_remembers() -> None:
     module = minorm_ext.kernels("sums")
-    assert module.__name__ == f"minorm_ext.{minorm_ext.levels()[-1]}.sums"
+    assert module.__name__ == f"minorm_ext.{[level for level in minorm_ext.levels() if level != 'amx'][-1]}.sums"
     assert minorm_ext.kernels("sums") is module
 
 
-@pytest.mark.parametrize("cap", ["baseline", "v3", "v4"])
+@pytest.mark.parametrize("cap", ["baseline", "v3", "v4", "amx"])
 def test_a_cap_in_the_environment_holds_the_level_down(cap: str) -> None:
     program = "import minorm_ext, minorm; print(*minorm_ext.levels()); minorm.show_config()"
     free, capped = (
@@ -66,7 +67,7 @@ def test_a_cap_in_the_environment_holds_the_level_down(cap: str) -> None:
         for given in ({}, {"MINORM_MAX_LEVEL": cap})
     )
     all_levels, levels = (run.stdout.split("\n", 1)[0].split() for run in (free, capped))
-    known = ["baseline", "v3", "v4"]
+    known = minorm_ext.LEVELS
     assert levels == [level for level in all_levels if known.index(level) <= known.index(cap)]
     said = dict(line.split(None, 1) for line in capped.stdout.splitlines()[1:])
     assert said["kernels"] == levels[-1]
@@ -78,12 +79,15 @@ def test_a_cap_in_the_environment_holds_the_level_down(cap: str) -> None:
 def test_a_cap_that_is_no_level_is_an_error(cap: str) -> None:
     run = in_a_new_process("import minorm", MINORM_MAX_LEVEL=cap)
     assert run.returncode == 1
-    assert f"MINORM_MAX_LEVEL={cap!r} in the environment; expected baseline, v3 or v4" in run.stderr.splitlines()[-1]
+    said = f"MINORM_MAX_LEVEL={cap!r} in the environment; expected baseline, v3, v4 or amx"
+    assert said in run.stderr.splitlines()[-1]
 
 
 @pytest.mark.parametrize("level", minorm_ext.levels())
 def test_kernels_of_a_given_level(level: str) -> None:
-    assert minorm_ext.kernels("sums", level=level).__name__ == f"minorm_ext.{level}.sums"
+    assert minorm_ext.kernels("products", level=level).__name__ == f"minorm_ext.{level}.products"
+    known = {"amx": "v4"}.get(level, level)  # which has nothing but products
+    assert minorm_ext.kernels("sums", level=level).__name__ == f"minorm_ext.{known}.sums"
 
 
 def test_unknown_level_and_module_say_what_there_is() -> None:

@@ -3,6 +3,7 @@
 So this is a program, which test_conv.py starts:
 
     guarded.py conv LEVEL      every case of test_conv.py, by the kernel of one instruction set
+    guarded.py products LEVEL  the same in bfloat16, and matrix products
     guarded.py leave WHERE     read one element too far: does the page do what it is there for?
 """
 
@@ -21,7 +22,7 @@ from test_conv import CASES, arrays, close
 import minorm as mn
 import minorm.functional as F
 import minorm_ext
-from minorm.kernels.cpu import conv, conv_layout, conv_plan, conv_tiles
+from minorm.kernels.cpu import conv, conv_layout, conv_plan, conv_products, conv_tiles, matmul
 from minorm.kernels.reference import conv as reference
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -88,6 +89,32 @@ def every_case(level: str) -> None:
     print("done")
 
 
+def three_sums(backend: Any, case: Any, x: Any, w: Any, b: Any, dy: Any) -> list[bytes]:
+    how = case[2:]
+    results = backend.forward(x, w, b, *how), backend.grad_input(dy, w, x.shape, *how)
+    return [array.tobytes() for array in (*results, *backend.grad_weight(dy, x, w.shape, *how))]
+
+
+def in_sixteen_bits(level: str) -> None:
+    """Convolutions and matrix products of bfloat16, whose results and scratch memory are guarded as well."""
+    matmul._tiled = conv_products.kernels = minorm_ext.kernels("products", level)
+    given = [(case, [a.astype(mn.bfloat16) for a in arrays(*case[:2], case[2:])]) for case in CASES]
+    given = [(case, found) for case, found in given if reference.by_tiles(*found[:2], case[1], case[-1])]
+    expected = [three_sums(reference, case, *found) for case, found in given]
+    for conv_products.PLANE, where in ((600, "end"), (48 << 10, "start"), (48 << 10, "end")):
+        for plan in (conv_products.forward, conv_products.grad_input, conv_products.grad_weight):
+            plan.cache_clear()
+        conv.empty = matmul._empty = lambda shape, dtype, where=where: empty(shape, dtype, where)
+        for (case, found), right in zip(given, expected, strict=True):
+            assert three_sums(conv, case, *(guarded(a, where) for a in found)) == right, case
+        for rows, depth, columns in [(1, 1, 1), (7, 33, 9), (97, 40, 31), (3, 17_000, 2), (40, 8, 1)]:
+            shapes = [(rows, depth), (depth, rows), (depth, columns), (columns, depth)]
+            a, at, b, bt = (guarded(np.ones(shape, mn.bfloat16), where) for shape in shapes)
+            for left, right in [(a, b), (at.T, bt.T), (a, bt.T)]:
+                assert (matmul.matmul(left, right) == np.float32(depth).astype(mn.bfloat16)).all()
+    print("done")
+
+
 def leave(where: str) -> None:
     """One element beyond the end, or before the start."""
     x = empty((3,), np.float64, where)
@@ -97,4 +124,4 @@ def leave(where: str) -> None:
 
 
 if __name__ == "__main__":
-    {"conv": every_case, "leave": leave}[sys.argv[1]](sys.argv[2])
+    {"conv": every_case, "products": in_sixteen_bits, "leave": leave}[sys.argv[1]](sys.argv[2])

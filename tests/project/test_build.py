@@ -167,7 +167,7 @@ def test_a_level_of_the_module_that_lists_the_levels_leaves_them_in_the_list(pro
     """Their libraries are still there."""
     result = build(project, "--only", "machine", "--level", "baseline")
     assert result.returncode == 0, result.stdout
-    assert re.search(r"-DMINORM_LEVELS=\W+baseline v3 v4\W", result.stdout)
+    assert re.search(r"-DMINORM_LEVELS=\W+baseline v3 v4 amx\W", result.stdout)
 
 
 @pytest.mark.skipif(not X86, reason="one level here")

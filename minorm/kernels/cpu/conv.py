@@ -1,6 +1,7 @@
 """Convolution on the CPU: minorm_ext/conv/conv.pyx for float32 and float64, the reference where nothing is to compute.
 
-16-bit floats are widened to float32 and rounded once, and once more by an epilogue.
+bfloat16 is added up in the order of a processor's tiles by minorm_ext/products (docs/maths.md). Depthwise convolutions
+of bfloat16, and all of float16, are widened to float32. Either is rounded once, and once more by an epilogue.
 """
 
 from __future__ import annotations
@@ -11,13 +12,14 @@ from typing import Any
 import minorm_ext
 from minorm.devices.dtypes import HALVES, float32, float64
 from minorm.kernels.cpu import conv_plan as plan
-from minorm.kernels.cpu.conv_plan import ways
+from minorm.kernels.cpu import conv_products as tiled
+from minorm.kernels.cpu.elementwise import add
 from minorm.kernels.cpu.memory import empty
 from minorm.kernels.cpu.operands import plain
 from minorm.kernels.cpu.sums import sum_axes
 from minorm.kernels.epilogue import applied, check_epilogue
 from minorm.kernels.reference import conv as reference
-from minorm.kernels.reference.conv import check_accumulate, check_bias, laid_out, output_shape
+from minorm.kernels.reference.conv import by_tiles, check_accumulate, check_bias, laid_out, output_shape
 
 __all__ = ["backward", "forward", "grad_bias", "grad_input", "grad_weight", "laid_out", "output_shape", "ways"]
 
@@ -31,7 +33,12 @@ def forward(
 ) -> Any:
     """y = W * x + b, and then the epilogue of minorm/kernels/epilogue.py, before y is stored."""
     if x.dtype in HALVES:
-        y = forward(_wide(x), _wide(w), _wide(b), stride, padding, dilation, groups).astype(x.dtype)
+        if by_tiles(x, w, w.shape, groups):
+            how, shape = tiled.forward(x.shape, w.shape, stride, padding, dilation, groups)
+            check_bias("conv.forward", b, shape[1])
+            y = _correlate_tiled(how, x, w, b, shape, False)
+        else:
+            y = forward(_wide(x), _wide(w), _wide(b), stride, padding, dilation, groups).astype(x.dtype)
         check_epilogue("conv.forward", epilogue, y.shape[1], float32)
         return y if epilogue is None else applied(y, epilogue)
     if not _covers(x, w):
@@ -55,10 +62,15 @@ def grad_input(
 ) -> Any:
     """dx = W^T * dy, plus a bias where this is the forward pass of a transposed convolution; then plus `accumulate`."""
     check_accumulate("conv.grad_input", accumulate, x_shape, dy.dtype)
-    if dy.dtype in HALVES:
-        dx = grad_input(_wide(dy), _wide(w), x_shape, stride, padding, dilation, groups, _wide(b)).astype(dy.dtype)
-        return dx if accumulate is None else dx + accumulate
     phases = math.prod(min(s, n) for s, n in zip(stride, x_shape[2:], strict=True))
+    if dy.dtype in HALVES:
+        if by_tiles(dy, w, w.shape, groups) and phases <= MOST_PHASES:
+            how = tiled.grad_input(dy.shape, w.shape, x_shape, stride, padding, dilation, groups)
+            check_bias("conv.grad_input", b, x_shape[1])
+            dx = _correlate_tiled(how, dy, w, b, x_shape, True)
+        else:
+            dx = grad_input(_wide(dy), _wide(w), x_shape, stride, padding, dilation, groups, _wide(b)).astype(dy.dtype)
+        return dx if accumulate is None else add(dx, accumulate)
     if not _covers(dy, w) or phases > MOST_PHASES:
         return reference.grad_input(dy, w, x_shape, stride, padding, dilation, groups, b, accumulate)
     how = plan.grad_input(dy.shape, w.shape, x_shape, stride, padding, dilation, groups, dy.itemsize)
@@ -70,6 +82,11 @@ def grad_weight(
     dy: Any, x: Any, w_shape: Ints, stride: Ints, padding: Pairs, dilation: Ints, groups: int, bias: bool = True
 ) -> tuple[Any, Any]:
     """(dW = dy * x, db): the same bits for any number of threads. Without `bias` db is None."""
+    if by_tiles(dy, x, w_shape, groups):
+        how = tiled.grad_weight(dy.shape, x.shape, w_shape, stride, padding, dilation, groups)
+        dw = empty(w_shape, x.dtype)
+        how.weight_gradient(plain(dy), plain(x), dw, empty, minorm_ext.get_num_threads())
+        return dw, grad_bias(dy) if bias else None
     if dy.dtype in HALVES:
         dw, db = grad_weight(_wide(dy), _wide(x), w_shape, stride, padding, dilation, groups, bias)
         return dw.astype(dy.dtype), None if db is None else db.astype(dy.dtype)
@@ -81,6 +98,16 @@ def grad_weight(
     buffer = empty((how.weight_buffer(threads),), x.dtype)
     how.weight_gradient(plain(dy), plain(x), dw, db, buffer, x.itemsize, threads)
     return dw, db
+
+
+def ways(
+    x_shape: Ints, w_shape: Ints, stride: Ints, padding: Pairs, dilation: Ints, groups: int, itemsize: int
+) -> tuple[Ints, dict[str, Any]]:
+    """The shape of y, and what was chosen for each of the three sums, for numbers of so many bytes; 2 is bfloat16."""
+    how = stride, padding, dilation, groups
+    if itemsize == 2 and tuple(w_shape[:2]) != (groups, 1):
+        return tiled.ways(x_shape, w_shape, *how)
+    return plan.ways(x_shape, w_shape, *how, max(4, itemsize))
 
 
 def grad_bias(dy: Any) -> Any:
@@ -99,6 +126,14 @@ def _correlate(
     buffer = empty((how.correlate_buffer(threads),), x.dtype)
     ends = tuple(None if a is None else plain(a) for a in (b, epilogue, more))
     how.correlate(plain(x), plain(w), ends, y, buffer, transposed, x.itemsize, threads)
+    return y
+
+
+def _correlate_tiled(how: Any, x: Any, w: Any, b: Any, shape: Ints, transposed: bool) -> Any:
+    y = empty(shape, x.dtype)
+    how.correlate(
+        plain(x), plain(w), None if b is None else plain(b), y, empty, transposed, minorm_ext.get_num_threads()
+    )
     return y
 
 

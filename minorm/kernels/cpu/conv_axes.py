@@ -65,7 +65,8 @@ class Axis:
 
     def trivial(self) -> bool:
         """Is result m just source m times a weight?"""
-        return self.source == self.result and self.low == 0 and self.step == 1 and self.phases[0].taps == ((0, 0),)
+        alone = len(self.phases) == self.step == 1 and self.low == 0
+        return alone and self.source == self.result and self.phases[0].taps == ((0, 0),)
 
     def whole(self) -> bool:
         """Do all taps of all results meet the source, and in order?"""

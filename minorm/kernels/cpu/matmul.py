@@ -2,8 +2,9 @@
 
 A BLAS chooses its blocks, and with them the order of additions, by the number of its threads: OpenBLAS gives other bits
 on two threads than on one for 128x500 @ 500x800. The kernels of minorm_ext/matmul/matmul.pyx cut the work by the shape
-alone. They take float32 and float64 of any steps; 16-bit floats are widened to float32 and rounded once, and other
-types are left to NumPy, which is exact there.
+alone. They take float32 and float64 of any steps. bfloat16 has kernels of its own (minorm_ext/products/products.pyx),
+which add up in the order of a processor's matrix tiles: a result has the same bits on every processor
+(docs/maths.md). float16 is widened to float32 and rounded once. Other types are left to NumPy, which is exact there.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ from minorm.kernels.cpu.sums import sum_to
 from minorm.kernels.reference import matmul as reference
 
 _kernels: Any = minorm_ext.kernels("matmul")
-_float32, _float64 = dtypes.float32, dtypes.float64
+_tiled: Any = minorm_ext.kernels("products")  # of bfloat16
+_float32, _float64, _bfloat16 = dtypes.float32, dtypes.float64, dtypes.bfloat16
+_TYPES = (_float32, _float64, _bfloat16)
 _empty = memory.empty
 _get_num_threads = minorm_ext.get_num_threads
 
@@ -76,19 +79,20 @@ def linear_grads(dy: Any, x: Any, bias: bool) -> tuple[Any, Any]:
 
 def _product(a: Any, b: Any, bias: Any) -> Any:
     """a @ b + bias: two matrices, or two stacks with the same leading axes, of one of the kernels' types."""
-    c = _kernels.multiply(a, b, bias, _empty, _get_num_threads())
+    multiply = _tiled.multiply if a.dtype == _bfloat16 else _kernels.multiply
+    c = multiply(a, b, bias, _empty, _get_num_threads())
     if c is None:
         a, b = np.require(a, requirements="A"), np.require(b, requirements="A")
-        c = _kernels.multiply(a, b, bias, _empty, _get_num_threads())
+        c = multiply(a, b, bias, _empty, _get_num_threads())
     return c
 
 
 def _covers(a: Any, b: Any) -> bool:
-    return a.dtype in (_float32, _float64) and b.dtype == a.dtype
+    return a.dtype in _TYPES and b.dtype == a.dtype
 
 
 def _other_types(function: Any, fallback: Any, first: Any, *others: Any) -> Any:
-    """16-bit floats of one type by way of float32, the rest by NumPy."""
+    """float16 by way of float32, the rest by NumPy."""
     dtype = first.dtype
     if dtype in dtypes.HALVES and all(other is None or other.dtype == dtype for other in others):
         wide = [None if other is None else other.astype(_float32) for other in others]

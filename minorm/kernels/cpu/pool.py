@@ -1,4 +1,7 @@
-"""Pooling on the CPU: minorm_ext/pool/pool.pyx for float32 and float64, the reference for everything else."""
+"""Pooling on the CPU: minorm_ext/pool/pool.pyx for float32 and float64, the reference for what no kernel knows.
+
+16-bit floats are widened to float32 and rounded once.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from typing import Any
 import numpy as np
 
 import minorm_ext
-from minorm.devices.dtypes import float32, float64
+from minorm.devices.dtypes import HALVES, float32, float64
 from minorm.kernels.cpu.memory import empty
 from minorm.kernels.cpu.operands import plain
 from minorm.kernels.reference import pool as reference
@@ -25,6 +28,9 @@ _kernel: Any = minorm_ext.kernels("pool")
 
 def max_forward(x: Any, kernel: Ints, stride: Ints, padding: Pairs, dilation: Ints, ceil_mode: bool) -> tuple[Any, Any]:
     """(y, place of each maximum in its plane, int32)."""
+    if x.dtype in HALVES:
+        y, indices = max_forward(x.astype(float32), kernel, stride, padding, dilation, ceil_mode)
+        return y.astype(x.dtype), indices
     if not _covers(x) or math.prod(x.shape[2:]) >= 1 << 31:
         return reference.max_forward(x, kernel, stride, padding, dilation, ceil_mode)
     out = output_shape(x.shape[2:], kernel, stride, padding, dilation, ceil_mode)
@@ -43,6 +49,8 @@ def max_backward(
     last: bool | None = None,  # noqa: ARG001  for a GPU
 ) -> Any:
     """Each dy goes to the place its maximum came from."""
+    if dy.dtype in HALVES:
+        return max_backward(dy.astype(float32), indices, x_shape, how).astype(dy.dtype)
     if not _covers(dy):
         return reference.max_backward(dy, indices, x_shape, how)
     dx = empty(x_shape, dy.dtype)
@@ -63,6 +71,10 @@ def avg_forward(
     divisor: int | None,
 ) -> Any:
     """The mean over every window."""
+    if x.dtype in HALVES:
+        wide = x.astype(float32)
+        y = avg_forward(wide, kernel, stride, padding, dilation, ceil_mode, count_include_pad, divisor)
+        return y.astype(x.dtype)
     if not _covers(x):
         return reference.avg_forward(x, kernel, stride, padding, dilation, ceil_mode, count_include_pad, divisor)
     out = output_shape(x.shape[2:], kernel, stride, padding, dilation, ceil_mode)
@@ -84,6 +96,9 @@ def avg_backward(
     last: bool | None = None,  # noqa: ARG001  for a GPU
 ) -> Any:
     """Each dy, divided, goes to every place its window met."""
+    if dy.dtype in HALVES:
+        dx = avg_backward(dy.astype(float32), x_shape, kernel, stride, padding, dilation, count_include_pad, divisor)
+        return dx.astype(dy.dtype)
     if not _covers(dy):
         return reference.avg_backward(dy, x_shape, kernel, stride, padding, dilation, count_include_pad, divisor)
     windows = _windows(

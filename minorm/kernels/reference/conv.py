@@ -6,7 +6,8 @@ The two gradients are the same sum read the other ways: the gradient for the inp
 view it came from, the gradient for the weights multiplies the two sides that the forward pass had kept apart.
 Shapes: x (N, groups * I, *spatial), w (groups * O, I, *kernel), y (N, groups * O, *output). `padding` is a (low, high)
 pair an axis, and a negative high one cuts x off; `stride` and `dilation` are one number an axis. 16-bit floats are
-computed in float32 and rounded once. Shapes that do not belong together are a ValueError in every backend.
+computed in float32 and rounded once; bfloat16 in the order of tiles (conv_tiles.py), unless a group has one channel and
+one result. Shapes that do not belong together are a ValueError in every backend.
 """
 
 from __future__ import annotations
@@ -18,8 +19,10 @@ from typing import Any
 
 import numpy as np
 
-from minorm.devices.dtypes import compute_type
+from minorm.devices.dtypes import bfloat16, compute_type
 from minorm.kernels.epilogue import applied, check_epilogue
+from minorm.kernels.reference import conv_tiles
+from minorm.kernels.reference.tiles import with_bias
 
 Ints = tuple[int, ...]
 Pairs = tuple[tuple[int, int], ...]
@@ -76,6 +79,11 @@ def check_accumulate(operation: str, accumulate: Any, shape: Ints, dtype: Any) -
         )
 
 
+def by_tiles(a: Any, b: Any, w_shape: Ints, groups: int) -> bool:
+    """Is there something to compute in the order of tiles: bfloat16, and more than one channel for one result?"""
+    return bool(a.dtype == b.dtype == bfloat16 and a.size and b.size and tuple(w_shape[:2]) != (groups, 1))
+
+
 def laid_out(x: Any, dtype: Any) -> Any:
     """Images or weights cast to the type of a convolution, in the order in which it reads them: itself if it is so."""
     return x if x.dtype == dtype else x.astype(dtype)
@@ -89,6 +97,10 @@ def forward(
     check_bias("conv.forward", b, w.shape[0])
     dtype = compute_type(x.dtype)
     check_epilogue("conv.forward", epilogue, w.shape[0], dtype)
+    if by_tiles(x, w, w.shape, groups):
+        sums = conv_tiles.forward(_padded(x, padding), w, tuple(out), stride, dilation, groups)
+        y = with_bias(sums, None if b is None else _along_channels(b, sums.ndim)).astype(x.dtype)
+        return y if epilogue is None else applied(y, epilogue)
     padded = _padded(x.astype(dtype), padding)
     y = np.zeros_like(x, dtype, shape=(x.shape[0], groups, w.shape[0] // groups, math.prod(out)))
     for tap, view in _taps(w.shape[2:], tuple(out), stride, dilation):
@@ -114,6 +126,10 @@ def grad_input(
     checked("conv.grad_input", x_shape, w.shape, stride, padding, dilation, groups, dy.shape)
     check_bias("conv.grad_input", b, x_shape[1])
     check_accumulate("conv.grad_input", accumulate, x_shape, dy.dtype)
+    if by_tiles(dy, w, w.shape, groups):
+        sums = conv_tiles.grad_input(dy, w, x_shape, stride, padding, dilation, groups)
+        dx = with_bias(sums, None if b is None else _along_channels(b, sums.ndim)).astype(dy.dtype)
+        return dx if accumulate is None else dx + accumulate
     dtype = compute_type(dy.dtype)
     low = tuple(pair[0] for pair in padding)
     size = tuple(low + x + max(0, high) for x, (low, high) in zip(x_shape[2:], padding, strict=True))
@@ -134,6 +150,9 @@ def grad_weight(
 ) -> tuple[Any, Any]:
     """(dw of shape `w_shape`, db with one number an output channel); without `bias` db is None."""
     checked("conv.grad_weight", x.shape, w_shape, stride, padding, dilation, groups, dy.shape)
+    if by_tiles(dy, x, w_shape, groups):
+        sums = conv_tiles.grad_weight(dy, _padded(x, padding), w_shape, stride, dilation, groups)
+        return sums.astype(x.dtype), grad_bias(dy) if bias else None
     dtype = compute_type(x.dtype)
     padded = _padded(x.astype(dtype), padding)
     flat = _flat(dy.astype(dtype), groups)
@@ -201,6 +220,10 @@ def _taps(kernel: Ints, out: Ints, stride: Ints, dilation: Ints) -> Iterator[tup
             for k, o, s, d in zip(tap, out, stride, dilation, strict=True)
         )
         yield (slice(None), slice(None), *tap), (..., *view)
+
+
+def _along_channels(b: Any, rank: int) -> Any:
+    return b.reshape(-1, *[1] * (rank - 2))
 
 
 def _padded(x: Any, padding: Pairs) -> Any:

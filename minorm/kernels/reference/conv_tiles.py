@@ -1,0 +1,119 @@
+"""Convolutions of bfloat16 in the order of tiles.py, to the bits of the CPU's kernels: docs/maths.md, the table of k.
+
+The depth of a result is (tap, input channel), that of an input's gradient (tap that reaches it, output channel), both
+in the order of memory. A weight's depth is (image, pixel): some images form a depth, and these form chunks.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import Any
+
+import numpy as np
+
+from minorm.kernels.reference.tiles import BLOCK, flushed, product
+
+Ints = tuple[int, ...]
+Pairs = tuple[tuple[int, int], ...]
+CHUNKS = 16  # of images, at most
+LONG = 512  # results that a chunk should have
+PARTIAL = 2 << 20  # numbers in all chunks, at most
+
+
+def images_together(results: int, images: int) -> int:
+    """How many images form one depth of the gradient for the weights: those that fill a block."""
+    return max(1, min(images, -(-BLOCK // max(1, results))))
+
+
+def chunks_of(images: int, results: int, weights: int) -> int:
+    """How many chunks the gradient for so many weights has: adding them up takes time as well."""
+    depths = -(-images // images_together(results, images))
+    return max(1, min(CHUNKS, depths, images * results // LONG, PARTIAL // max(1, weights)))
+
+
+def forward(padded: Any, w: Any, out: Ints, stride: Ints, dilation: Ints, groups: int) -> Any:
+    """Sums in float32, (N, groups * O, *out), of x with its zeros around it."""
+    taps = list(itertools.product(*map(range, w.shape[2:])))
+    views = [_view(padded, _starts(tap, dilation), out, stride) for tap in taps]
+    return _summed(views, w, taps, groups, False).reshape(len(padded), len(w), *out)
+
+
+def grad_input(dy: Any, w: Any, x_shape: Ints, stride: Ints, padding: Pairs, dilation: Ints, groups: int) -> Any:
+    """Sums in float32, of x_shape."""
+    spread, before = _spread(dy, w.shape[2:], x_shape[2:], stride, padding, dilation)
+    dx: Any = np.zeros(x_shape, np.float32)
+    for start in itertools.product(*(range(min(s, n)) for s, n in zip(stride, x_shape[2:], strict=True))):
+        taps = [
+            tap
+            for tap in itertools.product(*map(range, w.shape[2:]))
+            if all(
+                (i + low - t * d) % s == 0
+                for i, (low, _), t, d, s in zip(start, padding, tap, dilation, stride, strict=True)
+            )
+        ]
+        places = (..., *(slice(i, None, s) for i, s in zip(start, stride, strict=True)))
+        size = dx[places].shape[2:]
+        views = []
+        for tap in taps:
+            rows = zip(start, padding, tap, dilation, before, strict=True)
+            views.append(_view(spread, tuple(b + i + low - t * d for i, (low, _), t, d, b in rows), size, stride))
+        if views:
+            dx[places] = _summed(views, w, taps, groups, True).reshape(*x_shape[:2], *size)
+    return dx
+
+
+def grad_weight(dy: Any, padded: Any, w_shape: Ints, stride: Ints, dilation: Ints, groups: int) -> Any:
+    """Sums in float32, of w_shape."""
+    images, out = len(dy), dy.shape[2:]
+    taps = list(itertools.product(*map(range, w_shape[2:])))
+    views = [_view(padded, _starts(tap, dilation), out, stride) for tap in taps]
+    columns = np.stack([view.reshape(images, groups, w_shape[1], -1) for view in views], axis=-1)
+    columns = columns.transpose(1, 0, 3, 2, 4).reshape(groups, images, math.prod(out), -1)
+    rows = dy.reshape(images, groups, w_shape[0] // groups, -1).transpose(1, 2, 0, 3)
+    together = images_together(math.prod(out), images)
+    depths = -(-images // together)
+    chunks = chunks_of(images, math.prod(out), math.prod(w_shape))
+    total: Any = None
+    for chunk in range(chunks):
+        pieces = [
+            slice(i * together, (i + 1) * together)
+            for i in range(depths * chunk // chunks, depths * (chunk + 1) // chunks)
+        ]
+        sums = np.zeros((groups, w_shape[0] // groups, columns.shape[-1]), np.float32)
+        for piece in pieces:
+            left = rows[:, :, piece].reshape(*rows.shape[:2], -1)
+            sums = product(left, columns[:, piece].reshape(groups, -1, columns.shape[-1]), sums)
+        total = sums if total is None else flushed(total + sums)
+    return total.reshape(w_shape)
+
+
+def _starts(tap: Ints, dilation: Ints) -> Ints:
+    return tuple(t * d for t, d in zip(tap, dilation, strict=True))
+
+
+def _view(x: Any, starts: Ints, size: Ints, stride: Ints) -> Any:
+    """So many places along each axis, from these on."""
+    rows = zip(starts, size, stride, strict=True)
+    return x[(..., *(slice(start, start + (n - 1) * s + 1, s) for start, n, s in rows))]
+
+
+def _summed(views: list[Any], w: Any, taps: list[Ints], groups: int, transposed: bool) -> Any:
+    """(N, groups, results of a group, places): the sums over the taps and channels of these views."""
+    channels = views[0].shape[1] // groups
+    flat = np.stack([view.reshape(len(view), groups, channels, -1) for view in views], axis=2)  # N, G, taps, C, places
+    left = flat.reshape(*flat.shape[:2], -1, flat.shape[-1]).swapaxes(2, 3)
+    by_group = w.reshape(groups, -1, *w.shape[1:])
+    some = np.stack([by_group[(..., *tap)] for tap in taps], axis=1)  # G, taps, O, I
+    some = some if transposed else some.swapaxes(2, 3)
+    return product(left, some.reshape(groups, -1, some.shape[-1])).swapaxes(2, 3)
+
+
+def _spread(dy: Any, kernel: Ints, x_size: Ints, stride: Ints, padding: Pairs, dilation: Ints) -> tuple[Any, Ints]:
+    """dy with its elements `stride` apart and zeros between and around them; and how many come before."""
+    before = tuple(d * (k - 1) for k, d in zip(kernel, dilation, strict=True))
+    rows = zip(dy.shape[2:], x_size, stride, padding, before, strict=True)
+    size = tuple(b + max((n - 1) * s + 1, low + x) for n, x, s, (low, _), b in rows)
+    spread: Any = np.zeros((*dy.shape[:2], *size), dy.dtype)
+    _view(spread, before, dy.shape[2:], stride)[...] = dy
+    return spread, before
