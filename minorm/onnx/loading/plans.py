@@ -5,8 +5,10 @@ without gradients all of that but the Functions follows from shapes. So the seco
 and types is traced, and the Functions it applied, with the numbers of their arrays and their options, are a Plan; the
 runs after it are these Functions, in the same order, on the same arrays: the same bits.
 
-A plan is made only where that is certain. Every node must be of an operator whose rule looks at shapes alone (STEADY);
-a value that a rule has read itself, instead of giving it to a Function, must follow from shapes too. No plan is made,
+A plan is made only where that is certain. What a rule reads itself of the elements of its arguments, instead of giving
+them to a Function, must follow from shapes; watched.py notices. The shapes of results must do so too, and that some
+operators cannot promise (UNSTEADY). Indices of a Take are the one array among options that a run may give. No plan is
+made,
 and none used, while gradients are recorded, where a layer trains or has hooks, while a trace is open, where somebody is
 watching the nodes, in a graph that was converted to another type, and for arrays on a GPU. A graph without a plan runs
 node by node, as it always can, and so does a run in which anything goes wrong, for the error that names the node.
@@ -26,21 +28,17 @@ from minorm.graph.grad_mode import is_grad_enabled
 from minorm.graph.graph import Function
 from minorm.nn import Module
 from minorm.onnx.graph import memory_budget
+from minorm.onnx.loading.watched import Elements, Reads, StandIn, plain
 from minorm.ops.fusing import Application, fused
+from minorm.ops.indexing import Take
 from minorm.tensor.tensor import Tensor
 
 KEPT = 8  # plans of a graph; a new shape takes the place of the oldest
 
-# Operators whose rules decide by shapes and types what they apply. Left out are those that decide by what floats hold,
-# as Loop and Range, those that draw numbers, and those that nobody has missed yet.
-STEADY = {
-    "Abs", "Add", "AveragePool", "BatchNormalization", "Cast", "CastLike", "Celu", "Clip", "Concat", "Conv",
-    "ConvTranspose", "DepthToSpace", "Div", "Dropout", "Elu", "Erf", "Exp", "Expand", "Flatten", "Gather",
-    "Gelu", "Gemm", "GlobalAveragePool", "GlobalMaxPool", "GroupNormalization", "HardSigmoid", "HardSwish",
-    "Identity", "InstanceNormalization", "LayerNormalization", "LeakyRelu", "Log", "LogSoftmax", "MatMul",
-    "MaxPool", "Mul", "Neg", "PRelu", "Pad", "Pow", "RMSNormalization", "Reciprocal", "ReduceMean", "ReduceSum",
-    "Relu", "Reshape", "Sigmoid", "Slice", "Softmax", "SpaceToDepth", "Split", "Sqrt", "Squeeze", "Sub", "Sum",
-    "Swish", "Tanh", "Transpose", "Unsqueeze",
+# Operators that no plan holds: the shapes of their results follow from values, or they draw numbers.
+UNSTEADY = {
+    "Bernoulli", "Compress", "Loop", "Multinomial", "NonMaxSuppression", "NonZero", "RandomNormal", "RandomNormalLike",
+    "RandomUniform", "RandomUniformLike", "Scan", "Unique",
 }  # fmt: skip
 
 
@@ -179,22 +177,50 @@ class Recorder:
         self._outside = [tensor.array for tensor in (*held, *constants, *inputs)]
 
     def run(self, step: Any, values: list[Any]) -> None:
-        """Run the step, in a trace."""
+        """Run the step, in a trace, with stand-ins for what does not follow from shapes."""
+        if self.why:
+            step.run(values)
+            return
         arguments = [None if slot is None else values[slot] for slot in step.inputs]
+        reads = Reads()
+        meant: dict[int, Any] = {}  # by the ids of the stand-ins
+        stand_ins = [self._stand_in(x, reads, meant) for x in arguments]
+        for slot, x in zip(step.inputs, stand_ins, strict=True):
+            if slot is not None:
+                values[slot] = x
         with trace.record() as calls:
             results = step.run(values)
-        if self.why:
-            return
         if step.silent:
             for tensor in results:
                 if isinstance(tensor, Tensor):
                     self._steady.add(id(tensor))
                     self._kept.append(tensor)
                     self._register(tensor, tensor.array)
-        elif step.conditions or not _is_steady(step):
+        elif reads.seen or not _is_steady(step) or self._write_down(list(_applied(calls)), stand_ins, results):
             self.why = step.label
-        else:
-            self.why = step.label if self._write_down(list(_applied(calls)), arguments, results) else ""
+        for slot in {*step.inputs, *step.outputs} - {None}:
+            values[slot] = self._meant(values[slot], meant)
+
+    def _stand_in(self, tensor: Any, reads: Reads, meant: dict[int, Any]) -> Any:
+        """What a rule gets in place of a Tensor: that itself, where it is a weight or follows from shapes."""
+        register = None if id(tensor) in self._steady else self._find(tensor)
+        if register is None or type(tensor) is not Tensor:
+            return tensor
+        stand_in = StandIn.of(tensor, reads)
+        self._registers[id(stand_in)] = weakref.ref(stand_in), register
+        meant[id(stand_in)] = stand_in, tensor
+        return stand_in
+
+    def _meant(self, value: Any, meant: dict[int, Any]) -> Any:
+        """A value of a step as the next one reads it: no stand-in."""
+        if not isinstance(value, StandIn):
+            return value
+        if id(value) not in meant:
+            meant[id(value)] = value, plain(value)
+            register = self._find(value)
+            if register is not None:
+                self._registers[id(meant[id(value)][1])] = weakref.ref(meant[id(value)][1]), register
+        return meant[id(value)][1]
 
     def plan(self, outputs: Sequence[Any]) -> Plan | None:
         """The plan of a run with these results; None where something is against it."""
@@ -213,16 +239,25 @@ class Recorder:
             read.update(map(id, inputs))
             for tensor in inputs:
                 if tensor is not None and self._find(tensor) is None:
-                    if tensor.array.ndim:
+                    if isinstance(tensor.array, Elements):
                         return True
-                    self._register(tensor, tensor.array)  # a number, as in x * alpha
+                    self._register(tensor, tensor.array)  # a number, as in x * alpha, or what a rule makes of shapes
+                    self._kept.append(tensor)
+            registers = [0 if tensor is None else self._find(tensor) for tensor in inputs]
             outputs = call.result if isinstance(call.result, tuple) else (call.result,)
-            application = Application(
-                call.target,
-                tuple(0 if tensor is None else self._find(tensor) for tensor in inputs),
-                options,
-                tuple(self._register(tensor) for tensor in outputs),
-            )
+            found = list(_elements(options))
+            if call.changed or (found and call.target is not Take):
+                return True
+            made = tuple(self._register(tensor) for tensor in outputs)
+            if found:
+                origins = [next((x for x in arguments if _is_array_of(x, array)), None) for array in found]
+                if any(x is None for x in origins):
+                    return True
+                read.update(map(id, origins))
+                registers += [self._find(x) for x in origins]
+                application: Application = Taken(tuple(registers), options["index"], made)
+            else:
+                application = Application(call.target, tuple(registers), options, made)
             self._applications.append(application)
         unread = [x for x in arguments if x is not None and id(x) not in read and id(x) not in self._steady]
         return bool(unread) or any(self._find(tensor) is None for tensor in results)
@@ -256,7 +291,40 @@ def _share_memory(arrays: Sequence[Any], others: Sequence[Any]) -> bool:
 
 
 def _is_steady(step: Any) -> bool:
-    return step.operator in STEADY or (not step.operator and isinstance(step.operation, Module))
+    """Whether all that a node decides by elements would be noticed: not in the turns of a loop, nor in a branch."""
+    return not step.conditions and getattr(step, "turns", None) is None and step.operator not in UNSTEADY
+
+
+GIVEN = object()  # in an index: an array that a run gives
+
+
+class Taken(Application):
+    """A Take whose arrays of indices come from the run: they stand behind x among the inputs."""
+
+    __slots__ = ("parts",)
+
+    def __init__(self, inputs: tuple[int, ...], index: Any, outputs: tuple[int, ...]) -> None:
+        super().__init__(Take, inputs, {}, outputs)
+        parts = index if isinstance(index, tuple) else (index,)
+        self.parts = [GIVEN if isinstance(part, Elements) else part for part in parts]
+
+    def compute(self, x: Any, *indices: Any) -> Any:  # noqa: D102
+        given = iter(indices)
+        return Take().forward(x, index=tuple([next(given) if part is GIVEN else part for part in self.parts]))
+
+
+def _elements(options: Any) -> Iterator[Elements]:
+    """The arrays among options that a rule was given to watch."""
+    if isinstance(options, Elements):
+        yield options
+    elif isinstance(options, (dict, tuple, list)):
+        for option in options.values() if isinstance(options, dict) else options:
+            yield from _elements(option)
+
+
+def _is_array_of(stand_in: Any, elements: Elements) -> bool:
+    """Whether these are the elements of a stand-in as they are, and integers: a mask decides over shapes."""
+    return isinstance(stand_in, StandIn) and elements.source is not None and stand_in.holds(elements.source)
 
 
 def _applied(calls: Sequence[trace.Call]) -> Iterator[trace.Call]:
