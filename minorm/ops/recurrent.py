@@ -9,6 +9,9 @@ A sequence of no steps ends in state 0, as in onnxruntime.
 
 from __future__ import annotations
 
+import functools
+import math
+
 import numpy as np
 
 from minorm.devices import constant_of, dtypes
@@ -19,7 +22,10 @@ from minorm.kernels.select import backend
 
 def rows(a):
     """a (..., n) as (rows, n)."""
-    return a.reshape(int(np.prod(a.shape[:-1])), a.shape[-1])
+    return a.reshape(math.prod(a.shape[:-1]), a.shape[-1])
+
+
+cell_of = functools.lru_cache(maxsize=64)(Cell)
 
 
 class Recurrent(Function):
@@ -32,18 +38,19 @@ class Recurrent(Function):
         """y (steps, directions, batch, hidden) and the last states. Absent: b, h, c (zeros), p; clip, lengths."""
         self.dtype = x.dtype
         wide = dtypes.compute_type(x.dtype)
-        x, w, r, b, h, c, p = (None if a is None else a.astype(wide, copy=False) for a in (x, w, r, b, h, c, p))
+        if x.dtype != wide:
+            x, w, r, b, h, c, p = (None if a is None else a.astype(wide) for a in (x, w, r, b, h, c, p))
         self.x, self.w, self.r, self.p = x, w, r, p
         self.lengths = lengths
         self.reversed = [direction == "reverse"] if len(w) == 1 else [False, True]
-        self.cells = [Cell(self.kind, gates, own, clip, variant) for own in activations]
+        self.cells = [cell_of(self.kind, gates, tuple(own), clip, variant) for own in activations]
         steps, batch, hidden = x.shape[0], x.shape[1], r.shape[2]
         empty = backend(x).memory.empty
         y = empty((steps, len(w), batch, hidden), wide)
         last = [_started(state, (len(w), batch, hidden), wide, empty) for state in (h, c)[: self.states]]
         self.memories = [self._walk(d, b, y[:, d], *[state[d] for state in last]) for d in range(len(w))]
-        results = y, *(self._alive(state) for state in last)
-        return tuple([a.astype(self.dtype, copy=False) for a in results])
+        results = y, *[self._alive(state) for state in last]
+        return results if self.dtype == wide else tuple([a.astype(self.dtype) for a in results])
 
     def backward(self, dy, dh=None, dc=None):
         """Of x, w, r, b, h, and of c and p where they were given."""
@@ -66,9 +73,9 @@ class Recurrent(Function):
         x, w, kernels = self.x, self.w[d], backend(self.x)
         bias = between = None
         if b is not None:
-            bias, after = b[d, : len(w)], b[d, len(w) :]
-            between = after if self.kind == "GRU" else None
-            bias = bias if self.kind == "GRU" else bias + after
+            bias, between = b[d, : len(w)], b[d, len(w) :]
+            if self.kind != "GRU":
+                bias, between = bias + between, None
         a = kernels.matmul.linear(rows(x), w, bias).reshape(*x.shape[:2], len(w))
         p = None if self.p is None else self.p[d]
         how = self.lengths, self.reversed[d], True in self.needs

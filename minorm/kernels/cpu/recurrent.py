@@ -5,6 +5,7 @@ Arrays are float32 or float64, all of one type; 16-bit floats are widened before
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any
 
@@ -63,6 +64,7 @@ def _plain(array: Any) -> Any:
     return None if array is None else plain(array)
 
 
+@functools.lru_cache(maxsize=64)
 def _described(cell: Cell) -> tuple[Any, ...]:
     """The cell as the kernel takes it."""
     kind, order = KINDS[cell.kind]

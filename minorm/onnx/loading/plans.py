@@ -35,10 +35,12 @@ from minorm.tensor.tensor import Tensor
 
 KEPT = 8  # plans of a graph; a new shape takes the place of the oldest
 
-# Operators that no plan holds: the shapes of their results follow from values, or they draw numbers.
+# Operators that no plan holds: the shapes of their results follow from values, they draw numbers, or they check labels
+# of the CPU alone.
 UNSTEADY = {
-    "Bernoulli", "Compress", "Loop", "Multinomial", "NonMaxSuppression", "NonZero", "RandomNormal", "RandomNormalLike",
-    "RandomUniform", "RandomUniformLike", "Scan", "Unique",
+    "Bernoulli", "Compress", "Loop", "Multinomial", "NegativeLogLikelihoodLoss", "NonMaxSuppression", "NonZero",
+    "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Scan", "SoftmaxCrossEntropyLoss",
+    "Unique",
 }  # fmt: skip
 
 
@@ -188,8 +190,16 @@ class Recorder:
         for slot, x in zip(step.inputs, stand_ins, strict=True):
             if slot is not None:
                 values[slot] = x
-        with trace.record() as calls:
-            results = step.run(values)
+        try:
+            with trace.record() as calls:
+                results = step.run(values)
+        except Exception:  # noqa: BLE001  a stand-in cannot do all that a Tensor can; or the node is at fault, and says so
+            self.why = step.label
+            for slot, x in zip(step.inputs, arguments, strict=True):
+                if slot is not None:
+                    values[slot] = x
+            step.run(values)
+            return
         if step.silent:
             for tensor in results:
                 if isinstance(tensor, Tensor):
@@ -239,8 +249,6 @@ class Recorder:
             read.update(map(id, inputs))
             for tensor in inputs:
                 if tensor is not None and self._find(tensor) is None:
-                    if isinstance(tensor.array, Elements):
-                        return True
                     self._register(tensor, tensor.array)  # a number, as in x * alpha, or what a rule makes of shapes
                     self._kept.append(tensor)
             registers = [0 if tensor is None else self._find(tensor) for tensor in inputs]
@@ -322,9 +330,9 @@ def _elements(options: Any) -> Iterator[Elements]:
             yield from _elements(option)
 
 
-def _is_array_of(stand_in: Any, elements: Elements) -> bool:
-    """Whether these are the elements of a stand-in as they are, and integers: a mask decides over shapes."""
-    return isinstance(stand_in, StandIn) and elements.source is not None and stand_in.holds(elements.source)
+def _is_array_of(tensor: Any, elements: Elements) -> bool:
+    """Whether these are the elements of a stand-in as they are, and positions: a mask decides over shapes."""
+    return isinstance(tensor, StandIn) and elements.is_of(tensor.array) and tensor.array.dtype.kind == "i"
 
 
 def _applied(calls: Sequence[trace.Call]) -> Iterator[trace.Call]:

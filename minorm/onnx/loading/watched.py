@@ -2,8 +2,8 @@
 
 What a rule decides by shapes and types it decides alike for all inputs of one form; what it decides by elements it may
 decide otherwise next time. So it is given stand-ins, Tensors whose `array` is an `Elements`: shape, type and order of
-memory can be asked, and reading anything else is noted. Functions get the arrays as they are. What a stand-in gives
-through Functions is a stand-in too.
+memory can be asked, and whatever else is done with it is noted, or an error. Functions get the arrays as they are. What
+a Function makes of a stand-in is a stand-in too.
 """
 
 from __future__ import annotations
@@ -17,9 +17,8 @@ from minorm.tensor.tensor import Tensor
 
 # Who may have the array itself: what applies Functions, and what counts bytes.
 _TRUSTED = ("minorm.graph.", "minorm.onnx.graph.memory_budget", "minorm.onnx.loading.")
-_FUNCTIONS = ("minorm.ops.", "minorm.kernels.", "minorm.normalization.")  # where Functions compute
-_FORM = {"shape", "dtype", "ndim", "device", "numel"}  # of a Tensor: properties that need no elements
-_LIKE = (np.empty_like, np.zeros_like, np.ones_like, np.full_like, np.may_share_memory, np.shape, np.ndim)
+_FORM = ("shape", "dtype", "ndim", "size", "itemsize", "nbytes", "strides", "flags")
+_LIKE = (np.empty_like, np.zeros_like, np.ones_like, np.full_like, np.shape, np.ndim, np.size)
 
 
 class Reads:
@@ -28,45 +27,61 @@ class Reads:
     seen = False
 
 
-class Elements(np.ndarray[Any, Any]):
-    """The array of a stand-in."""
+class Elements(np.lib.mixins.NDArrayOperatorsMixin):
+    """What a rule sees of an array."""
 
-    reads: Reads | None = None
-    source: Any = None  # the array as it is; None for a view of it
+    def __init__(self, array: Any, reads: Reads) -> None:
+        self._array, self._reads = array, reads
 
-    def __array_finalize__(self, other: Any) -> None:
-        self.reads = getattr(other, "reads", None)
+    def is_of(self, array: Any) -> bool:
+        """Whether it stands for this very array."""
+        return self._array is array
 
-    def note(self) -> None:
-        """Elements were read: unless by a Function, which was handed this array as an option."""
-        if self.reads is not None and not _caller(2).startswith(_FUNCTIONS):
-            self.reads.seen = True
+    def __getattr__(self, name: str) -> Any:
+        if name not in _FORM:
+            self._note()
+        return getattr(self._array, name)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        self._note()
+        return np.array(self._array, dtype=dtype, copy=copy)
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
-        self.note()
-        return getattr(ufunc, method)(*map(_plain, inputs), **options)
+        self._note()
+        return getattr(ufunc, method)(*map(_known, inputs), **options)
 
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
         if function not in _LIKE:
-            self.note()
-        return function(*_plain(args), **_plain(kwargs))
+            self._note()
+        return function(*_known(args), **_known(kwargs))
 
+    def __len__(self) -> int:
+        return len(self._array)
 
-def _reading(name: str) -> Any:
-    def read(self: Elements, *args: Any, **options: Any) -> Any:
-        self.note()
-        return getattr(self.view(np.ndarray), name)(*_plain(args), **_plain(options))
+    def __getitem__(self, index: Any) -> Any:
+        self._note()
+        return self._array[_known(index)]
 
-    return read
+    def __bool__(self) -> bool:
+        self._note()
+        return bool(self._array)
 
+    def __int__(self) -> int:
+        self._note()
+        return int(self._array)
 
-for _name in (
-    "__bool__", "__contains__", "__float__", "__getitem__", "__index__", "__int__", "__iter__", "all", "any", "argmax",
-    "argmin", "argsort", "astype", "choose", "clip", "compress", "copy", "cumprod", "cumsum", "dot", "flatten", "item",
-    "max", "mean", "min", "nonzero", "prod", "repeat", "round", "searchsorted", "sort", "std", "sum", "take", "tobytes",
-    "tolist", "var",
-):  # fmt: skip
-    setattr(Elements, _name, _reading(_name))
+    def __float__(self) -> float:
+        self._note()
+        return float(self._array)
+
+    def _note(self) -> None:
+        """Elements were read: by a rule, unless a Function was handed this among its options."""
+        frame: Any = sys._getframe(2)
+        while frame is not None and not frame.f_globals["__name__"].startswith("minorm.onnx."):
+            if frame.f_globals["__name__"] == "minorm.graph.graph":
+                return
+            frame = frame.f_back
+        self._reads.seen = True
 
 
 class StandIn(Tensor):
@@ -80,7 +95,7 @@ class StandIn(Tensor):
     def of(cls, tensor: Tensor, reads: Reads) -> StandIn:
         """One for a Tensor: of the same array, and of the same versions."""
         self = cls.__new__(cls)
-        _array.__set__(self, _array.__get__(tensor))
+        _array.__set__(self, tensor.array)
         self._requires_grad, self.grad, self.creator, self.output_index = False, None, None, 0
         self.version, self.view_of, self.reads = tensor.version, tensor.view_of, reads
         return self
@@ -88,26 +103,13 @@ class StandIn(Tensor):
     @property  # type: ignore[override]
     def array(self) -> Any:
         """The array itself for Functions; else what notes who reads it."""
-        frame = sys._getframe(1)
         own = _array.__get__(self)
-        if frame.f_code.co_name in _FORM or frame.f_globals["__name__"].startswith(_TRUSTED):
-            return own
-        elements = own.view(Elements)
-        elements.reads, elements.source = self.reads, own
-        return elements
+        trusted = sys._getframe(1).f_globals["__name__"].startswith(_TRUSTED)
+        return own if trusted else Elements(own, self.reads)
 
     @array.setter
     def array(self, array: Any) -> None:
         _array.__set__(self, array)
-
-    def holds(self, array: Any) -> bool:
-        """Whether it is of this very array, of integers."""
-        return _array.__get__(self) is array and array.dtype.kind in "iu" and array.dtype != np.uint8
-
-    def numpy(self, *, force: bool = False) -> Any:  # noqa: ARG002
-        """The array itself, which from here on nobody can watch."""
-        self.reads.seen = True
-        return _array.__get__(self)
 
     def from_array(self, array: Any, creator: Any = None, index: int = 0) -> Any:  # type: ignore[override]
         """What a Function makes of it is watched too."""
@@ -117,22 +119,17 @@ class StandIn(Tensor):
 _array: Any = vars(Tensor)["array"]  # the slot
 
 
-def plain(tensor: Any) -> Any:
-    """The Tensor that is meant: not a stand-in."""
-    if not isinstance(tensor, StandIn):
-        return tensor
-    result = Tensor.from_array(_array.__get__(tensor))
-    result.version, result.view_of = tensor.version, tensor.view_of
+def plain(stand_in: StandIn) -> Tensor:
+    """A Tensor of the same array, which is not watched."""
+    result = Tensor.from_array(stand_in.array)
+    result.version, result.view_of = stand_in.version, stand_in.view_of
     return result
 
 
-def _caller(depth: int) -> str:
-    return str(sys._getframe(depth + 1).f_globals["__name__"])
-
-
-def _plain(value: Any) -> Any:
+def _known(value: Any) -> Any:
+    """The arrays in place of what a rule sees of them."""
     if isinstance(value, Elements):
-        return value.view(np.ndarray)
+        return value._array
     if isinstance(value, (tuple, list)):
-        return type(value)(map(_plain, value))
-    return {name: _plain(item) for name, item in value.items()} if isinstance(value, dict) else value
+        return type(value)(map(_known, value))
+    return {name: _known(item) for name, item in value.items()} if isinstance(value, dict) else value
