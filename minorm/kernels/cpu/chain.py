@@ -7,6 +7,7 @@ or lies in memory in another order, takes one map after the other, to the same b
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Sequence
 from math import prod
 from typing import Any
@@ -15,7 +16,7 @@ import minorm_ext
 from minorm.devices import dtypes
 from minorm.kernels.cpu import elementwise
 from minorm.kernels.cpu.memory import empty
-from minorm.kernels.cpu.operands import is_plain
+from minorm.kernels.cpu.operands import is_plain, plain
 from minorm.kernels.reference import chain as reference
 from minorm.kernels.reference.chain import LONGEST, Link
 
@@ -28,6 +29,7 @@ def chain(links: tuple[Link, ...], operands: Sequence[Any], shape: tuple[int, ..
     size, row = prod(shape), shape[-1] if shape else 1
     pairs, period = [], 1
     for x in operands:
+        x = plain(x) if x.shape == shape and _is_in_rows(x) else x
         if x.dtype != first.dtype or not is_plain(x):
             break
         if x.size == 1:
@@ -47,6 +49,12 @@ def chain(links: tuple[Link, ...], operands: Sequence[Any], shape: tuple[int, ..
     scratch = empty((_kernels.chain_scratch(len(operands), count, period, threads),), first.dtype)
     _kernels.chain(steps, count, pairs, period, out, scratch, size, first.itemsize, threads)
     return out
+
+
+def _is_in_rows(x: Any) -> bool:
+    """Do its elements lie row by row, if perhaps with gaps? Then NumPy's results do too."""
+    strides = x.strides
+    return all(a >= b > 0 for a, b in itertools.pairwise(strides))
 
 
 @functools.lru_cache(maxsize=256)

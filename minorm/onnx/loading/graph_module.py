@@ -27,7 +27,8 @@ from minorm.onnx.graph.scope import Scope
 from minorm.onnx.graph.tensors import Budget
 from minorm.onnx.loading.graph_inputs import Input
 from minorm.onnx.loading.original import Original, Placed
-from minorm.onnx.loading.plans import Plans, Recorder
+from minorm.onnx.loading.planning.plans import Plans
+from minorm.onnx.loading.planning.recorder import Recorder
 from minorm.onnx.operators.norm.batch_statistics import put
 from minorm.support.masking import printable
 from minorm.tensor.tensor import Tensor

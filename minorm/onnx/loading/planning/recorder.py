@@ -1,18 +1,4 @@
-"""Inference by plan: what a graph applied to inputs of these shapes is written down once, and applied again.
-
-A node's rule checks its arguments, reads axes and sizes, and applies Functions to arrays. In evaluation mode and
-without gradients all of that but the Functions follows from shapes. So the second run with inputs of the same shapes
-and types is traced, and the Functions it applied, with the numbers of their arrays and their options, are a Plan; the
-runs after it are these Functions, in the same order, on the same arrays: the same bits.
-
-A plan is made only where that is certain. What a rule reads itself of the elements of its arguments, instead of giving
-them to a Function, must follow from shapes; watched.py notices. The shapes of results must do so too, and that some
-operators cannot promise (UNSTEADY). Indices of a Take are the one array among options that a run may give. No plan is
-made,
-and none used, while gradients are recorded, where a layer trains or has hooks, while a trace is open, where somebody is
-watching the nodes, in a graph that was converted to another type, and for arrays on a GPU. A graph without a plan runs
-node by node, as it always can, and so does a run in which anything goes wrong, for the error that names the node.
-"""
+"""Writes a plan down: runs a graph node by node, and keeps the Functions that the rules of its nodes apply."""
 
 from __future__ import annotations
 
@@ -24,16 +10,14 @@ from typing import Any
 import numpy as np
 
 from minorm.graph import trace
-from minorm.graph.grad_mode import is_grad_enabled
 from minorm.graph.graph import Function
 from minorm.nn import Module
-from minorm.onnx.graph import memory_budget
-from minorm.onnx.loading.watched import Elements, Reads, StandIn, plain
-from minorm.ops.fusing import Application, fused
+from minorm.onnx.loading.planning.plan import Plan
+from minorm.onnx.loading.planning.watched import Elements, Reads, StandIn, plain
+from minorm.ops.applications import Application
+from minorm.ops.fusing import fused
 from minorm.ops.indexing import Take
 from minorm.tensor.tensor import Tensor
-
-KEPT = 8  # plans of a graph; a new shape takes the place of the oldest
 
 # Operators that no plan holds: the shapes of their results follow from values, they draw numbers, or they check labels
 # of the CPU alone.
@@ -43,119 +27,22 @@ UNSTEADY = {
     "Unique",
 }  # fmt: skip
 
-
-class Plan:
-    """The Functions of a run, on numbered registers. Register 0 is None, an absent argument.
-
-    held      a register and the Tensor of the graph whose array it has when a run begins
-    fixed     the registers when a run begins: arrays that follow from shapes, and None
-    layers    those with options of their own, which may be changed; then the plan is of another graph
-    """
-
-    def __init__(
-        self,
-        applications: Sequence[Application],
-        held: Sequence[tuple[int, Tensor]],
-        fixed: Sequence[Any],
-        inputs: Sequence[int],
-        outputs: Sequence[int],
-        layers: Sequence[Module],
-    ) -> None:
-        self.applications, self.held, self.fixed = list(applications), list(held), list(fixed)
-        self.layers = [(layer, dict(vars(layer))) for layer in layers]
-        self.inputs, self.outputs = list(inputs), list(outputs)
-        kept = {0, *self.outputs, *(register for register, _ in held), *inputs}
-        kept |= {register for register, array in enumerate(fixed) if array is not None}
-        for application in reversed(self.applications):
-            used = {*application.inputs, *application.outputs}
-            application.dropped = tuple(sorted(used - kept))
-            kept |= used
-
-    def __repr__(self) -> str:
-        return "\n".join(map(repr, self.applications))
-
-    def is_current(self) -> bool:
-        """Whether every layer is as it was when the plan was made: its mode and options, and no hooks."""
-        return all(vars(layer) == before and not _is_active(layer) for layer, before in self.layers)
-
-    def run(self, given: Sequence[Tensor]) -> list[Tensor]:
-        """The outputs for these inputs."""
-        arrays = list(self.fixed)
-        for register, tensor in self.held:
-            arrays[register] = tensor.array
-        for register, tensor in zip(self.inputs, given, strict=True):
-            arrays[register] = tensor.array
-        with np.errstate(all="ignore"):
-            for application in self.applications:
-                application.run(arrays)
-        return [Tensor.from_array(arrays[register]) for register in self.outputs]
+GIVEN = object()  # in an index: an array that a run gives
 
 
-class Plans:
-    """The plans of a graph, by the shapes and types of its inputs; True for some that came once, False for no plan."""
+class Taken(Application):
+    """A Take whose arrays of indices come from the run: they stand behind x among the inputs."""
 
-    def __init__(self) -> None:
-        self._known: dict[Any, Plan | bool] = {}
+    __slots__ = ("parts",)
 
-    def __reduce__(self) -> Any:
-        return Plans, ()  # a copy of the graph makes its own
+    def __init__(self, inputs: tuple[int, ...], index: Any, outputs: tuple[int, ...]) -> None:
+        super().__init__(Take, inputs, {}, outputs)
+        parts = index if isinstance(index, tuple) else (index,)
+        self.parts = [GIVEN if isinstance(part, Elements) else part for part in parts]
 
-    def run(self, given: Sequence[Tensor]) -> list[Tensor] | None:
-        """The outputs by the plan for these inputs; None where there is none, or where it may not be used now."""
-        plan = self._known.get(_key(given)) if _may_repeat(given) else None
-        if not isinstance(plan, Plan):
-            return None
-        try:
-            if plan.is_current():
-                return plan.run(given)
-            self._known.pop(_key(given), None)
-        except Exception:  # noqa: BLE001  node by node it is raised again, or not
-            pass
-        return None
-
-    def recorder(
-        self, given: Sequence[Tensor], held: Sequence[Tensor], constants: Sequence[Tensor], layers: Sequence[Module]
-    ) -> Recorder | None:
-        """What writes down this run, if these inputs have come once before and nothing is against it."""
-        if not _may_repeat(given) or any(map(_is_active, layers)):
-            return None
-        places = [*map(id, given)]  # of one Tensor in two of them nobody could tell which a node reads
-        if len(set(places)) < len(places) or not {*map(id, held), *map(id, constants)}.isdisjoint(places):
-            return None
-        key = _key(given)
-        if key in self._known:
-            return Recorder(given, held, constants, layers) if self._known[key] is True else None
-        while len(self._known) >= KEPT:
-            self._known.pop(next(iter(self._known)), None)
-        self._known[key] = True
-        return None
-
-    def __repr__(self) -> str:
-        """`(1, 3, 224, 224): 85 passes` for each plan: to how many passes the nodes came together."""
-        made = [(key, plan) for key, plan in self._known.items() if isinstance(plan, Plan)]
-        return ", ".join(
-            f"{' '.join(str(shape) for shape, _ in key)}: {len(plan.applications)} passes" for key, plan in made
-        )
-
-    def keep(self, given: Sequence[Tensor], plan: Plan | None) -> None:
-        """From now on runs with inputs like these go by this plan; None: node by node."""
-        self._known[_key(given)] = False if plan is None else plan
-
-
-def _key(given: Sequence[Tensor]) -> Any:
-    return tuple([(x.array.shape, x.array.dtype) for x in given])
-
-
-def _may_repeat(given: Sequence[Tensor]) -> bool:
-    """Whether a run may be one by a plan: it is only computed, by our own kernels, and nobody wants to see how."""
-    if is_grad_enabled() or trace.state.calls is not None or trace.state.cast is not None or memory_budget.is_watched():
-        return False
-    return all(type(x.array) is np.ndarray and x.array.flags.c_contiguous for x in given)
-
-
-def _is_active(layer: Module) -> bool:
-    """Whether a layer does more than compute: it trains, or calls hooks."""
-    return (layer.training and not layer.frozen) or any(layer.__dict__.get("_hooks", {}).values())
+    def compute(self, x: Any, *indices: Any) -> Any:  # noqa: D102
+        given = iter(indices)
+        return Take().forward(x, index=tuple([next(given) if part is GIVEN else part for part in self.parts]))
 
 
 class Recorder:
@@ -186,7 +73,8 @@ class Recorder:
         arguments = [None if slot is None else values[slot] for slot in step.inputs]
         reads = Reads()
         meant: dict[int, Any] = {}  # by the ids of the stand-ins
-        stand_ins = [self._stand_in(x, reads, meant) for x in arguments]
+        stand_in_of = {id(x): self._stand_in(x, reads, meant) for x in arguments}
+        stand_ins = [stand_in_of[id(x)] for x in arguments]
         for slot, x in zip(step.inputs, stand_ins, strict=True):
             if slot is not None:
                 values[slot] = x
@@ -301,24 +189,6 @@ def _share_memory(arrays: Sequence[Any], others: Sequence[Any]) -> bool:
 def _is_steady(step: Any) -> bool:
     """Whether all that a node decides by elements would be noticed: not in the turns of a loop, nor in a branch."""
     return not step.conditions and getattr(step, "turns", None) is None and step.operator not in UNSTEADY
-
-
-GIVEN = object()  # in an index: an array that a run gives
-
-
-class Taken(Application):
-    """A Take whose arrays of indices come from the run: they stand behind x among the inputs."""
-
-    __slots__ = ("parts",)
-
-    def __init__(self, inputs: tuple[int, ...], index: Any, outputs: tuple[int, ...]) -> None:
-        super().__init__(Take, inputs, {}, outputs)
-        parts = index if isinstance(index, tuple) else (index,)
-        self.parts = [GIVEN if isinstance(part, Elements) else part for part in parts]
-
-    def compute(self, x: Any, *indices: Any) -> Any:  # noqa: D102
-        given = iter(indices)
-        return Take().forward(x, index=tuple([next(given) if part is GIVEN else part for part in self.parts]))
 
 
 def _elements(options: Any) -> Iterator[Elements]:

@@ -100,7 +100,7 @@ class StandIn(Tensor):
         self.version, self.view_of, self.reads = tensor.version, tensor.view_of, reads
         return self
 
-    @property  # type: ignore[override]
+    @property
     def array(self) -> Any:
         """The array itself for Functions; else what notes who reads it."""
         own = _array.__get__(self)
