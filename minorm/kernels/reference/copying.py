@@ -9,7 +9,7 @@ import numpy as np
 
 __all__ = ["assign", "cast", "concatenate", "copy", "fill", "full", "full_like", "in_rows", "pad"]
 
-_WORDS = {2: np.uint16, 4: np.uint32, 8: np.uint64, 16: np.complex128}  # by their bytes: what NumPy moves at once
+WORDS = {2: np.uint16, 4: np.uint32, 8: np.uint64, 16: np.complex128}  # by their bytes: what NumPy moves at once
 
 
 def assign(to: Any, x: Any) -> None:
@@ -25,7 +25,7 @@ def cast(x: Any, dtype: Any, order: str = "K") -> Any:
 def concatenate(arrays: Sequence[Any], axis: int) -> Any:
     """Arrays joined along an axis"""
     first = arrays[0]
-    wide = _WORDS.get(first.shape[axis] * first.itemsize) if axis % first.ndim == first.ndim - 1 else None
+    wide = WORDS.get(first.shape[axis] * first.itemsize) if axis % first.ndim == first.ndim - 1 else None
     if wide is None or any(
         x.shape != first.shape or x.dtype != first.dtype or not x.flags.c_contiguous for x in arrays
     ):

@@ -6,12 +6,12 @@ and types is traced, and the Functions it applied, with the numbers of their arr
 runs after it are these Functions, in the same order, on the same arrays: the same bits.
 
 A plan is made only where that is certain. What a rule reads itself of the elements of its arguments, instead of giving
-them to a Function, must follow from shapes; watched.py notices. The shapes of results must do so too, and that some
-operators cannot promise (UNSTEADY). Indices of a Take are the one array among options that a run may give. No plan is
-made,
-and none used, while gradients are recorded, where a layer trains or has hooks, while a trace is open, where somebody is
-watching the nodes, in a graph that was converted to another type, and for arrays on a GPU. A graph without a plan runs
-node by node, as it always can, and so does a run in which anything goes wrong, for the error that names the node.
+them to a Function, must follow from shapes; watched.py notices. The shapes of results must follow from shapes too, which
+some operators cannot promise (UNSTEADY). Indices of a Take are the one array among options that a run may give. No plan
+is made, and none used, while gradients are recorded, where a layer trains or has hooks, while a trace is open, where
+somebody is watching the nodes, in a graph that was converted to another type, and for arrays on a GPU. A graph without a
+plan runs node by node, as it always can, and so does a run in which anything goes wrong, for the error that names the
+node.
 """
 
 from __future__ import annotations
