@@ -20,6 +20,7 @@ from minorm.normalization.normalize import NormalizeWith
 from minorm.ops import activation, elementwise, special
 from minorm.ops.convolution import Convolution
 from minorm.ops.indexing import GetItem, viewing
+from minorm.ops.matmul import MatMul
 from minorm.ops.shape import Expand, Permute, Reshape
 
 
@@ -44,8 +45,11 @@ class Application:
     def run(self, registers: list[Any]) -> None:
         """Fill the outputs' registers from the inputs', and empty those that nobody reads after it."""
         result = self.compute(*[registers[i] for i in self.inputs])
-        for register, array in zip(self.outputs, result if type(result) is tuple else (result,), strict=True):
-            registers[register] = array if type(array) is np.ndarray else as_array(array)
+        if type(result) is np.ndarray:
+            registers[self.outputs[0]] = result
+        else:
+            for register, array in zip(self.outputs, result if type(result) is tuple else (result,), strict=True):
+                registers[register] = array if type(array) is np.ndarray else as_array(array)
         for register in self.dropped:
             registers[register] = None
 
@@ -86,6 +90,25 @@ class Convolved(Application):
             table = epilogue(self.channels, self.dtype, stats, s, b, *self.bounds)
             self.known = key, table
         return table
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+class Affine(Application):
+    """A product with the bias behind it, and perhaps the relu."""
+
+    __slots__ = ("name", "relu")
+
+    def __init__(self, parts: Sequence[Application]) -> None:
+        product, add, *_ = parts
+        [bias] = [register for register in add.inputs if register != product.outputs[0]]
+        super().__init__(MatMul, (*product.inputs, bias), {}, parts[-1].outputs)
+        self.relu = len(parts) > 2
+        self.name = " + ".join(map(repr, parts))
+
+    def compute(self, a: Any, b: Any, bias: Any) -> Any:
+        return backend(a).matmul.affine(a, b, bias.reshape(-1), self.relu)
 
     def __repr__(self) -> str:
         return self.name

@@ -5,6 +5,7 @@ a list of them, in order, and puts together
 
 - a convolution, the BatchNorm that alone reads its result, the Relu or Clip that alone reads that one's: applied to the
   sums before they are stored (kernels/epilogue.py). The weights stay as they are.
+- a product with a matrix, the row that is added to it alone, the Relu of that.
 - maps that follow each other on one shape, as Add, Div, Erf, Add, Mul, Mul of a GELU behind a bias
   (kernels/cpu/chain.py).
 - views of views: Reshape, Permute, Expand and slices, which move nothing.
@@ -15,15 +16,17 @@ This is for the CPU's arrays.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from math import prod
 from typing import Any
 
 from minorm.devices import dtypes
 from minorm.kernels.reference.chain import LONGEST, MOST_LINKS
 from minorm.normalization.normalize import NormalizeWith
-from minorm.ops.applications import VIEWS, Application, Chained, Convolved, Viewed, bounds_of, map_of
+from minorm.ops import activation, elementwise
+from minorm.ops.applications import VIEWS, Affine, Application, Chained, Convolved, Viewed, bounds_of, map_of
 from minorm.ops.convolution import Convolution
+from minorm.ops.matmul import MatMul
 
 FLOATS = (dtypes.float32, dtypes.float64)
 
@@ -50,30 +53,65 @@ def fused(
 ) -> list[Application]:
     """The same with fewer passes. known: the shape and type of each register; ends: those that a run is asked for."""
     values = Values(applications, known, ends)
-    return _with_views(_with_chains(_with_epilogues(applications, values), values), values)
+    for fuse in (_with_epilogues, _with_biases, _with_chains, _with_views):
+        applications = fuse(applications, values)
+    return list(applications)
+
+
+# What follows
+
+Fits = Callable[[Application, Values], bool]
+
+
+def _with_followers(
+    applications: Sequence[Application],
+    values: Values,
+    begins: Fits,
+    follow: Sequence[Fits],
+    make: Callable[[Sequence[Application]], Application | None],
+) -> list[Application]:
+    """Each that `begins`, together with those that follow: each alone reads the one before, in this order.
+
+    make    the one that stands for them, in the place of the last; None leaves them as they are
+    """
+    reader = {register: application for application in applications for register in application.inputs}
+    found: dict[int, Application] = {}  # by the id of the last part, in whose place it stands
+    absorbed: set[int] = set()
+    for application in applications:
+        if not begins(application, values):
+            continue
+        parts = [application]
+        for fits in follow:
+            register = parts[-1].outputs[0]
+            following = reader.get(register) if values.reads[register] == 1 else None
+            if following is not None and register in _read(following) and fits(following, values):
+                parts.append(following)
+        together = make(parts) if len(parts) > 1 else None
+        if together is not None:
+            found[id(parts[-1])] = together
+            absorbed |= {id(part) for part in parts[:-1]}
+    return [found.get(id(part), part) for part in applications if id(part) not in absorbed]
+
+
+def _read(application: Application) -> tuple[int, ...]:
+    """The registers of which it may be what follows: that of its first argument, or both of a sum."""
+    return application.inputs if application.kind is elementwise.Add else application.inputs[:1]
 
 
 # Convolutions
 
 
 def _with_epilogues(applications: Sequence[Application], values: Values) -> list[Application]:
-    reader = {register: application for application in applications for register in application.inputs}
-    found: dict[int, Application] = {}  # by the id of the last part, in whose place it stands
-    absorbed: set[int] = set()
-    for application in applications:
-        if application.kind is not Convolution or values.dtype(application.outputs[0]) not in FLOATS:
-            continue
-        parts = [application]
-        for fits in (_is_norm, _is_bound):
-            register = parts[-1].outputs[0]
-            following = reader.get(register) if values.reads[register] == 1 else None
-            if following is not None and following.inputs[0] == register and fits(following, values):
-                parts.append(following)
-        if len(parts) > 1:
-            channels, dtype = values.shape(application.inputs[1])[0], values.dtype(application.outputs[0])
-            found[id(parts[-1])] = Convolved(parts, channels, dtype)
-            absorbed |= {id(part) for part in parts[:-1]}
-    return [found.get(id(part), part) for part in applications if id(part) not in absorbed]
+    def together(parts: Sequence[Application]) -> Application | None:
+        convolution = parts[0]
+        channels, dtype = values.shape(convolution.inputs[1])[0], values.dtype(convolution.outputs[0])
+        return Convolved(parts, channels, dtype)
+
+    return _with_followers(applications, values, _is_convolution, (_is_norm, _is_bound), together)
+
+
+def _is_convolution(application: Application, values: Values) -> bool:
+    return application.kind is Convolution and values.dtype(application.outputs[0]) in FLOATS
 
 
 def _is_norm(application: Application, values: Values) -> bool:
@@ -91,6 +129,42 @@ def _is_norm(application: Application, values: Values) -> bool:
 
 def _is_bound(application: Application, values: Values) -> bool:  # noqa: ARG001  as _is_norm
     return bounds_of(application) is not None
+
+
+# Products
+
+
+def _with_biases(applications: Sequence[Application], values: Values) -> list[Application]:
+    def together(parts: Sequence[Application]) -> Application | None:
+        product, add = parts[:2]
+        fits = add.kind is elementwise.Add and values.shape(product.outputs[0]) == values.shape(add.outputs[0])
+        return Affine(parts) if fits else None
+
+    return _with_followers(applications, values, _is_product, (_is_bias, _is_relu), together)
+
+
+def _is_product(application: Application, values: Values) -> bool:
+    """Is it one of rows with one matrix?"""
+    if application.kind is not MatMul or values.dtype(application.outputs[0]) not in FLOATS:
+        return False
+    a, b = (values.shape(register) for register in application.inputs)
+    return len(a) > 1 and len(b) == 2 and b[1] > 1
+
+
+def _is_bias(application: Application, values: Values) -> bool:
+    """Does it add one row to all rows?"""
+    shape, dtype = values.known[application.outputs[0]]
+    others = [register for register in application.inputs if values.shape(register) != shape]
+    return (
+        application.kind is elementwise.Add
+        and len(others) == 1
+        and values.dtype(others[0]) == dtype
+        and _is_row(values.shape(others[0]), shape)
+    )
+
+
+def _is_relu(application: Application, values: Values) -> bool:  # noqa: ARG001  as the others
+    return application.kind is activation.Relu
 
 
 # Maps
@@ -140,8 +214,11 @@ def _is_link(application: Application, values: Values, parts: Sequence[Applicati
 
 def _repeats(shape: tuple[int, ...], along: tuple[int, ...]) -> bool:
     """Is it one number, or one row, that is the same along all axes but the last?"""
-    size = prod(shape)
-    return size == 1 or (size == shape[-1] == along[-1] <= LONGEST and len(shape) <= len(along))
+    return prod(shape) == 1 or (_is_row(shape, along) and along[-1] <= LONGEST)
+
+
+def _is_row(shape: tuple[int, ...], along: tuple[int, ...]) -> bool:
+    return 0 < len(shape) <= len(along) and prod(shape) == shape[-1] == along[-1]
 
 
 # Views

@@ -16,6 +16,7 @@ from minorm.ops.applications import Application
 from minorm.ops.convolution import Convolution
 from minorm.ops.fusing import fused
 from minorm.ops.indexing import GetItem
+from minorm.ops.matmul import MatMul
 from minorm.ops.shape import Cat, Expand, Permute, Reshape
 
 CONV: dict[str, Any] = {"stride": (1, 1), "padding": ((1, 1), (1, 1)), "dilation": (1, 1), "groups": 1}
@@ -231,3 +232,31 @@ def test_a_slice_joins_a_chain() -> None:
     assert names == ["GetItem", "Mul + Exp"]
     same(before, after)
     assert after[0].strides == before[0].strides
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("shape", [(7, 33), (2, 3, 33), (1, 5000)], ids=str)
+def test_a_product_takes_the_row_behind_it_and_the_relu(shape: tuple[int, ...], dtype: Any) -> None:
+    rng = np.random.default_rng(0)
+    a, b, row = (rng.standard_normal(s).astype(dtype) for s in (shape, (shape[-1], 6), (6,)))
+    steps: Steps = [(MatMul, (1, 2), {}), (elementwise.Add, (3, 4), {}), (activation.Relu, (5,), {})]
+    names, before, after = both(steps, {1: a, 2: b, 3: row})
+    assert names == ["MatMul + Add + Relu"]
+    same(before, after)
+    names, before, after = both(steps[:2], {1: a, 2: b, 3: row})
+    assert names == ["MatMul + Add"]
+    same(before, after)
+    names, before, after = both(steps, {1: a, 2: b, 3: row}, (4,))  # the product is asked for
+    assert names == ["MatMul", "Add + Relu"]
+    same(before, after)
+    names, before, after = both(steps, {1: a, 2: b, 3: row[:1]})  # one number
+    assert names == ["MatMul", "Add + Relu"]
+    same(before, after)
+
+
+def test_a_product_that_is_the_row_stays_apart() -> None:
+    rng = np.random.default_rng(0)
+    a, b, c = (rng.standard_normal(s).astype(np.float32) for s in ((1, 5), (5, 6), (4, 6)))
+    names, before, after = both([(MatMul, (1, 2), {}), (elementwise.Add, (4, 3), {})], {1: a, 2: b, 3: c})
+    assert names == ["MatMul", "Add"]
+    same(before, after)

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from minorm.kernels.reference import elementwise
 from minorm.kernels.reference.sums import sum_to
 from minorm.kernels.reference.widening import widened
 
@@ -21,6 +22,12 @@ def linear(x: Any, w: Any, b: Any = None) -> Any:
     """y = x @ w.T + b, x (..., in), w (out, in), b (out) or None"""
     y = np.matmul(x, w.T)
     return y if b is None else y + b
+
+
+def affine(a: Any, b: Any, bias: Any, relu: bool) -> Any:
+    """a @ b + bias, a (..., in), b (in, out), bias (out), and the relu of that: rounded as by one after the other"""
+    c = elementwise.add(matmul(a, b), bias)
+    return elementwise.relu(c) if relu else c
 
 
 def linear_grads(dy: Any, x: Any, bias: bool) -> tuple[Any, Any]:
