@@ -45,9 +45,8 @@ class Recurrent(Function):
         self.reversed = [direction == "reverse"] if len(w) == 1 else [False, True]
         self.cells = [cell_of(self.kind, gates, tuple(own), clip, variant) for own in activations]
         steps, batch, hidden = x.shape[0], x.shape[1], r.shape[2]
-        empty = backend(x).memory.empty
-        y = empty((steps, len(w), batch, hidden), wide)
-        last = [_started(state, (len(w), batch, hidden), wide, empty) for state in (h, c)[: self.states]]
+        y = backend(x).memory.empty((steps, len(w), batch, hidden), wide)
+        last = [_started(state, x, (len(w), batch, hidden)) for state in (h, c)[: self.states]]
         self.memories = [self._walk(d, b, y[:, d], *[state[d] for state in last]) for d in range(len(w))]
         results = y, *[self._alive(state) for state in last]
         return results if self.dtype == wide else tuple([a.astype(self.dtype) for a in results])
@@ -57,10 +56,7 @@ class Recurrent(Function):
         wide = self.w.dtype
         dy, dh, dc = (None if g is None else g.astype(wide, copy=False) for g in (dy, dh, dc))
         shape = (len(self.w), self.x.shape[1], self.r.shape[2])
-        states = [
-            _started(None if g is None else self._alive(g), shape, wide, backend(self.x).memory.empty)
-            for g in (dh, dc)[: self.states]
-        ]
+        states = [_started(None if g is None else self._alive(g), self.x, shape) for g in (dh, dc)[: self.states]]
         found = [self._walk_back(d, dy, *[state[d] for state in states]) for d in range(len(self.w))]
         dxs, *others = zip(*found, strict=True)
         dx = None if dxs[0] is None else sum(dxs[1:], dxs[0])
@@ -134,11 +130,9 @@ class GRU(Recurrent):
     kind = "GRU"
 
 
-def _started(state, shape, dtype, empty):
+def _started(state, like, shape):
     """A copy of a state, which the walk may change; zeros for None."""
-    copy = empty(shape, dtype)
-    copy[...] = 0 if state is None else state
-    return copy
+    return np.zeros_like(like, order="C", shape=shape) if state is None else state.copy("C")
 
 
 def _peephole_gradient(cell, memory, da):

@@ -188,9 +188,9 @@ class GraphModule(Sealed):
     def forward(self, *inputs: Any) -> Any:
         """The graph's outputs for these inputs."""
         dtype = self.converted_to()
-        given = self.check(inputs)
-        if dtype is None and (planned := self._plans.run(given)) is not None:
+        if dtype is None and (planned := self._plans.run(inputs)) is not None:  # inputs of that form were checked once
             return planned[0] if len(planned) == 1 else tuple(planned)
+        given = self.check(inputs)
         recorder = None if dtype is not None else self._recorder(given)
         values: list[Any] = [None] * self._size
         for slot, tensor in self._tensors(dtype):

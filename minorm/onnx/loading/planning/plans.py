@@ -6,12 +6,11 @@ and types is traced, and the Functions it applied, with the numbers of their arr
 runs after it are these Functions, in the same order, on the same arrays: the same bits.
 
 A plan is made only where that is certain. What a rule reads itself of the elements of its arguments, instead of giving
-them to a Function, must follow from shapes; watched.py notices. The shapes of results must follow from shapes too, which
-some operators cannot promise (UNSTEADY). Indices of a Take are the one array among options that a run may give. No plan
-is made, and none used, while gradients are recorded, where a layer trains or has hooks, while a trace is open, where
-somebody is watching the nodes, in a graph that was converted to another type, and for arrays on a GPU. A graph without a
-plan runs node by node, as it always can, and so does a run in which anything goes wrong, for the error that names the
-node.
+them to a Function, must follow from shapes; watched.py notices. So must the shapes of results, which some operators
+cannot promise (UNSTEADY). Indices of a Take are the one array among options that a run may give. No plan is made, and
+none used, while gradients are recorded, where a layer trains or has hooks, while a trace is open, where somebody is
+watching the nodes, in a graph that was converted to another type, and for arrays on a GPU. A graph without a plan runs
+node by node, as it always can, and so does a run in which anything goes wrong, for the error that names the node.
 """
 
 from __future__ import annotations
@@ -41,15 +40,18 @@ class Plans:
     def __reduce__(self) -> Any:
         return Plans, ()  # a copy of the graph makes its own
 
-    def run(self, given: Sequence[Tensor]) -> list[Tensor] | None:
+    def run(self, given: Sequence[Any]) -> list[Tensor] | None:
         """The outputs by the plan for these inputs; None where there is none, or where it may not be used now."""
-        plan = self._known.get(_key(given)) if _may_repeat(given) else None
+        if not self._known or not all(isinstance(x, Tensor) for x in given) or not _may_repeat(given):
+            return None
+        key = _key(given)
+        plan = self._known.get(key)
         if not isinstance(plan, Plan):
             return None
         try:
             if plan.is_current():
                 return plan.run(given)
-            self._known.pop(_key(given), None)
+            self._known.pop(key, None)
         except Exception:  # noqa: BLE001  node by node it is raised again, or not
             pass
         return None
