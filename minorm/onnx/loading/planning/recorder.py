@@ -29,6 +29,9 @@ UNSTEADY = {
 
 GIVEN = object()  # in an index: an array that a run gives
 
+# Operators whose rules read indices only to refuse those outside, with a better error than their Functions'.
+REFUSING = {"GatherElements", "Scatter", "ScatterElements", "ScatterND"}
+
 
 class Taken(Application):
     """A Take whose arrays of indices come from the run: they stand behind x among the inputs."""
@@ -94,7 +97,11 @@ class Recorder:
                     self._steady.add(id(tensor))
                     self._kept.append(tensor)
                     self._register(tensor, tensor.array)
-        elif reads.seen or not _is_steady(step) or self._write_down(list(_applied(calls)), stand_ins, results):
+        elif (
+            (reads.seen and step.operator not in REFUSING)
+            or not _is_steady(step)
+            or self._write_down(list(_applied(calls)), stand_ins, results, reads.seen)
+        ):
             self.why = step.label
         for slot in {*step.inputs, *step.outputs} - {None}:
             values[slot] = self._meant(values[slot], meant)
@@ -129,14 +136,21 @@ class Recorder:
         applications = fused(self._applications, self._known, registers)
         return Plan(applications, self._held, self._fixed, self._inputs, registers, self._layers)
 
-    def _write_down(self, calls: Sequence[trace.Call], arguments: Sequence[Any], results: Sequence[Any]) -> bool:
-        """Write down the calls of a step; whether that fails, since it knows more than shapes."""
+    def _write_down(
+        self, calls: Sequence[trace.Call], arguments: Sequence[Any], results: Sequence[Any], seen: bool
+    ) -> bool:
+        """Write down the calls of a step; whether that fails, since it knows more than shapes.
+
+        seen    whether the rule has read elements, so that what it has made itself may depend on them
+        """
         read = {id(tensor) for tensor in results}
         for call in calls:
             inputs, options = _taken_apart(call)
             read.update(map(id, inputs))
             for tensor in inputs:
                 if tensor is not None and self._find(tensor) is None:
+                    if seen:
+                        return True
                     self._register(tensor, tensor.array)  # a number, as in x * alpha, or what a rule makes of shapes
                     self._kept.append(tensor)
             registers = [0 if tensor is None else self._find(tensor) for tensor in inputs]

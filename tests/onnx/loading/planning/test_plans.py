@@ -362,3 +362,18 @@ def test_the_caller_never_gets_a_stand_in() -> None:
     for _ in range(3):
         with mn.no_grad():
             assert [type(y) for y in model(floats(2, 3))] == [mn.Tensor, mn.Tensor]
+
+
+@pytest.mark.parametrize("operator", ["GatherElements", "ScatterElements"])
+def test_positions_are_refused_in_a_plan_as_without(operator: str, planned: Any) -> None:
+    values = ["w"] if operator == "ScatterElements" else []
+    nodes = [helper.make_node(operator, ["x", "i", *values], ["z"], axis=1), helper.make_node("Erf", ["z"], ["y"])]
+    held = {"w": floats(2, 2).array} if values else {}
+    model = graph(nodes, {"x": [2, 3], "i": [2, 2]}, ["y"], held)
+    x = floats(2, 3)
+    for places in ([[0, 1], [2, 0]], [[0, 1], [2, 0]], [[2, 1], [-1, -3]], [[1, 0], [0, 1]]):
+        given = x, mn.tensor(np.int64(places))
+        assert run(model, *given) == by_node(model, *given)
+    assert planned() == 2
+    with pytest.raises(ValueError, match=rf"{operator}.*hold(s)? 3; expected -3 to 2"):
+        run(model, x, mn.tensor(np.int64([[0, 3], [0, 0]])))
