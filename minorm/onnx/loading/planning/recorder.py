@@ -107,9 +107,9 @@ class Recorder:
             values[slot] = self._meant(values[slot], meant)
 
     def _stand_in(self, tensor: Any, reads: Reads, meant: dict[int, Any]) -> Any:
-        """What a rule gets in place of a Tensor: that itself, where it is a weight or follows from shapes."""
+        """What a rule gets in place of a Tensor: that itself, where it follows from shapes."""
         register = None if id(tensor) in self._steady else self._find(tensor)
-        if register is None or type(tensor) is not Tensor:
+        if register is None:
             return tensor
         stand_in = StandIn.of(tensor, reads)
         self._registers[id(stand_in)] = weakref.ref(stand_in), register
