@@ -188,8 +188,10 @@ class GraphModule(Sealed):
     def forward(self, *inputs: Any) -> Any:
         """The graph's outputs for these inputs."""
         dtype = self.converted_to()
-        if dtype is None and (planned := self._plans.run(inputs)) is not None:  # inputs of that form were checked once
-            return planned[0] if len(planned) == 1 else tuple(planned)
+        if dtype is None:  # Tensors of a form that has a plan were checked when it was made
+            planned = self._plans.run(inputs if all(isinstance(x, Tensor) for x in inputs) else self.check(inputs))
+            if planned is not None:
+                return planned[0] if len(planned) == 1 else tuple(planned)
         given = self.check(inputs)
         recorder = None if dtype is not None else self._recorder(given)
         values: list[Any] = [None] * self._size

@@ -40,9 +40,9 @@ class Plans:
     def __reduce__(self) -> Any:
         return Plans, ()  # a copy of the graph makes its own
 
-    def run(self, given: Sequence[Any]) -> list[Tensor] | None:
+    def run(self, given: Sequence[Tensor]) -> list[Tensor] | None:
         """The outputs by the plan for these inputs; None where there is none, or where it may not be used now."""
-        if not self._known or not all(isinstance(x, Tensor) for x in given) or not _may_repeat(given):
+        if not self._known or not _may_repeat(given):
             return None
         key = _key(given)
         plan = self._known.get(key)

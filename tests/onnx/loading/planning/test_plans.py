@@ -377,3 +377,15 @@ def test_positions_are_refused_in_a_plan_as_without(operator: str, planned: Any)
     assert planned() == 2
     with pytest.raises(ValueError, match=rf"{operator}.*hold(s)? 3; expected -3 to 2"):
         run(model, x, mn.tensor(np.int64([[0, 3], [0, 0]])))
+
+
+def test_arrays_of_numpy_go_by_the_plan_too(planned: Any) -> None:
+    model, x = loaded(), images()
+    for _ in range(3):
+        with mn.no_grad():
+            model(x.numpy())
+    assert planned() == 1
+    for wrong in (x.double(), x[:, :2], x.numpy().astype(np.int64), 3):
+        with mn.no_grad(), pytest.raises((TypeError, ValueError), match="input 'x'"):
+            model(wrong)
+    assert planned() == 1
