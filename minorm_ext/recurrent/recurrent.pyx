@@ -74,7 +74,7 @@ cdef extern from "recurrent/recurrent.h" nogil:
 cdef enum:
     SELDOM = 16      # rows that R is multiplied with, of all steps together, up to which it is read as it lies
     NARROW = 3       # sequences that are multiplied one by one, by wide strips
-    MOST_ROWS = 24   # sequences of a job: a multiple of the rows of every register block
+    JOB_ROWS = 24    # sequences of a job: a multiple of the rows of every register block
     ALONE = 200000   # multiply-adds of all steps below which a second thread costs more than it saves
 
 cdef double SIGNAL_INTERVAL = 4e8  # multiply-adds a thread between two checks of signals
@@ -169,7 +169,7 @@ cdef int share_out(Walk* w, int threads) noexcept:
     """How many sequences a job has, and how many threads pay."""
     if <double>w.columns * w.cell.hidden * w.batch * w.steps < ALONE:
         threads = 1
-    w.rows = min(<Py_ssize_t>MOST_ROWS, ceil_div(w.batch, threads))
+    w.rows = min(<Py_ssize_t>JOB_ROWS, ceil_div(w.batch, threads))
     return threads
 
 
