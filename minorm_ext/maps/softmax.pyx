@@ -18,7 +18,7 @@ cdef enum:
     WORK = 1 << 16  # elements from which a second thread pays
     BLOCK = 4096  # elements a thread takes at a time, in whole rows
     SIGNAL_INTERVAL = 1 << 24  # elements between two checks of signals
-    SHORT = 12  # elements of a row whose loops are too short for vectors; of less than 64, row_sum adds in eight numbers
+    SHORT = 12  # elements of a row whose loops are too short for vectors; below 64 row_sum adds in eight numbers
     GROUP = 16  # such rows at a time
     ROW = 16  # elements that take as long as what a row costs apart from its elements
 
@@ -54,7 +54,7 @@ cdef void softmax(const real* x, const real* unused, real* y, Py_ssize_t n) noex
 
 
 cdef void short_softmax(const real* x, real* y, Py_ssize_t rows, Py_ssize_t n) noexcept nogil:
-    """The same, to the bit, for rows of few elements: column after column of some rows, which do not wait for each other.
+    """The same, to the bit, for rows of few elements: column after column of some rows, which then need not wait.
 
     Their exponentials are one loop.
     """

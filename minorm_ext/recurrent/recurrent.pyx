@@ -1,10 +1,11 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False, binding=False
 # RNN, LSTM and GRU: one direction of a layer through all its steps, forward and backward.
 #
-# The product of the input with W, for all steps at once, is there already (kernels/cpu/recurrent.py). What is left is
-# what each step waits for: the state times R, and the gates (walk.inc.h, cells.inc.h). R is brought once a call into the
-# strips that the matrix product reads, unless it is used too seldom to pay for that. Threads share the sequences, and
-# every number of a product is one chain of multiply-adds, or partial sums of a fixed number: bits depend on shapes alone.
+# The product of the input with W, for all steps at once, is there already (kernels/cpu/recurrent.py). What is left
+# is what each step waits for: the state times R, and the gates (walk.inc.h, cells.inc.h). R is brought once a call
+# into the strips that the matrix product reads, unless it is used too seldom to pay for that. Threads share the
+# sequences, and every number of a product is one chain of multiply-adds, or partial sums of a fixed number: bits
+# depend on shapes alone.
 
 from libc.stdint cimport int64_t
 from libc.string cimport memset
@@ -197,7 +198,7 @@ def forward(
     w.e, w.hs = pointer(e, itemsize, steps * states, True), pointer(hs, itemsize, steps * states, True)
     w.cs = pointer(cs, itemsize, steps * states, True)
     threads = share_out(&w, threads)
-    memory = factors(&w, r, itemsize, True, steps * batch <= SELDOM, empty)
+    _strips = factors(&w, r, itemsize, True, steps * batch <= SELDOM, empty)
     w.scratch_size = w.rows * (w.wide + w.columns + hidden)
     scratch = empty((w.scratch_size * threads,), a.dtype)
     w.scratch = <char*>address(scratch, itemsize, True)
@@ -229,7 +230,7 @@ def backward(
     w.h, w.c = pointer(dh, itemsize, states, True), pointer(dc, itemsize, states, True)
     w.da, w.dq = pointer(da, itemsize, gates, True), pointer(dq, itemsize, gates, True)
     threads = share_out(&w, threads)
-    strips = factors(&w, r, itemsize, False, False, empty)
+    _strips = factors(&w, r, itemsize, False, False, empty)
     w.scratch_size = 2 * hidden + w.rows * w.wide
     scratch = empty((w.scratch_size * threads,), r.dtype)
     w.scratch = <char*>address(scratch, itemsize, True)
