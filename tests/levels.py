@@ -7,7 +7,19 @@ from collections.abc import Iterator
 from typing import Any
 
 import minorm_ext
-from minorm.kernels.cpu import chain, conv_plan, conv_products, elementwise, matmul, norm, pool, softmax, sums, update
+from minorm.kernels.cpu import (
+    chain,
+    conv_plan,
+    conv_products,
+    elementwise,
+    matmul,
+    norm,
+    pool,
+    recurrent,
+    softmax,
+    sums,
+    update,
+)
 
 # Convolution and matmul write multiply-adds as such, and these levels round them once: they agree with each other.
 FUSED = tuple(level for level in minorm_ext.levels() if level != "baseline")
@@ -20,6 +32,7 @@ KEPT: dict[str, tuple[Any, str]] = {
     "products": (matmul, "_tiled"),
     "norm": (norm, "_kernels"),
     "pool": (pool, "_kernel"),
+    "recurrent": (recurrent, "_kernels"),
     "softmax": (softmax, "_kernels"),
     "sums": (sums, "_kernels"),
     "update": (update, "_kernels"),

@@ -24,6 +24,7 @@ import minorm as mn
 import minorm.functional as F
 from minorm import models
 from minorm.kernels import cpu
+from minorm.kernels.reference.gates import Gate
 from minorm.normalization.equation import Equation
 from minorm.normalization.nest import plan
 
@@ -88,6 +89,13 @@ def pool_call() -> Callable[[], Any]:
     return lambda: F.max_pool2d(x, 7, 1, 3)
 
 
+def recurrent_call() -> Callable[[], Any]:
+    x, h, c, y = ones(200, 64, 1024), ones(64, 256), ones(64, 256), ones(200, 64, 256)
+    r = ones(1024, 256) / 256
+    cell = cpu.recurrent.Cell("LSTM", "ifgo", (Gate("Sigmoid"), Gate("Tanh"), Gate("Tanh")), None, False)
+    return lambda: cpu.recurrent.forward(cell, x, r, None, None, h, c, y, None, False, False)
+
+
 def matmul_call() -> Callable[[], Any]:
     a = ones(2048, 2048)
     return lambda: cpu.matmul.matmul(a, a)
@@ -117,6 +125,7 @@ LONG: dict[str, Callable[[], Callable[[], Any]]] = {
     "conv, gradient of the weights": conv_gradient_call,
     "pool": pool_call,
     "pool, backward": pool_gradient_call,
+    "recurrent": recurrent_call,
     "matmul": matmul_call,
     "elementwise": elementwise_call,
     "softmax": softmax_call,

@@ -231,7 +231,7 @@ def test_kernels_for_a_checkout_are_not_left_out(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["conv", "elementwise", "matmul", "memory", "norm", "pool", "random", "sums", "update"]
+    "name", ["conv", "elementwise", "matmul", "memory", "norm", "pool", "random", "recurrent", "sums", "update"]
 )
 def test_the_reference_has_every_function_of_the_kernels(name: str) -> None:
     compiled, reference = (import_module(f"minorm.kernels.{package}.{name}") for package in ("cpu", "reference"))

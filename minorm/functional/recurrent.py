@@ -25,9 +25,8 @@ from typing import Any
 from minorm.devices import dtypes
 from minorm.functional.arguments import floats, number
 from minorm.graph import trace
+from minorm.kernels.reference.gates import DEFAULTS, Gate
 from minorm.ops import recurrent as ops
-from minorm.ops.gates import DEFAULTS, Gate
-from minorm.tensor.combining import stack
 from minorm.tensor.tensor import Tensor
 
 SIGMOID, TANH = Gate("Sigmoid"), Gate("Tanh")
@@ -147,16 +146,13 @@ def _run(
     if batch_first:
         x, h, c = (None if a is None else a.transpose(0, 1) for a in (x, h, c))
     counts = None if lengths is None else _lengths_of(name, lengths, x)
-    found = []
-    for d in range(directions):
-        own = [None if a is None else a[d] for a in (w, r, b, h, c, p)]
-        own = own if cell is ops.LSTM else own[:4]
-        options = {"gates": gates, "activations": chosen[d], "clip": clip, "lengths": counts, "variant": variant}
-        found.append(cell.apply(x, *own, reverse=direction == "reverse" or d == 1, **options))
-    y, *states = ([*parts] for parts in zip(*found, strict=True))
+    own = (x, w, r, b, h, c, p) if cell is ops.LSTM else (x, w, r, b, h)
+    y, *states = cell.apply(
+        *own, gates=gates, activations=chosen, clip=clip, direction=direction, lengths=counts, variant=variant
+    )
     if batch_first:
-        return stack(y, 2).transpose(0, 1), *(stack(parts, 1) for parts in states)
-    return stack(y, 1), *(stack(parts, 0) for parts in states)
+        return y.permute(2, 0, 1, 3), *(state.transpose(0, 1) for state in states)
+    return y, *states
 
 
 def _check_tensors(

@@ -5,8 +5,10 @@ a list of them, in order, and puts together
 
 - a convolution, the BatchNorm that alone reads its result, the Relu or Clip that alone reads that one's: applied to the
   sums before they are stored (kernels/epilogue.py). The weights stay as they are.
+- a product with a matrix, the row that is added to it alone, the Relu of that.
 - maps that follow each other on one shape, as Add, Div, Erf, Add, Mul, Mul of a GELU behind a bias
   (kernels/cpu/chain.py).
+- views of views: Reshape, Permute, Expand and slices, which move nothing.
 
 This is for the CPU's arrays.
 """
@@ -18,112 +20,15 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from math import prod
 from typing import Any
 
-import numpy as np
-
 from minorm.devices import dtypes
-from minorm.graph.graph import Function
-from minorm.kernels.epilogue import epilogue
-from minorm.kernels.protocol import Statistics
-from minorm.kernels.reference.chain import LONGEST, MOST_LINKS, Link
-from minorm.kernels.select import as_array, backend
+from minorm.kernels.reference.chain import LONGEST, MOST_LINKS
 from minorm.normalization.normalize import NormalizeWith
-from minorm.ops import activation, elementwise, special
+from minorm.ops import activation, elementwise
+from minorm.ops.applications import VIEWS, Affine, Application, Chained, Convolved, Viewed, bounds_of, map_of
 from minorm.ops.convolution import Convolution
+from minorm.ops.matmul import MatMul
 
 FLOATS = (dtypes.float32, dtypes.float64)
-
-
-class Application:
-    """One Function that a run applies: which registers it reads, which it fills, and which nobody reads after it."""
-
-    __slots__ = ("dropped", "inputs", "kind", "needs", "options", "outputs")
-
-    def __init__(
-        self, kind: type[Function], inputs: tuple[int, ...], options: dict[str, Any], outputs: tuple[int, ...]
-    ) -> None:
-        self.kind, self.inputs, self.options, self.outputs = kind, inputs, options, outputs
-        self.needs = (False,) * len(inputs)
-        self.dropped: tuple[int, ...] = ()
-
-    def compute(self, *arrays: Any) -> Any:
-        """The result, or a tuple of several."""
-        function = self.kind()
-        function.needs = self.needs
-        return function.forward(*arrays, **self.options)
-
-    def run(self, registers: list[Any]) -> None:
-        """Fill the outputs' registers from the inputs', and empty those that nobody reads after it."""
-        result = self.compute(*[registers[i] for i in self.inputs])
-        for register, array in zip(self.outputs, result if type(result) is tuple else (result,), strict=True):
-            registers[register] = array if type(array) is np.ndarray else as_array(array)
-        for register in self.dropped:
-            registers[register] = None
-
-    def __repr__(self) -> str:
-        return self.kind.__name__
-
-
-class Convolved(Application):
-    """A convolution with what follows it as its epilogue."""
-
-    __slots__ = ("bounds", "channels", "dtype", "equation", "known", "name")
-
-    def __init__(self, parts: Sequence[Application], channels: int, dtype: Any) -> None:
-        convolution, *_, last = parts
-        norms = [part for part in parts if part.kind is NormalizeWith]
-        statistics = norms[0].inputs[1:5] if norms else ()
-        super().__init__(Convolution, convolution.inputs + statistics, convolution.options, last.outputs)
-        self.equation = norms[0].options["call"].equation if norms else None
-        self.bounds = _bounds(last) or (None, None)
-        self.channels, self.dtype = channels, dtype
-        self.known: tuple[Any, Any] = (None, None)
-        self.name = " + ".join(map(repr, parts))
-
-    def compute(self, x: Any, w: Any, b: Any, *statistics: Any) -> Any:
-        o = self.options
-        table = self._table(statistics)
-        return backend(x).conv.forward(x, w, b, o["stride"], o["padding"], o["dilation"], o["groups"], table)
-
-    def _table(self, given: Sequence[Any]) -> Any:
-        """The epilogue of these arrays: mean, var, scale, bias. It is kept until one of them has other bytes."""
-        key = tuple([None if x is None else x.tobytes() for x in given])
-        before, table = self.known
-        if key != before:
-            stats = s = b = None
-            if self.equation is not None:
-                mean, var, s, b = given
-                stats = Statistics.given(mean, var, self.equation, self.dtype)
-            table = epilogue(self.channels, self.dtype, stats, s, b, *self.bounds)
-            self.known = key, table
-        return table
-
-    def __repr__(self) -> str:
-        return self.name
-
-
-class Chained(Application):
-    """Maps, one after the other."""
-
-    __slots__ = ("links", "name", "shape")
-
-    def __init__(self, parts: Sequence[Application], shape: tuple[int, ...]) -> None:
-        made = {part.outputs[0] for part in parts}
-        inputs = tuple(dict.fromkeys(r for part in parts for r in part.inputs if r not in made))
-        super().__init__(Function, inputs, {}, parts[-1].outputs)
-        source = {register: i for i, register in enumerate((*inputs, *(part.outputs[0] for part in parts)))}
-        links = []
-        for part in parts:
-            operation, option = _map_of(part) or ("", None)
-            b = source[part.inputs[1]] if len(part.inputs) > 1 else None
-            links.append(Link(operation, source[part.inputs[0]], b, option))
-        self.links, self.shape = tuple(links), shape
-        self.name = " + ".join(map(repr, parts))
-
-    def compute(self, *arrays: Any) -> Any:
-        return backend(arrays[0]).chain.chain(self.links, arrays, self.shape)
-
-    def __repr__(self) -> str:
-        return self.name
 
 
 class Values:
@@ -148,30 +53,65 @@ def fused(
 ) -> list[Application]:
     """The same with fewer passes. known: the shape and type of each register; ends: those that a run is asked for."""
     values = Values(applications, known, ends)
-    return _with_chains(_with_epilogues(applications, values), values)
+    for fuse in (_with_epilogues, _with_biases, _with_chains, _with_views):
+        applications = fuse(applications, values)
+    return list(applications)
+
+
+# What follows
+
+Fits = Callable[[Application, Values], bool]
+
+
+def _with_followers(
+    applications: Sequence[Application],
+    values: Values,
+    begins: Fits,
+    follow: Sequence[Fits],
+    make: Callable[[Sequence[Application]], Application | None],
+) -> list[Application]:
+    """Each that `begins`, together with those that follow: each alone reads the one before, in this order.
+
+    make    the one that stands for them, in the place of the last; None leaves them as they are
+    """
+    reader = {register: application for application in applications for register in application.inputs}
+    found: dict[int, Application] = {}  # by the id of the last part, in whose place it stands
+    absorbed: set[int] = set()
+    for application in applications:
+        if not begins(application, values):
+            continue
+        parts = [application]
+        for fits in follow:
+            register = parts[-1].outputs[0]
+            following = reader.get(register) if values.reads[register] == 1 else None
+            if following is not None and register in _read(following) and fits(following, values):
+                parts.append(following)
+        together = make(parts) if len(parts) > 1 else None
+        if together is not None:
+            found[id(parts[-1])] = together
+            absorbed |= {id(part) for part in parts[:-1]}
+    return [found.get(id(part), part) for part in applications if id(part) not in absorbed]
+
+
+def _read(application: Application) -> tuple[int, ...]:
+    """The registers of which it may be what follows: that of its first argument, or both of a sum."""
+    return application.inputs if application.kind is elementwise.Add else application.inputs[:1]
 
 
 # Convolutions
 
 
 def _with_epilogues(applications: Sequence[Application], values: Values) -> list[Application]:
-    reader = {register: application for application in applications for register in application.inputs}
-    found: dict[int, Application] = {}  # by the id of the last part, in whose place it stands
-    absorbed: set[int] = set()
-    for application in applications:
-        if application.kind is not Convolution or values.dtype(application.outputs[0]) not in FLOATS:
-            continue
-        parts = [application]
-        for fits in (_is_norm, _is_bound):
-            register = parts[-1].outputs[0]
-            following = reader.get(register) if values.reads[register] == 1 else None
-            if following is not None and following.inputs[0] == register and fits(following, values):
-                parts.append(following)
-        if len(parts) > 1:
-            channels, dtype = values.shape(application.inputs[1])[0], values.dtype(application.outputs[0])
-            found[id(parts[-1])] = Convolved(parts, channels, dtype)
-            absorbed |= {id(part) for part in parts[:-1]}
-    return [found.get(id(part), part) for part in applications if id(part) not in absorbed]
+    def together(parts: Sequence[Application]) -> Application | None:
+        convolution = parts[0]
+        channels, dtype = values.shape(convolution.inputs[1])[0], values.dtype(convolution.outputs[0])
+        return Convolved(parts, channels, dtype)
+
+    return _with_followers(applications, values, _is_convolution, (_is_norm, _is_bound), together)
+
+
+def _is_convolution(application: Application, values: Values) -> bool:
+    return application.kind is Convolution and values.dtype(application.outputs[0]) in FLOATS
 
 
 def _is_norm(application: Application, values: Values) -> bool:
@@ -188,45 +128,46 @@ def _is_norm(application: Application, values: Values) -> bool:
 
 
 def _is_bound(application: Application, values: Values) -> bool:  # noqa: ARG001  as _is_norm
-    return _bounds(application) is not None
+    return bounds_of(application) is not None
 
 
-def _bounds(application: Application) -> tuple[float | None, float | None] | None:
-    """What an activation cuts off below and above; None where it does anything else."""
-    if application.kind is activation.Relu:
-        return 0.0, None
-    if application.kind is activation.Relu6:
-        return 0.0, 6.0
-    if application.kind is elementwise.Clip:
-        low, high = application.options["low"], application.options["high"]
-        return (low, high) if low is not None and high is not None and low <= high else None
-    return None
+# Products
+
+
+def _with_biases(applications: Sequence[Application], values: Values) -> list[Application]:
+    def together(parts: Sequence[Application]) -> Application | None:
+        product, add = parts[:2]
+        fits = add.kind is elementwise.Add and values.shape(product.outputs[0]) == values.shape(add.outputs[0])
+        return Affine(parts) if fits else None
+
+    return _with_followers(applications, values, _is_product, (_is_bias, _is_relu), together)
+
+
+def _is_product(application: Application, values: Values) -> bool:
+    """Is it one of rows with one matrix?"""
+    if application.kind is not MatMul or values.dtype(application.outputs[0]) not in FLOATS:
+        return False
+    a, b = (values.shape(register) for register in application.inputs)
+    return len(a) > 1 and len(b) == 2 and b[1] > 1
+
+
+def _is_bias(application: Application, values: Values) -> bool:
+    """Does it add one row to all rows?"""
+    shape, dtype = values.known[application.outputs[0]]
+    others = [register for register in application.inputs if values.shape(register) != shape]
+    return (
+        application.kind is elementwise.Add
+        and len(others) == 1
+        and values.dtype(others[0]) == dtype
+        and _is_row(values.shape(others[0]), shape)
+    )
+
+
+def _is_relu(application: Application, values: Values) -> bool:  # noqa: ARG001  as the others
+    return application.kind is activation.Relu
 
 
 # Maps
-
-MAPS: dict[type[Function], Callable[[dict[str, Any]], tuple[str, float | None]]] = {
-    elementwise.Add: lambda _: ("add", None),
-    elementwise.Sub: lambda _: ("sub", None),
-    elementwise.Mul: lambda _: ("mul", None),
-    elementwise.Div: lambda _: ("div", None),
-    elementwise.Exp: lambda _: ("exp", None),
-    special.Erf: lambda _: ("erf", None),
-    activation.Relu: lambda _: ("relu", None),
-    activation.Relu6: lambda _: ("relu6", None),
-    activation.LeakyRelu: lambda options: ("leaky_relu", options["slope"]),
-    activation.Sigmoid: lambda _: ("sigmoid", None),
-    activation.Tanh: lambda _: ("tanh", None),
-    activation.Silu: lambda _: ("silu", None),
-    activation.Hardswish: lambda _: ("hardswish", None),
-    activation.Gelu: lambda options: ("gelu" if options["approximate"] == "none" else "gelu_tanh", None),
-}
-
-
-def _map_of(application: Application) -> tuple[str, float | None] | None:
-    """The map that it is, and its option."""
-    rule = MAPS.get(application.kind)
-    return None if rule is None else rule(application.options)
 
 
 def _with_chains(applications: Sequence[Application], values: Values) -> list[Application]:
@@ -260,14 +201,41 @@ def _chain_from(applications: Sequence[Application], values: Values) -> list[App
 
 def _is_link(application: Application, values: Values, parts: Sequence[Application]) -> bool:
     """Is it a map to the shape and type of those before, of whole operands, numbers, and rows that repeat?"""
-    if _map_of(application) is None:
+    if map_of(application) is None:
         return False
     shape, dtype = values.known[application.outputs[0]]
     if not shape or dtype not in FLOATS or (parts and values.known[parts[0].outputs[0]] != (shape, dtype)):
         return False
     return all(
-        values.dtype(register) == dtype
-        and (values.shape(register) in (shape, (), shape[-1:]) or prod(values.shape(register)) == 1)
-        and (values.shape(register) != shape[-1:] or shape[-1] <= LONGEST)
+        values.dtype(register) == dtype and (values.shape(register) == shape or _repeats(values.shape(register), shape))
         for register in application.inputs
     )
+
+
+def _repeats(shape: tuple[int, ...], along: tuple[int, ...]) -> bool:
+    """Is it one number, or one row, that is the same along all axes but the last?"""
+    return prod(shape) == 1 or (_is_row(shape, along) and along[-1] <= LONGEST)
+
+
+def _is_row(shape: tuple[int, ...], along: tuple[int, ...]) -> bool:
+    return 0 < len(shape) <= len(along) and prod(shape) == shape[-1] == along[-1]
+
+
+# Views
+
+
+def _with_views(applications: Sequence[Application], values: Values) -> list[Application]:
+    """With each view after the one that it alone is a view of."""
+    parts: dict[int, list[Application]] = {}  # by the register of the last result
+    absorbed: set[int] = set()
+    for application in applications:
+        if application.kind in VIEWS:
+            source = application.inputs[0]
+            before = parts.get(source, []) if values.reads[source] == 1 else []
+            parts[application.outputs[0]] = [*before, application]
+            absorbed |= {id(part) for part in before}
+    return [
+        Viewed(parts[application.outputs[0]]) if application.kind in VIEWS else application
+        for application in applications
+        if id(application) not in absorbed
+    ]

@@ -65,6 +65,7 @@ cdef struct Product:
     Operand b
     char* c
     char* bias
+    bint relu              # after the bias
     intptr_t itemsize
     intptr_t[MOST_AXES] shape  # of the stack
     intptr_t stack         # matrices
@@ -167,6 +168,20 @@ cdef inline void dots_job(
                 b + column * p.b.step1, p.b.step1, depth, c + row * p.columns + column, p.columns, first)
 
 
+cdef inline void finish(const Product* p, real* c, intptr_t rows, intptr_t columns, const real* bias) noexcept nogil:
+    """c + bias, and relu of that."""
+    cdef intptr_t i, j
+    cdef real* row
+    for i in range(rows):
+        row = c + i * p.columns
+        if bias != NULL:
+            for j in range(columns):
+                row[j] += bias[j]
+        if p.relu:
+            for j in range(columns):
+                row[j] = 0 if row[j] <= 0 else row[j]
+
+
 cdef inline void add_blocks(const Product* p, const real* a, intptr_t job) noexcept nogil:
     """The blocks of the depth that are being added, for one block of c."""
     cdef intptr_t column_block = job % p.column_blocks
@@ -184,7 +199,7 @@ cdef inline void add_blocks(const Product* p, const real* a, intptr_t job) noexc
     cdef real* c = <real*>(p.c if p.parts == 1 else p.partial)
     cdef real* buffer = <real*>p.buffers + threadid() * p.buffer
     cdef intptr_t first = cut(p.blocks, p.parts, part)
-    cdef intptr_t block, k, depth, i, j
+    cdef intptr_t block, k, depth
     a += offset(p.shape, &p.a, index) + row * p.a.step0
     c += ((index * p.parts + part) * p.rows + row) * p.columns + column
     for block in range(max(p.begin, first), min(p.end, cut(p.blocks, p.parts, part + 1))):
@@ -194,10 +209,8 @@ cdef inline void add_blocks(const Product* p, const real* a, intptr_t job) noexc
             dots_job(p, a + k, b + k, c, rows, columns, depth, block == first)
         else:
             tiles_job(p, a + k * p.a.step1, b + k * p.b.step0, c, rows, columns, depth, block == first, buffer)
-    if bias != NULL and p.parts == 1 and p.end == p.blocks:
-        for i in range(rows):
-            for j in range(columns):
-                c[i * p.columns + j] += bias[column + j]
+    if p.parts == 1 and p.end == p.blocks:
+        finish(p, c, rows, columns, bias + column if bias != NULL else NULL)
 
 
 cdef void one_job(const void* task, Py_ssize_t job) noexcept nogil:
@@ -302,18 +315,19 @@ cdef int run(Product* p, int threads) except -1 nogil:
     return 0
 
 
-def multiply(a, b, bias, empty, int threads):
-    """a @ b + bias: a (..., rows, depth), b (..., depth, columns), bias (columns) or None.
+def multiply(a, b, bias, empty, int threads, bint stepwise=False, bint relu=False):
+    """a @ b + bias, and relu of that: a (..., rows, depth), b (..., depth, columns), bias (columns) or None.
 
     All float32 or all float64; a and b have any steps and the same leading axes, which are a stack of matrices; bias is
-    in C order. empty(shape, dtype) makes the result and scratch memory. None where an operand is not aligned.
+    in C order. stepwise: the product is rounded before the bias is added, as in two operations; a relu needs that too.
+    empty(shape, dtype) makes the result and scratch memory. None where an operand is not aligned.
     """
     cdef Product p
     cdef intptr_t[MOST_AXES] b_shape
     cdef intptr_t i, partial, scratch
     cdef double[2048] small  # scratch memory of small products
     cdef object c, memory
-    p.itemsize = a.itemsize
+    p.itemsize, p.relu = a.itemsize, relu
     if not operand(a, p.itemsize, &p.a, p.shape) or not operand(b, p.itemsize, &p.b, b_shape):
         return None
     p.rows, p.depth, p.columns = p.shape[p.a.lead], p.shape[p.a.lead + 1], b_shape[p.b.lead + 1]
@@ -327,7 +341,7 @@ def multiply(a, b, bias, empty, int threads):
         return c
     if p.depth == 0:
         c[...] = 0 if bias is None else bias
-        return c
+        return c.clip(0) if relu else c
     p.c = <char*>address(c, p.itemsize, True)
     p.bias = <char*>address(bias, p.itemsize) if bias is not None else NULL
     if p.columns == 1 and bias is None and not (p.a.step1 == 1 and p.b.step0 == 1):
@@ -344,7 +358,11 @@ def multiply(a, b, bias, empty, int threads):
     with nogil:
         run(&p, threads)
     if p.parts > 1 and p.itemsize == sizeof(float):
-        merge(&p, <float*>p.c, <const float*>p.bias)
+        merge(&p, <float*>p.c, <const float*>(NULL if stepwise else p.bias))
+        if stepwise:
+            finish(&p, <float*>p.c, p.stack * p.rows, p.columns, <const float*>p.bias)
     elif p.parts > 1:
-        merge(&p, <double*>p.c, <const double*>p.bias)
+        merge(&p, <double*>p.c, <const double*>(NULL if stepwise else p.bias))
+        if stepwise:
+            finish(&p, <double*>p.c, p.stack * p.rows, p.columns, <const double*>p.bias)
     return c

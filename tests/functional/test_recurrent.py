@@ -11,7 +11,7 @@ import pytest
 
 import minorm as mn
 from minorm.functional import recurrent as F
-from minorm.ops.gates import DEFAULTS, Gate
+from minorm.kernels.reference.gates import DEFAULTS, Gate
 from minorm.testing import gradcheck
 
 STEPS, BATCH, IN, HIDDEN = 4, 3, 2, 2

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 import minorm_ext
 from minorm.devices import dtypes
-from minorm.kernels.cpu import conv, elementwise, matmul, pool, softmax, sums, update
+from minorm.kernels.cpu import conv, elementwise, matmul, pool, recurrent, softmax, sums, update
+from minorm.kernels.reference.gates import DEFAULTS, Gate
 from tests.levels import FUSED, at_level
 
 LEVELS = minorm_ext.levels()
@@ -234,3 +235,36 @@ def test_matrix_products(rows, columns, depth, turned, dtype, seed):
     a = numbers((depth, rows), seed, dtype).T if turned[0] else numbers((rows, depth), seed, dtype)
     b = numbers((columns, depth), seed + 1, dtype).T if turned[1] else numbers((depth, columns), seed + 1, dtype)
     everywhere(lambda: matmul.matmul(a, b), FUSED)
+
+
+CELLS = {"RNN": ("h", 1), "GRU": ("zrn", 2), "LSTM": ("iofg", 3)}
+
+
+@pytest.mark.skipif(len(FUSED) < 2, reason="one level here that rounds multiply-adds once")
+@pytest.mark.parametrize("kind", CELLS)
+@given(
+    sizes=st.tuples(st.integers(1, 5), st.integers(1, 60), st.integers(1, 80)),
+    names=st.lists(st.sampled_from([*DEFAULTS]), min_size=3, max_size=3) | st.just(["Sigmoid", "Tanh", "Tanh"]),
+    dtype=WIDE,
+    seed=SEEDS,
+    variant=st.booleans(),
+    reverse=st.booleans(),
+)
+def test_recurrent_layers(kind, sizes, names, dtype, seed, variant, reverse):
+    steps, batch, hidden = sizes
+    order, count = CELLS[kind]
+    activations = tuple(Gate(name, *DEFAULTS[name]) for name in names[:count])
+    cell = recurrent.Cell(kind, order, activations, 2.5, variant)
+    state, every = (batch, hidden), (steps, batch, hidden)
+    a = numbers((steps, batch, len(order) * hidden), seed, dtype) / 8
+    r = numbers((len(order) * hidden, hidden), seed + 1, dtype) / 8
+    lengths = np.arange(batch) * 7 % (steps + 1)
+
+    def function():
+        h, c, y = np.ones(state, dtype), np.ones(state, dtype) if kind == "LSTM" else None, np.empty(every, dtype)
+        memory = recurrent.forward(cell, a.copy(), r, None, None, h, c, y, lengths, reverse, True)
+        dh, dc = np.ones(state, dtype), np.ones(state, dtype) if kind == "LSTM" else None
+        found = recurrent.backward(cell, memory, r, None, y, dh, dc, lengths, reverse)
+        return [array for array in (y, h, c, dh, dc, *found) if array is not None]
+
+    everywhere(function, FUSED)

@@ -225,6 +225,32 @@ def test_eight_threads_of_python_at_once(rng):
     assert set(found) == {expected}
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(
+    "shape",
+    [(1, 9, 3), (4, 128, 128), (16, 700, 40), (3, 40_000, 5), (2, 9000, 31), (130, 800, 70), (5, 0, 4)],
+    ids=str,
+)
+def test_a_bias_and_a_relu_have_the_bits_of_operations_apart(shape, dtype, threads):
+    """Also where the depth is added up in parts, which a bias would join before they are rounded."""
+    rows, depth, columns = shape
+    rng = np.random.default_rng(0)
+    a, b = rng.standard_normal((rows, depth)).astype(dtype), rng.standard_normal((depth, columns)).astype(dtype)
+    bias = rng.standard_normal(columns).astype(dtype)
+    a[0, :1] = np.nan
+    apart = matmul(a, b) + bias
+    for count in (1, 2):
+        threads(count)
+        for relu in (False, True):
+            wanted = np.where(apart <= 0, dtype(0), apart) if relu else apart
+            assert cpu.matmul.affine(a, b, bias, relu).tobytes() == wanted.tobytes()
+            stacked = cpu.matmul.affine(a[None], b, bias, relu)
+            assert (stacked.shape, stacked.tobytes()) == ((1, rows, columns), wanted.tobytes())
+            turned = cpu.matmul.affine(np.asfortranarray(a), np.asfortranarray(b), bias, relu)
+            np.testing.assert_allclose(turned, wanted, rtol=1e-3, atol=1e-3)
+            np.testing.assert_allclose(reference.matmul.affine(a, b, bias, relu), wanted, rtol=1e-3, atol=1e-3)
+
+
 @pytest.mark.parametrize(("rows", "depth", "columns"), [(4000, 4000, 4000), (50_000, 6000, 100), (60, 3_000_000, 60)])
 def test_ctrl_c_is_answered(rows, depth, columns):
     if minorm_ext.kernels("matmul") is not cpu.matmul._kernels:

@@ -12,9 +12,12 @@ from minorm.normalization.call import NormCall
 from minorm.normalization.equation import Equation
 from minorm.normalization.normalize import NormalizeWith
 from minorm.ops import activation, elementwise, special
+from minorm.ops.applications import Application
 from minorm.ops.convolution import Convolution
-from minorm.ops.fusing import Application, fused
-from minorm.ops.shape import Reshape
+from minorm.ops.fusing import fused
+from minorm.ops.indexing import GetItem
+from minorm.ops.matmul import MatMul
+from minorm.ops.shape import Cat, Expand, Permute, Reshape
 
 CONV: dict[str, Any] = {"stride": (1, 1), "padding": ((1, 1), (1, 1)), "dilation": (1, 1), "groups": 1}
 
@@ -191,4 +194,69 @@ def test_other_broadcasts_stay(other: Any) -> None:
 def test_halves_stay() -> None:
     names, before, after = both(GELU, maps(dtype=np.float16))
     assert len(names) == len(GELU)
+    same(before, after)
+
+
+def test_views_of_views_are_one_step() -> None:
+    x = np.arange(2 * 3 * 4 * 5, dtype=np.float32).reshape(2, 3, 4, 5)
+    row = np.float32([[[1, 2]]])
+    steps: Steps = [
+        (Permute, (1,), {"order": (0, 2, 3, 1)}), (Reshape, (3,), {"shape": (2, 20, 3)}),
+        (GetItem, (4,), {"index": (slice(None), slice(None, None, 2), 1)}), (Reshape, (5,), {"shape": (4, 5)}),
+        (Expand, (2,), {"shape": (1, 4, 2)}), (Reshape, (7,), {"shape": (4, 2)}), (Cat, (6, 8), {"axis": 1}),
+    ]  # fmt: skip
+    names, before, after = both(steps, {1: x, 2: row})
+    assert names == ["Permute + Reshape + GetItem + Reshape", "Expand + Reshape", "Cat"]
+    same(before, after)
+    names, before, after = both(steps, {1: x, 2: row}, (4,))  # asked for: nothing goes on from it unseen
+    assert names[:2] == ["Permute + Reshape", "GetItem + Reshape"]
+    same(before, after)
+
+
+def test_a_row_behind_axes_of_length_1_repeats_too() -> None:
+    rng = np.random.default_rng(0)
+    x, row = rng.standard_normal((2, 3, 4, 5)).astype(np.float32), rng.standard_normal((1, 1, 1, 5)).astype(np.float32)
+    steps: Steps = [(elementwise.Div, (1, 3), {}), (elementwise.Add, (4, 2), {})]
+    names, before, after = both(steps, {1: x, 2: row, 3: np.float32(3).reshape(())})
+    assert names == ["Div + Add"]
+    same(before, after)
+
+
+def test_a_slice_joins_a_chain() -> None:
+    x = np.random.default_rng(0).standard_normal((3, 70, 4)).astype(np.float32)
+    steps: Steps = [
+        (GetItem, (1,), {"index": (slice(None), slice(None), slice(2, 4))}),
+        (elementwise.Mul, (3, 2), {}), (elementwise.Exp, (4,), {}),
+    ]  # fmt: skip
+    names, before, after = both(steps, {1: x, 2: np.float32(0.2).reshape(())})
+    assert names == ["GetItem", "Mul + Exp"]
+    same(before, after)
+    assert after[0].strides == before[0].strides
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("shape", [(7, 33), (2, 3, 33), (1, 5000)], ids=str)
+def test_a_product_takes_the_row_behind_it_and_the_relu(shape: tuple[int, ...], dtype: Any) -> None:
+    rng = np.random.default_rng(0)
+    a, b, row = (rng.standard_normal(s).astype(dtype) for s in (shape, (shape[-1], 6), (6,)))
+    steps: Steps = [(MatMul, (1, 2), {}), (elementwise.Add, (3, 4), {}), (activation.Relu, (5,), {})]
+    names, before, after = both(steps, {1: a, 2: b, 3: row})
+    assert names == ["MatMul + Add + Relu"]
+    same(before, after)
+    names, before, after = both(steps[:2], {1: a, 2: b, 3: row})
+    assert names == ["MatMul + Add"]
+    same(before, after)
+    names, before, after = both(steps, {1: a, 2: b, 3: row}, (4,))  # the product is asked for
+    assert names == ["MatMul", "Add + Relu"]
+    same(before, after)
+    names, before, after = both(steps, {1: a, 2: b, 3: row[:1]})  # one number
+    assert names == ["MatMul", "Add + Relu"]
+    same(before, after)
+
+
+def test_a_product_that_is_the_row_stays_apart() -> None:
+    rng = np.random.default_rng(0)
+    a, b, c = (rng.standard_normal(s).astype(np.float32) for s in ((1, 5), (5, 6), (4, 6)))
+    names, before, after = both([(MatMul, (1, 2), {}), (elementwise.Add, (4, 3), {})], {1: a, 2: b, 3: c})
+    assert names == ["MatMul", "Add"]
     same(before, after)

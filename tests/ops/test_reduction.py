@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import minorm as mn
+from minorm.devices import dtypes
 from minorm.ops import reduction
 from minorm.testing import gradcheck
 
@@ -164,3 +165,16 @@ def test_the_best_places_and_of_equals_the_first(rng, largest, dtype):
     places = reduction.TopPlaces.apply(mn.Tensor(x), count=4, axis=1, largest=largest)
     for row, found in zip(x.astype(int), places.array, strict=True):
         assert found.tolist() == sorted(range(9), key=lambda i: (-row[i] if largest else row[i], i))[:4]
+
+
+@pytest.mark.parametrize("name", ["amax", "amin"])
+def test_extremes_of_short_rows(name, rng):
+    """Column after column gives what NumPy finds, NaN too, also of 16 bits and of rows that lie apart."""
+    for dtype, n in itertools.product((dtypes.float32, dtypes.bfloat16, dtypes.int64), (1, 2, 6, 16, 17)):
+        x = (rng.standard_normal((7, 2 * n)) * 9).astype(dtype)[:, ::2]
+        if dtype != dtypes.int64:
+            x[3, n // 2] = np.nan
+        found = getattr(mn.from_numpy(x), name)(-1)
+        wanted = getattr(np, name[1:])(x, -1)
+        assert found.array.dtype == wanted.dtype
+        np.testing.assert_array_equal(found.array.astype(np.float64), wanted.astype(np.float64))

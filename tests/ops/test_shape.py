@@ -88,3 +88,16 @@ def test_unbind_of_an_operator_makes_one_gradient_of_those_of_its_slices(rng) ->
     numbers = shape.Unbind.apply(mn.tensor([1.0, 2.0]), axis=0)
     assert [(type(y.array), y.shape, y.item()) for y in numbers] == [(np.ndarray, (), 1), (np.ndarray, (), 2)]
     gradcheck(lambda x: shape.Unbind.apply(x, axis=0)[1], rng.standard_normal(3))
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "float16", "float32", "float64", "int64"])
+def test_rows_of_few_elements_are_joined(dtype) -> None:
+    """As words of 2 to 16 bytes, where all rows are alike; else as NumPy does."""
+    for n in (1, 2, 3, 4):
+        a, b = (np.arange(i, i + 10 * n).reshape(2, 5, n).astype(dtype) for i in (0, 100))
+        for parts in ([a, b], [a, b, a], [a, b[..., :1]], [a, b[..., ::-1]]):
+            joined = mn.cat([mn.from_numpy(part.copy("K")) if part.flags.c_contiguous else mn.Tensor(part)
+                             for part in parts], -1)  # fmt: skip
+            want = np.concatenate(parts, -1)
+            assert (joined.shape, joined.dtype) == (want.shape, want.dtype)
+            np.testing.assert_array_equal(joined.array, want)

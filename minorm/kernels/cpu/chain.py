@@ -7,6 +7,7 @@ or lies in memory in another order, takes one map after the other, to the same b
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Sequence
 from math import prod
 from typing import Any
@@ -15,38 +16,48 @@ import minorm_ext
 from minorm.devices import dtypes
 from minorm.kernels.cpu import elementwise
 from minorm.kernels.cpu.memory import empty
-from minorm.kernels.cpu.operands import is_plain
+from minorm.kernels.cpu.operands import is_plain, plain
 from minorm.kernels.reference import chain as reference
 from minorm.kernels.reference.chain import LONGEST, Link
 
 _kernels: Any = minorm_ext.kernels("elementwise")
+_FLOATS = (dtypes.float32, dtypes.float64)
 
 
 def chain(links: tuple[Link, ...], operands: Sequence[Any], shape: tuple[int, ...]) -> Any:
     """The result of the last link, of this shape; see kernels/reference/chain.py."""
-    first = operands[0]
+    dtype = operands[0].dtype
     size, row = prod(shape), shape[-1] if shape else 1
     pairs, period = [], 1
     for x in operands:
-        if x.dtype != first.dtype or not is_plain(x):
+        whole = x.shape == shape
+        if not x.flags.carray:
+            x = plain(x) if whole and _is_in_rows(x) else x
+        if x.dtype != dtype or not is_plain(x):
             break
         if x.size == 1:
             pairs.append((x, 1))
-        elif x.shape == shape:
+        elif whole:
             pairs.append((x, size))
         elif x.size == x.shape[-1] == row <= LONGEST:
             pairs.append((x, row))
             period = row
         else:
             break
-    if len(pairs) < len(operands) or first.dtype not in (dtypes.float32, dtypes.float64) or not size:
+    if len(pairs) < len(operands) or dtype not in _FLOATS or not size:
         return reference.chain(links, operands, shape, elementwise)
     steps, count = _steps(links, len(operands))
     threads = minorm_ext.get_num_threads()
-    out = empty(shape, first.dtype)
-    scratch = empty((_kernels.chain_scratch(len(operands), count, period, threads),), first.dtype)
-    _kernels.chain(steps, count, pairs, period, out, scratch, size, first.itemsize, threads)
+    out = empty(shape, dtype)
+    scratch = empty((_kernels.chain_scratch(len(operands), count, period, threads),), dtype)
+    _kernels.chain(steps, count, pairs, period, out, scratch, size, dtype.itemsize, threads)
     return out
+
+
+def _is_in_rows(x: Any) -> bool:
+    """Do its elements lie row by row, if perhaps with gaps? Then NumPy's results do too."""
+    strides = x.strides
+    return all(a >= b > 0 for a, b in itertools.pairwise(strides))
 
 
 @functools.lru_cache(maxsize=256)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -46,6 +47,7 @@ _float32, _float64 = dtypes.float32, dtypes.float64
 _empty = memory.empty
 _get_num_threads = minorm_ext.get_num_threads
 
+FEW = 4  # elements of a row
 LARGE = 1 << 14  # elements from which the reference writes into memory of the pool
 
 
@@ -79,10 +81,18 @@ def _map_other(name: str, fallback: Callable[..., Any], a: Any, b: Any, option: 
 
 def _pooled(ufunc: Any, a: Any, b: Any) -> Any:
     """NumPy's own broadcasting or mixed arithmetic; a large result goes into memory of the pool."""
+    a, b = _whole_rows(a), _whole_rows(b)
     large = a if a.size >= b.size else b
     if large.size < LARGE or a.dtype != b.dtype or np.broadcast_shapes(a.shape, b.shape) != large.shape:
         return ufunc(a, b)
     return ufunc(a, b, out=memory.empty_like(large))
+
+
+def _whole_rows(x: Any) -> Any:
+    """x, or a copy without gaps of many rows of few elements, for which NumPy takes as long as for long ones."""
+    if x.size < LARGE or x.shape[-1] > FEW or x.flags.c_contiguous or any(a < b for a, b in pairwise(x.strides)):
+        return x
+    return plain(x)
 
 
 # Arithmetic.

@@ -16,7 +16,7 @@ import numpy as np
 
 import minorm_ext
 from minorm.devices import dtypes
-from minorm.kernels.cpu import memory
+from minorm.kernels.cpu import elementwise, memory
 from minorm.kernels.cpu.operands import plain
 from minorm.kernels.cpu.sums import sum_to
 from minorm.kernels.reference import matmul as reference
@@ -71,6 +71,23 @@ def linear(x: Any, w: Any, b: Any = None) -> Any:
     if x.ndim == 2:
         return _product(x, w.T, b)
     return _product(x.reshape(math.prod(x.shape[:-1]), x.shape[-1]), w.T, b).reshape(*x.shape[:-1], len(w))
+
+
+def affine(a: Any, b: Any, bias: Any, relu: bool) -> Any:
+    if (
+        b.ndim == 2
+        and b.shape[1] > 1
+        and a.ndim > 1
+        and _covers(a, b)
+        and bias.dtype == a.dtype
+        and a.flags.c_contiguous
+    ):
+        rows = a.reshape(math.prod(a.shape[:-1]), a.shape[-1])
+        c = _kernels.multiply(rows, b, plain(bias), _empty, _get_num_threads(), True, relu)
+        if c is not None:
+            return c.reshape(*a.shape[:-1], b.shape[1])
+    c = elementwise.add(matmul(a, b), bias)
+    return elementwise.relu(c) if relu else c
 
 
 def linear_grads(dy: Any, x: Any, bias: bool) -> tuple[Any, Any]:

@@ -6,6 +6,7 @@ from typing import Any
 
 from minorm.devices import dtypes
 from minorm.kernels.cpu.memory import empty
+from minorm.kernels.reference.copying import WORDS
 
 STORAGE = {dtypes.float16: 0, dtypes.bfloat16: 1, dtypes.float32: 2, dtypes.float64: 3}  # Type, simd/storage.pxd
 
@@ -22,5 +23,9 @@ def plain(x: Any) -> Any:
     if flags.c_contiguous and flags.aligned:
         return x
     copy = empty(x.shape, x.dtype)
-    copy[...] = x
+    word = WORDS.get(x.shape[-1] * x.itemsize) if x.ndim and flags.aligned and x.strides[-1] == x.itemsize else None
+    if word is None:
+        copy[...] = x
+    else:
+        copy.view(word)[...] = x.view(word)
     return copy

@@ -1,5 +1,21 @@
 """The modules of backend gpu. A family without kernels here is the reference's, whose NumPy functions CuPy answers."""
 
-from minorm.kernels.gpu import conv, copying, elementwise, indexing, matmul, memory, norm, pool, random, sums, update
+from minorm.kernels.gpu import (
+    conv,
+    copying,
+    elementwise,
+    indexing,
+    matmul,
+    memory,
+    norm,
+    pool,
+    random,
+    recurrent,
+    sums,
+    update,
+)
 
-__all__ = ["conv", "copying", "elementwise", "indexing", "matmul", "memory", "norm", "pool", "random", "sums", "update"]
+__all__ = [
+    "conv", "copying", "elementwise", "indexing", "matmul", "memory", "norm", "pool", "random", "recurrent", "sums",
+    "update",
+]  # fmt: skip

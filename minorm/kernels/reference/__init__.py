@@ -11,6 +11,7 @@ from minorm.kernels.reference import (
     norm,
     pool,
     random,
+    recurrent,
     sums,
     update,
 )

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from minorm.devices.dtypes import bfloat16
-from minorm.kernels.reference import tiles
+from minorm.kernels.reference import elementwise, tiles
 from minorm.kernels.reference.sums import sum_to
 from minorm.kernels.reference.widening import widened
 
@@ -40,6 +40,12 @@ _matmul = widened(np.matmul)
 def _linear(x: Any, w: Any, b: Any) -> Any:
     y = np.matmul(x, w.T)
     return y if b is None else y + b
+
+
+def affine(a: Any, b: Any, bias: Any, relu: bool) -> Any:
+    """a @ b + bias, a (..., in), b (in, out), bias (out), and the relu of that: rounded as by one after the other"""
+    c = elementwise.add(matmul(a, b), bias)
+    return elementwise.relu(c) if relu else c
 
 
 def linear_grads(dy: Any, x: Any, bias: bool) -> tuple[Any, Any]:

@@ -25,7 +25,8 @@ from minorm.onnx.graph.tensors import Budget
 from minorm.onnx.loading.exchange import replacing
 from minorm.onnx.loading.graph_inputs import Input
 from minorm.onnx.loading.original import Original, Placed
-from minorm.onnx.loading.plans import Plans, Recorder
+from minorm.onnx.loading.planning.plans import Plans
+from minorm.onnx.loading.planning.recorder import Recorder
 from minorm.onnx.operators.norm.batch_statistics import put
 from minorm.support.masking import printable
 from minorm.support.states import completed
@@ -98,9 +99,11 @@ class GraphModule(Sealed):
     def forward(self, *inputs: Any) -> Any:
         """The graph's outputs for these inputs."""
         dtype = self.converted_to()
+        if dtype is None:  # Tensors of a form that has a plan were checked when it was made
+            planned = self._plans.run(inputs if all(isinstance(x, Tensor) for x in inputs) else self.check(inputs))
+            if planned is not None:
+                return planned[0] if len(planned) == 1 else tuple(planned)
         given = self.check(inputs)
-        if dtype is None and (planned := self._plans.run(given)) is not None:
-            return planned[0] if len(planned) == 1 else tuple(planned)
         recorder = None if dtype is not None else self._recorder(given)
         values: list[Any] = [None] * self._size
         for slot, tensor in self._tensors(dtype):

@@ -20,14 +20,13 @@ from minorm.onnx.graph.model_graph import Graph, Value
 from minorm.onnx.graph.reading import Node
 from minorm.onnx.graph.registry import reads, writes
 from minorm.onnx.operators.shape.shape import transpose
-from minorm.ops.gates import DEFAULTS, Gate
 from minorm.tensor.tensor import Tensor
 
 ORDERS = {"LSTM": "iofg", "GRU": "zrn", "RNN": "h"}
 KINDS = {"LSTM": 3, "GRU": 2, "RNN": 1}  # of activations, for each direction
 HELD = 11  # numbers a hidden unit that a step of an LSTM keeps for backward
 
-Activations = Sequence[Sequence[Gate]] | None
+Activations = Sequence[Sequence[F.Gate]] | None
 
 
 # Readers
@@ -111,16 +110,16 @@ def _activations(node: Node, directions: int) -> Activations:
     kinds = KINDS[node.operator]
     if len(names) != kinds * directions:
         raise ValueError(f"activations is {names}; expected {kinds} for each of {directions} direction(s)")
-    known = {name.lower(): name for name in DEFAULTS}
+    known = {name.lower(): name for name in F.DEFAULTS}
     numbers = [list(node[name] or ()) for name in ("activation_alpha", "activation_beta")]
     gates = []
     for name in names:
         if name.lower() not in known:
-            raise ValueError(f"activations holds {name!r}; expected {', '.join(DEFAULTS)}")
-        defaults = DEFAULTS[known[name.lower()]]
+            raise ValueError(f"activations holds {name!r}; expected {', '.join(F.DEFAULTS)}")
+        defaults = F.DEFAULTS[known[name.lower()]]
         # The lists hold numbers for the activations that have one, in their order; what is missing is usual.
         own = [given.pop(0) if given else usual for given, usual in zip(numbers, defaults, strict=False)]
-        gates.append(Gate(known[name.lower()], *own))
+        gates.append(F.Gate(known[name.lower()], *own))
     return [tuple(gates[d * kinds : (d + 1) * kinds]) for d in range(directions)]
 
 
@@ -206,9 +205,9 @@ def _named(activations: Activations) -> tuple[list[str] | None, list[float] | No
     """The attributes activations, activation_alpha, activation_beta."""
     if activations is None:
         return None, None, None
-    gates = [Gate(*gate) for own in activations for gate in own]  # a trace hands over plain tuples
-    alpha = [gate.alpha for gate in gates if DEFAULTS[gate.name]]
-    beta = [gate.beta for gate in gates if len(DEFAULTS[gate.name]) == 2]
+    gates = [F.Gate(*gate) for own in activations for gate in own]  # a trace hands over plain tuples
+    alpha = [gate.alpha for gate in gates if F.DEFAULTS[gate.name]]
+    beta = [gate.beta for gate in gates if len(F.DEFAULTS[gate.name]) == 2]
     return [gate.name for gate in gates], alpha or None, beta or None
 
 

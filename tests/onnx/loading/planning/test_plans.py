@@ -19,7 +19,7 @@ onnx = pytest.importorskip("onnx")
 
 from onnx import helper, numpy_helper  # noqa: E402
 
-from minorm.onnx.loading import plans  # noqa: E402
+from minorm.onnx.loading.planning import plans  # noqa: E402
 
 
 class Net(nn.Module):
@@ -288,3 +288,104 @@ def test_ids_that_are_looked_up(planned: Any) -> None:
     for ids in ([0, 1, 2], [3, 3, 3], [1, 0, 1], [2, 2, 0]):
         i = mn.tensor(np.int64(ids))
         assert run(model, i) == by_node(model, i)
+
+
+# Which rules read elements
+
+
+@pytest.mark.parametrize(
+    ("nodes", "held"),
+    [
+        ([helper.make_node("Max", ["x", "w"], ["m"]), helper.make_node("Erf", ["m"], ["y"])], {"w": floats(4).array}),
+        ([helper.make_node("Resize", ["x", "", "scales"], ["y"])], {"scales": np.float32([1, 1, 2, 2])}),
+        (
+            [helper.make_node("Resize", ["x", "", "scales"], ["y"], mode="linear")],
+            {"scales": np.float32([1, 1, 1.5, 2])},
+        ),
+        ([helper.make_node("TopK", ["x", "k"], ["y", "places"])], {"k": np.int64([2])}),
+        ([helper.make_node("ReduceMax", ["x"], ["y"], axes=[3])], {}),
+        ([helper.make_node("Hardmax", ["x"], ["y"])], {}),
+        (
+            [helper.make_node("Greater", ["x", "w"], ["b"]), helper.make_node("Where", ["b", "x", "w"], ["y"])],
+            {"w": floats(4).array},
+        ),
+        ([helper.make_node("CumSum", ["x", "axis"], ["y"])], {"axis": np.int64(1)}),
+        ([helper.make_node("Einsum", ["x", "x"], ["y"], equation="abcd,abed->ace")], {}),
+    ],
+    ids=["Max", "Resize", "linear Resize", "TopK", "ReduceMax", "Hardmax", "Where", "CumSum", "Einsum"],
+)
+def test_a_plan_holds_whatever_decides_by_shapes(nodes: list[Any], held: dict[str, Any], planned: Any) -> None:
+    model = graph(nodes, {"x": [1, 2, 3, 4]}, ["y"], held)
+    for seed in range(5):
+        x = mn.from_numpy(np.random.default_rng(seed).standard_normal((1, 2, 3, 4), np.float32))
+        assert run(model, x) == by_node(model, x)
+    assert planned() == 3
+
+
+def test_a_recurrent_layer_is_one_pass(planned: Any) -> None:
+    held = {"w": floats(1, 8, 4).array, "r": floats(1, 8, 2).array}
+    node = helper.make_node("LSTM", ["x", "w", "r"], ["y"], hidden_size=2)
+    model = graph([node], {"x": [5, 1, 4]}, ["y"], held)
+    for seed in range(4):
+        x = mn.from_numpy(np.random.default_rng(seed).standard_normal((5, 1, 4), np.float32))
+        assert run(model, x) == by_node(model, x)
+    assert planned() == 2
+    assert "1 passes" in repr(model)
+
+
+def test_lengths_that_are_given_are_read(planned: Any) -> None:
+    held = {"w": floats(1, 8, 4).array, "r": floats(1, 8, 2).array}
+    node = helper.make_node("LSTM", ["x", "w", "r", "", "i"], ["y"], hidden_size=2)
+    model = graph([node], {"x": [5, 2, 4], "i": [2]}, ["y"], held)
+    for lengths in ([5, 5], [5, 5], [5, 5], [1, 4], [3, 2]):
+        given = floats(5, 2, 4), mn.tensor(np.int64(lengths))
+        assert run(model, *given) == by_node(model, *given)
+    assert planned() == 0
+
+
+def test_indices_beyond_the_table_are_an_error_in_a_plan_too(planned: Any) -> None:
+    nodes = [helper.make_node("Gather", ["table", "i"], ["e"]), helper.make_node("Erf", ["e"], ["y"])]
+    model = graph(nodes, {"i": [3]}, ["y"], {"table": np.arange(8, dtype=np.float32).reshape(4, 2)})
+    for ids in ([0, 1, 2], [3, 3, 3], [1, 0, -1]):
+        i = mn.tensor(np.int64(ids))
+        assert run(model, i) == by_node(model, i)
+    assert planned() == 1
+    with pytest.raises(ValueError, match=r"Gather.*index 4 is out of bounds"):
+        run(model, mn.tensor(np.int64([0, 4, 0])))
+    i = mn.tensor(np.int64([2, 2, 0]))
+    assert run(model, i) == by_node(model, i)
+
+
+def test_the_caller_never_gets_a_stand_in() -> None:
+    nodes = [helper.make_node("Identity", ["x"], ["a"]), helper.make_node("Relu", ["a"], ["y"])]
+    model = graph(nodes, {"x": [2, 3]}, ["y", "a"])
+    for _ in range(3):
+        with mn.no_grad():
+            assert [type(y) for y in model(floats(2, 3))] == [mn.Tensor, mn.Tensor]
+
+
+@pytest.mark.parametrize("operator", ["GatherElements", "ScatterElements"])
+def test_positions_are_refused_in_a_plan_as_without(operator: str, planned: Any) -> None:
+    values = ["w"] if operator == "ScatterElements" else []
+    nodes = [helper.make_node(operator, ["x", "i", *values], ["z"], axis=1), helper.make_node("Erf", ["z"], ["y"])]
+    held = {"w": floats(2, 2).array} if values else {}
+    model = graph(nodes, {"x": [2, 3], "i": [2, 2]}, ["y"], held)
+    x = floats(2, 3)
+    for places in ([[0, 1], [2, 0]], [[0, 1], [2, 0]], [[2, 1], [-1, -3]], [[1, 0], [0, 1]]):
+        given = x, mn.tensor(np.int64(places))
+        assert run(model, *given) == by_node(model, *given)
+    assert planned() == 2
+    with pytest.raises(ValueError, match=rf"{operator}.*hold(s)? 3; expected -3 to 2"):
+        run(model, x, mn.tensor(np.int64([[0, 3], [0, 0]])))
+
+
+def test_arrays_of_numpy_go_by_the_plan_too(planned: Any) -> None:
+    model, x = loaded(), images()
+    for _ in range(3):
+        with mn.no_grad():
+            model(x.numpy())
+    assert planned() == 1
+    for wrong in (x.double(), x[:, :2], x.numpy().astype(np.int64), 3):
+        with mn.no_grad(), pytest.raises((TypeError, ValueError), match="input 'x'"):
+            model(wrong)
+    assert planned() == 1

@@ -1,20 +1,15 @@
 """The activations of recurrent layers, by the names ONNX gives them: each function beside its slope.
 
 A slope is told both what went in (x) and what came out (y), and takes what is cheaper. alpha and beta are the two
-numbers that some of them have; DEFAULTS says which, and what they are where nobody says.
+numbers that some of them have; DEFAULTS says which, and what they are by default. `maps` are a backend's elementwise
+functions. The kernels have the same formulas in minorm_ext/recurrent/activations.inc.h.
 """
 
 from __future__ import annotations
 
-import math
 from typing import Any, NamedTuple
 
 import numpy as np
-
-from minorm.graph.expressions import passing
-from minorm.kernels.select import backend
-from minorm.ops import activation
-from minorm.ops.activation import log1p_exp
 
 
 class Gate(NamedTuple):
@@ -33,35 +28,35 @@ DEFAULTS: dict[str, tuple[float, ...]] = {
 }  # fmt: skip
 
 
-def value(gate: Gate, x: Any) -> Any:
+def value(gate: Gate, x: Any, maps: Any) -> Any:
     """The activation of x."""
     name, alpha, beta = gate.name, x.dtype.type(gate.alpha), x.dtype.type(gate.beta)
     if name == "Sigmoid":
-        return backend(x).elementwise.sigmoid(x)
+        return maps.sigmoid(x)
     if name == "Tanh":
-        return backend(x).elementwise.tanh(x)
+        return maps.tanh(x)
     if name == "Relu":
         return np.maximum(x, 0)
     if name == "Softsign":
         return x / (1 + abs(x))
     if name == "Softplus":
-        return log1p_exp(-abs(x)) + np.maximum(x, 0)
+        return maps.log1p(maps.exp(-abs(x))) + np.maximum(x, 0)
     if name == "LeakyRelu":
         return np.where(x < 0, alpha * x, x)
     if name == "ThresholdedRelu":
         return np.where(x > alpha, x, x.dtype.type(0))
     if name == "Elu":
-        return np.where(x < 0, alpha * backend(x).elementwise.expm1(np.minimum(x, 0)), x)
+        return np.where(x < 0, alpha * maps.expm1(np.minimum(x, 0)), x)
     if name == "Affine":
         return alpha * x + beta
     if name == "ScaledTanh":
-        return alpha * backend(x).elementwise.tanh(beta * x)
+        return alpha * maps.tanh(beta * x)
     if name == "HardSigmoid":
         return np.clip(alpha * x + beta, x.dtype.type(0), x.dtype.type(1))
     raise ValueError(f"activation is {name!r}; expected one of {', '.join(DEFAULTS)}")
 
 
-def slope(gate: Gate, x: Any, y: Any) -> Any:
+def slope(gate: Gate, x: Any, y: Any, maps: Any) -> Any:
     """The derivative of the activation where it took x to y."""
     name, alpha, beta = gate.name, x.dtype.type(gate.alpha), x.dtype.type(gate.beta)
     one, zero = x.dtype.type(1), x.dtype.type(0)
@@ -74,7 +69,7 @@ def slope(gate: Gate, x: Any, y: Any) -> Any:
     if name == "Softsign":
         return 1 / (1 + abs(x)) ** 2
     if name == "Softplus":
-        return backend(x).elementwise.sigmoid(x)
+        return maps.sigmoid(x)
     if name == "LeakyRelu":
         return np.where(x < 0, alpha, one)
     if name == "ThresholdedRelu":
@@ -84,27 +79,5 @@ def slope(gate: Gate, x: Any, y: Any) -> Any:
     if name == "Affine":
         return np.full_like(x, alpha)
     if name == "ScaledTanh":
-        return alpha * beta * (1 - backend(x).elementwise.tanh(beta * x) ** 2)
+        return alpha * beta * (1 - maps.tanh(beta * x) ** 2)
     return np.where((y > 0) & (y < 1), alpha, zero)  # HardSigmoid
-
-
-def expression(gate: Gate, x: Any) -> Any:
-    """The activation of a Tensor x, recorded."""
-    name, alpha, beta = gate
-    if name in ("Sigmoid", "Tanh", "Relu"):
-        return getattr(activation, name).apply(x)
-    if name == "Softsign":
-        return x / (1 + x.abs())
-    if name == "Softplus":
-        return activation.Softplus.apply(x, beta=1.0, threshold=math.inf)
-    if name == "LeakyRelu":
-        return activation.LeakyRelu.apply(x, slope=alpha)
-    if name == "ThresholdedRelu":
-        return passing(x, x.array > alpha)
-    if name == "Elu":
-        return activation.Elu.apply(x, alpha=alpha)
-    if name == "Affine":
-        return x * alpha + beta
-    if name == "ScaledTanh":
-        return activation.Tanh.apply(x * beta) * alpha
-    return (x * alpha + beta).clip(0.0, 1.0)  # HardSigmoid

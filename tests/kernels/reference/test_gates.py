@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from minorm.ops.gates import DEFAULTS, Gate, slope, value
+from minorm.kernels.cpu import elementwise
+from minorm.kernels.reference import gates
+from minorm.kernels.reference.gates import DEFAULTS, Gate
 
 X = np.array([-3.2, -1.1, -0.31, 0.0, 0.27, 0.9, 2.4])
 FORMULAS: dict[str, Callable[..., Any]] = {
@@ -24,6 +26,14 @@ FORMULAS: dict[str, Callable[..., Any]] = {
     "ScaledTanh": lambda x, a, b: a * np.tanh(b * x),
     "HardSigmoid": lambda x, a, b: np.minimum(np.maximum(a * x + b, 0), 1),
 }
+
+
+def value(gate: Gate, x: Any) -> Any:
+    return gates.value(gate, x, elementwise)
+
+
+def slope(gate: Gate, x: Any, y: Any) -> Any:
+    return gates.slope(gate, x, y, elementwise)
 
 
 @pytest.mark.parametrize("name", DEFAULTS)

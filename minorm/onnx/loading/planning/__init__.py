@@ -1,0 +1,1 @@
+"""Inference of loaded graphs by plan."""

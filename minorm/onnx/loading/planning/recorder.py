@@ -1,0 +1,264 @@
+"""Writes a plan down: runs a graph node by node, and keeps the Functions that the rules of its nodes apply."""
+
+from __future__ import annotations
+
+import inspect
+import weakref
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from minorm.graph import trace
+from minorm.graph.graph import Function
+from minorm.nn import Module
+from minorm.onnx.graph.node_layers import Sealed
+from minorm.onnx.loading.planning.plan import Plan
+from minorm.onnx.loading.planning.watched import Elements, Reads, StandIn, plain
+from minorm.ops.applications import Application
+from minorm.ops.fusing import fused
+from minorm.ops.indexing import Take
+from minorm.tensor.tensor import Tensor
+
+# Operators that no plan holds: the shapes of their results follow from values, they draw numbers, or they check labels
+# of the CPU alone.
+UNSTEADY = {
+    "Bernoulli", "Compress", "Loop", "Multinomial", "NegativeLogLikelihoodLoss", "NonMaxSuppression", "NonZero",
+    "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Scan", "SoftmaxCrossEntropyLoss",
+    "Unique",
+}  # fmt: skip
+
+# Layers that may be put in the place of nodes. Whether another decides by shapes alone, its code would have to tell.
+STEADY_LAYERS = {
+    "AdaptiveAvgPool1d", "AdaptiveAvgPool2d", "AdaptiveAvgPool3d", "AvgPool1d", "AvgPool2d", "AvgPool3d", "BatchNorm1d",
+    "BatchNorm2d", "BatchNorm3d", "Conv1d", "Conv2d", "Conv3d", "Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "ELU",
+    "Flatten", "GELU", "GroupNorm", "Hardsigmoid", "Hardswish", "Identity", "LayerNorm", "LeakyReLU", "Linear",
+    "LogSoftmax", "MaxPool1d", "MaxPool2d", "MaxPool3d", "PReLU", "RMSNorm", "ReLU", "ReLU6", "Sequential", "SiLU",
+    "Sigmoid", "Softmax", "Tanh",
+}  # fmt: skip
+
+GIVEN = object()  # in an index: an array that a run gives
+
+# Operators whose rules read indices only to refuse those outside, with a better error than their Functions'.
+REFUSING = {"GatherElements", "Scatter", "ScatterElements", "ScatterND"}
+
+
+class Taken(Application):
+    """A Take whose arrays of indices come from the run: they stand behind x among the inputs."""
+
+    __slots__ = ("parts",)
+
+    def __init__(self, inputs: tuple[int, ...], index: Any, outputs: tuple[int, ...]) -> None:
+        super().__init__(Take, inputs, {}, outputs)
+        parts = index if isinstance(index, tuple) else (index,)
+        self.parts = [GIVEN if isinstance(part, Elements) else part for part in parts]
+
+    def compute(self, x: Any, *indices: Any) -> Any:  # noqa: D102
+        given = iter(indices)
+        return Take().forward(x, index=tuple([next(given) if part is GIVEN else part for part in self.parts]))
+
+
+class Recorder:
+    """Runs the steps of a graph one by one, and writes down what they apply; `why` says what is against a plan."""
+
+    def __init__(
+        self, inputs: Sequence[Tensor], held: Sequence[Tensor], constants: Sequence[Tensor], layers: Sequence[Module]
+    ) -> None:
+        self.why = ""
+        self._layers = layers
+        self._registers: dict[int, tuple[Any, int]] = {}  # by the Tensor's id: a weak reference, and its register
+        self._fixed: list[Any] = [None]
+        self._known: dict[int, tuple[Any, Any]] = {0: (None, None)}  # the shapes and types of the registers
+        self._applications: list[Application] = []
+        self._steady = {id(tensor) for tensor in constants}  # the Tensors that follow from shapes
+        self._kept = list(constants)  # so that no other Tensor gets their ids
+        self._held = [(self._register(tensor), tensor) for tensor in held]
+        for tensor in constants:
+            self._register(tensor, tensor.array)
+        self._inputs = [self._register(tensor) for tensor in inputs]
+        self._outside = [tensor.array for tensor in (*held, *constants, *inputs)]
+
+    def run(self, step: Any, values: list[Any]) -> None:
+        """Run the step, in a trace, with stand-ins for what does not follow from shapes."""
+        if self.why:
+            step.run(values)
+            return
+        arguments = [None if slot is None else values[slot] for slot in step.inputs]
+        reads = Reads()
+        meant: dict[int, Any] = {}  # by the ids of the stand-ins
+        stand_in_of = {id(x): self._stand_in(x, reads, meant) for x in arguments}
+        stand_ins = [stand_in_of[id(x)] for x in arguments]
+        for slot, x in zip(step.inputs, stand_ins, strict=True):
+            if slot is not None:
+                values[slot] = x
+        try:
+            with trace.record() as calls:
+                results = step.run(values)
+        except Exception:  # noqa: BLE001  a stand-in cannot do all that a Tensor can; or the node is at fault, and says so
+            self.why = step.label
+            for slot, x in zip(step.inputs, arguments, strict=True):
+                if slot is not None:
+                    values[slot] = x
+            step.run(values)
+            return
+        if step.silent:
+            for tensor in results:
+                if isinstance(tensor, Tensor):
+                    self._steady.add(id(tensor))
+                    self._kept.append(tensor)
+                    self._register(tensor, tensor.array)
+        elif (
+            (reads.seen and step.operator not in REFUSING)
+            or not _is_steady(step)
+            or self._write_down(list(_applied(calls)), stand_ins, results, reads.seen)
+        ):
+            self.why = step.label
+        for slot in {*step.inputs, *step.outputs} - {None}:
+            values[slot] = self._meant(values[slot], meant)
+
+    def _stand_in(self, tensor: Any, reads: Reads, meant: dict[int, Any]) -> Any:
+        """What a rule gets in place of a Tensor: that itself, where it follows from shapes."""
+        register = None if id(tensor) in self._steady else self._find(tensor)
+        if register is None:
+            return tensor
+        stand_in = StandIn.of(tensor, reads)
+        self._registers[id(stand_in)] = weakref.ref(stand_in), register
+        meant[id(stand_in)] = stand_in, tensor
+        return stand_in
+
+    def _meant(self, value: Any, meant: dict[int, Any]) -> Any:
+        """A value of a step as the next one reads it: no stand-in."""
+        if not isinstance(value, StandIn):
+            return value
+        if id(value) not in meant:
+            meant[id(value)] = value, plain(value)
+            register = self._find(value)
+            if register is not None:
+                self._registers[id(meant[id(value)][1])] = weakref.ref(meant[id(value)][1]), register
+        return meant[id(value)][1]
+
+    def plan(self, outputs: Sequence[Any]) -> Plan | None:
+        """The plan of a run with these results; None where something is against it."""
+        made = {register for application in self._applications for register in application.outputs}
+        registers = [self._find(tensor) for tensor in outputs]
+        if self.why or _share_memory([x.array for x in outputs], self._outside) or not made.issuperset(registers):
+            return None
+        applications = fused(self._applications, self._known, registers)
+        return Plan(applications, self._held, self._fixed, self._inputs, registers, self._layers)
+
+    def _write_down(
+        self, calls: Sequence[trace.Call], arguments: Sequence[Any], results: Sequence[Any], seen: bool
+    ) -> bool:
+        """Write down the calls of a step; whether that fails, since it knows more than shapes.
+
+        seen    whether the rule has read elements, so that what it has made itself may depend on them
+        """
+        read = {id(tensor) for tensor in results}
+        for call in calls:
+            inputs, options = _taken_apart(call)
+            read.update(map(id, inputs))
+            for tensor in inputs:
+                if tensor is not None and self._find(tensor) is None:
+                    if seen:
+                        return True
+                    self._register(tensor, tensor.array)  # a number, as in x * alpha, or what a rule makes of shapes
+                    self._kept.append(tensor)
+            registers = [0 if tensor is None else self._find(tensor) for tensor in inputs]
+            outputs = call.result if isinstance(call.result, tuple) else (call.result,)
+            found = list(_elements(options))
+            if call.changed or (found and call.target is not Take):
+                return True
+            made = tuple(self._register(tensor) for tensor in outputs)
+            if found:
+                origins = [next((x for x in arguments if _is_array_of(x, array)), None) for array in found]
+                if any(x is None for x in origins):
+                    return True
+                read.update(map(id, origins))
+                registers += [self._find(x) for x in origins]
+                application: Application = Taken(tuple(registers), options["index"], made)
+            else:
+                application = Application(call.target, tuple(registers), options, made)
+            self._applications.append(application)
+        unread = [x for x in arguments if x is not None and id(x) not in read and id(x) not in self._steady]
+        return bool(unread) or any(self._find(tensor) is None for tensor in results)
+
+    def _register(self, tensor: Tensor, array: Any = None) -> int:
+        register = len(self._fixed)
+        self._fixed.append(array)
+        self._known[register] = tensor.shape, tensor.dtype
+        self._registers[id(tensor)] = weakref.ref(tensor), register
+        return register
+
+    def _find(self, tensor: Any) -> Any:
+        """The register of a Tensor, if it has one."""
+        reference, register = self._registers.get(id(tensor), (None, None))
+        return register if reference is not None and reference() is tensor else None
+
+
+def _share_memory(arrays: Sequence[Any], others: Sequence[Any]) -> bool:
+    """Whether one of the arrays may look into the memory of another of them, or of the others."""
+    spans = [
+        (*np.lib.array_utils.byte_bounds(array), fresh)
+        for fresh in (True, False)
+        for array in (arrays if fresh else others)
+    ]
+    ends = {True: 0, False: 0}  # of what begins before
+    for start, end, fresh in sorted(span for span in spans if span[0] < span[1]):
+        if start < ends[True] or (fresh and start < ends[False]):
+            return True
+        ends[fresh] = max(ends[fresh], end)
+    return False
+
+
+def _is_steady(step: Any) -> bool:
+    """Whether all that a node decides by elements would be noticed: not in the turns of a loop, nor in a branch."""
+    if step.conditions or getattr(step, "turns", None) is not None or step.operator in UNSTEADY:
+        return False
+    return bool(step.operator) or not isinstance(step.operation, Module) or all(map(_decides, step.operation.modules()))
+
+
+def _decides(layer: Module) -> bool:
+    """Whether shapes alone decide what a layer applies: a normalization of the file, or one of ours that is known."""
+    kind = type(layer)
+    return isinstance(layer, Sealed) or (kind.__name__ in STEADY_LAYERS and kind.__module__.startswith("minorm.nn."))
+
+
+def _elements(options: Any) -> Iterator[Elements]:
+    """The arrays among options that a rule was given to watch."""
+    if isinstance(options, Elements):
+        yield options
+    elif isinstance(options, (dict, tuple, list)):
+        for option in options.values() if isinstance(options, dict) else options:
+            yield from _elements(option)
+
+
+def _is_array_of(tensor: Any, elements: Elements) -> bool:
+    """Whether these are the elements of a stand-in as they are, and positions: a mask decides over shapes."""
+    return isinstance(tensor, StandIn) and elements.is_of(tensor.array) and tensor.array.dtype.kind == "i"
+
+
+def _applied(calls: Sequence[trace.Call]) -> Iterator[trace.Call]:
+    """The Functions in a tree of calls, in the order in which they were applied."""
+    for call in calls:
+        if isinstance(call.target, type) and issubclass(call.target, Function):
+            yield call
+        else:
+            yield from _applied(call.children)
+
+
+def _taken_apart(call: trace.Call) -> tuple[list[Any], dict[str, Any]]:
+    """The Tensors that a Function was applied to, and its options."""
+    inputs: list[Any] = []
+    options: dict[str, Any] = {}
+    kinds = inspect.signature(call.target.forward).parameters
+    for name, value in call.arguments.items():
+        kind = kinds[name].kind
+        if kind is inspect.Parameter.VAR_POSITIONAL:
+            inputs.extend(value)
+        elif kind is inspect.Parameter.VAR_KEYWORD:
+            options.update(value)
+        elif kind is inspect.Parameter.KEYWORD_ONLY:
+            options[name] = value
+        else:
+            inputs.append(value)
+    return inputs, options

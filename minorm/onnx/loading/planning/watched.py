@@ -1,0 +1,135 @@
+"""Whether the rule of a node looks at the elements of its arguments itself, instead of leaving that to Functions.
+
+What a rule decides by shapes and types it decides alike for all inputs of one form; what it decides by elements it may
+decide otherwise next time. So it is given stand-ins, Tensors whose `array` is an `Elements`: shape, type and order of
+memory can be asked, and whatever else is done with it is noted, or an error. Functions get the arrays as they are. What
+a Function makes of a stand-in is a stand-in too.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+
+from minorm.tensor.tensor import Tensor
+
+# Who may have the array itself: what applies Functions, and what counts bytes.
+_TRUSTED = ("minorm.graph.", "minorm.onnx.graph.memory_budget", "minorm.onnx.loading.")
+_FORM = ("shape", "dtype", "ndim", "size", "itemsize", "nbytes", "strides", "flags")
+_LIKE = (np.empty_like, np.zeros_like, np.ones_like, np.full_like, np.shape, np.ndim, np.size)
+
+
+class Reads:
+    """What was noted."""
+
+    seen = False
+
+
+class Elements(np.lib.mixins.NDArrayOperatorsMixin):
+    """What a rule sees of an array."""
+
+    def __init__(self, array: Any, reads: Reads) -> None:
+        self._array, self._reads = array, reads
+
+    def is_of(self, array: Any) -> bool:
+        """Whether it stands for this very array."""
+        return self._array is array
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in _FORM:
+            self._note()
+        return getattr(self._array, name)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        self._note()
+        return np.array(self._array, dtype=dtype, copy=copy)
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+        self._note()
+        return getattr(ufunc, method)(*map(_known, inputs), **options)
+
+    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        if function not in _LIKE:
+            self._note()
+        return function(*_known(args), **_known(kwargs))
+
+    def __len__(self) -> int:
+        return len(self._array)
+
+    def __getitem__(self, index: Any) -> Any:
+        self._note()
+        return self._array[_known(index)]
+
+    def __bool__(self) -> bool:
+        self._note()
+        return bool(self._array)
+
+    def __int__(self) -> int:
+        self._note()
+        return int(self._array)
+
+    def __float__(self) -> float:
+        self._note()
+        return float(self._array)
+
+    def _note(self) -> None:
+        """Elements were read: by a rule, unless a Function was handed this among its options."""
+        frame: Any = sys._getframe(2)
+        while frame is not None and not frame.f_globals["__name__"].startswith("minorm.onnx."):
+            if frame.f_globals["__name__"] == "minorm.graph.graph":
+                return
+            frame = frame.f_back
+        self._reads.seen = True
+
+
+class StandIn(Tensor):
+    """A Tensor whose elements are watched."""
+
+    __slots__ = ("reads",)
+
+    reads: Reads
+
+    @classmethod
+    def of(cls, tensor: Tensor, reads: Reads) -> StandIn:
+        """One for a Tensor: of the same array, and of the same versions."""
+        self = cls.__new__(cls)
+        _array.__set__(self, tensor.array)
+        self._requires_grad, self.grad, self.creator, self.output_index = False, None, None, 0
+        self.version, self.view_of, self.reads = tensor.version, tensor.view_of, reads
+        return self
+
+    @property
+    def array(self) -> Any:
+        """The array itself for Functions; else what notes who reads it."""
+        own = _array.__get__(self)
+        trusted = sys._getframe(1).f_globals["__name__"].startswith(_TRUSTED)
+        return own if trusted else Elements(own, self.reads)
+
+    @array.setter
+    def array(self, array: Any) -> None:
+        _array.__set__(self, array)
+
+    def from_array(self, array: Any, creator: Any = None, index: int = 0) -> Any:  # type: ignore[override]
+        """What a Function makes of it is watched too."""
+        return StandIn.of(Tensor.from_array(array, creator, index), self.reads)
+
+
+_array: Any = vars(Tensor)["array"]  # the slot
+
+
+def plain(stand_in: StandIn) -> Tensor:
+    """A Tensor of the same array, which is not watched."""
+    result = Tensor.from_array(stand_in.array)
+    result.version, result.view_of = stand_in.version, stand_in.view_of
+    return result
+
+
+def _known(value: Any) -> Any:
+    """The arrays in place of what a rule sees of them."""
+    if isinstance(value, Elements):
+        return value._array
+    if isinstance(value, (tuple, list)):
+        return type(value)(map(_known, value))
+    return {name: _known(item) for name, item in value.items()} if isinstance(value, dict) else value
