@@ -29,8 +29,8 @@ from minorm.onnx.loading.flattening import Flattener
 from minorm.onnx.loading.graph_inputs import Input
 from minorm.onnx.loading.graph_module import GraphModule
 from minorm.onnx.loading.load import load_whole
+from minorm.onnx.loading.naming import Origin
 from minorm.onnx.loading.signatures import opset_table
-from minorm.onnx.loading.weights import Origin
 from minorm.serialization import limits
 
 

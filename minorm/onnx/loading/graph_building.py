@@ -25,6 +25,7 @@ from minorm.onnx.graph.tensors import Budget
 from minorm.onnx.loading import places, roles, weights, weights_by_input
 from minorm.onnx.loading.graph_inputs import Input
 from minorm.onnx.loading.graph_module import GraphModule, Step
+from minorm.onnx.loading.naming import Origin
 from minorm.onnx.loading.original import Placed, Start
 from minorm.onnx.loading.repeating import Frame, Repetition
 from minorm.onnx.loading.resolving import refuse
@@ -44,7 +45,7 @@ class Builder:
         initializers: Mapping[str, Any],
         updated: Mapping[str, str],
         budget: Budget,
-        source: weights.Origin,
+        source: Origin,
         trainable: weights.Trainable = None,
     ) -> None:
         self.nodes, self.inputs, self.outputs, self.budget = nodes, inputs, outputs, budget

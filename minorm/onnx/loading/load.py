@@ -18,6 +18,7 @@ from minorm.onnx.loading.flattening import Flattener
 from minorm.onnx.loading.graph_building import Builder
 from minorm.onnx.loading.graph_inputs import Input
 from minorm.onnx.loading.graph_module import GraphModule
+from minorm.onnx.loading.naming import Origin
 from minorm.onnx.loading.resolving import resolve
 from minorm.onnx.loading.weights import Trainable
 from minorm.serialization import limits
@@ -122,7 +123,7 @@ def _module(
     goals = [*ends, *blended.values()]
     nodes = validation.needed(nodes, goals)
     read = {name for node in nodes for name in node.inputs}
-    origin, trainable = weights.Origin.of(model), weights.listed(trainable)
+    origin, trainable = Origin.of(model), weights.listed(trainable)
     nodes = recognition.recognised(nodes, goals, model, inputs, initializers, origin, trainable)
     ours = model.producer_name == metadata.OURS
     builder = Builder(nodes, inputs, ends, initializers, blended, budget, origin, trainable)
