@@ -39,6 +39,11 @@ def add(commands: Any) -> None:
     parser.add_argument("model", metavar="MODEL.onnx")
     shape_option.add(parser)
     parser.add_argument("--brief", action="store_true", help="count nodes and weights, and show layers from afar")
+    parser.add_argument(
+        "--trainable",
+        action="store_true",
+        help="list every tensor of the file, whether it is a Parameter, a buffer or a constant, and why",
+    )
     parser.add_argument("--json", action="store_true", help="everything as JSON, for programs")
     parser.add_argument(
         "-o", "--out", "--html", dest="html", metavar="FILE", help="write a page with the layers and the graph drawn"
@@ -80,7 +85,7 @@ def run(args: argparse.Namespace) -> int:
         from minorm.cli.screen import Screen
         from minorm.cli.views import check_view
 
-        check_view.show(Screen(), report, args.brief)
+        check_view.show(Screen(), report, args.brief, args.trainable)
     return int(any(verdict.state == "FAILED" for verdict in verdicts))
 
 
@@ -97,6 +102,7 @@ def _plain(report: Report) -> dict[str, Any]:
         "cuts": list(found.cuts),
         "nodes": [dataclasses.asdict(row) for row in found.rows],
         "weights": [dataclasses.asdict(weight) for weight in found.weights],
+        "tensors": [dataclasses.asdict(tensor) for tensor in found.tensors],
         "normalizations": [dataclasses.asdict(norm) for norm in found.norms],
         "verdicts": [dataclasses.asdict(verdict) for verdict in verdicts],
     }

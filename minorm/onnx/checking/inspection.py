@@ -28,6 +28,7 @@ from minorm.onnx.loading import resolving, validation
 from minorm.onnx.loading.flattening import Flattener
 from minorm.onnx.loading.graph_inputs import Input
 from minorm.onnx.loading.graph_module import GraphModule
+from minorm.onnx.loading.judge import ROLES
 from minorm.onnx.loading.load import load_whole
 from minorm.onnx.loading.naming import Origin
 from minorm.onnx.loading.signatures import opset_table
@@ -58,6 +59,16 @@ class Weight:
 
 
 @dataclass(frozen=True)
+class Judged:
+    """A tensor that the file holds: what `load` makes of it, a Parameter, a buffer or a constant, and why."""
+
+    name: str
+    role: str
+    shape: tuple[int, ...]
+    why: str
+
+
+@dataclass(frozen=True)
 class Inspection:
     """A file: what it says about itself, its nodes and normalizations; `module` is it, loaded, with all outputs."""
 
@@ -71,6 +82,7 @@ class Inspection:
     unsupported: list[Row] = field(default_factory=list)
     cuts: tuple[str, ...] = ()  # values in front of these, which `load(outputs=[...])` can give
     weights: list[Weight] = field(default_factory=list)  # what would train
+    tensors: list[Judged] = field(default_factory=list)  # all, those that train first
     folded: list[str] = field(default_factory=list)  # convolutions that BatchNorm was folded into
     twice: dict[str, str] = field(default_factory=dict)  # weights that are others, written again
     merged: list[str] = field(default_factory=list)  # weights that are those of several modules
@@ -107,6 +119,7 @@ def inspect(path: str | os.PathLike[str], max_bytes: int = limits.ONNX) -> Inspe
     return Inspection(
         facts, rows, norms, proto, _inputs(proto), module,
         error=str(refused).removeprefix("load: "), unsupported=unsupported, cuts=refused.cuts, weights=weights,
+        tensors=_judged(proto, nodes, module),
         folded=absent.folded(proto), twice=sharing.twice(trained, origin),
         merged=sharing.merged(proto, trained, origin), nodes=nodes,
     )  # fmt: skip
@@ -207,6 +220,17 @@ def _weights(nodes: Sequence[Node], module: GraphModule | None) -> list[Weight]:
         Weight(name, p.shape, tuple(readers.get(name, ())), p.array.size)
         for name, p in (() if module is None else module.named_parameters())
     ]
+
+
+def _judged(proto: onnx.ModelProto, nodes: Sequence[Node], module: GraphModule | None) -> list[Judged]:
+    verdicts = {} if module is None else module.verdicts
+    shapes = {name: tuple(p.shape) for name, p in (() if module is None else module.named_parameters())}
+    for node in nodes:
+        value = node.attributes.get("value") if node.operator == "Constant" else None
+        shapes.setdefault(next(iter(node.outputs), ""), tuple(getattr(value, "shape", ())))
+    shapes |= {tensor.name: tuple(tensor.dims) for tensor in proto.graph.initializer}
+    found = [Judged(name, v.role, shapes.get(name, ()), v.why) for name, v in verdicts.items()]
+    return sorted(found, key=lambda tensor: ROLES.index(tensor.role))
 
 
 def _is_float(kind: int) -> bool:

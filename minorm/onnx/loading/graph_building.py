@@ -129,6 +129,7 @@ class Builder:
             constants,
             self.budget,
         )
+        model.verdicts = self.roles.verdicts
         state: dict[str, Tensor] = {**self.parameters, **self.buffers}
         layers = [places.of_layer(node, layer, ours, state) for node, layer in self.layers]
         places.place(model, layers, state, places.of_tensors(state, self.nodes))

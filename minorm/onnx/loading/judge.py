@@ -23,7 +23,7 @@ from minorm.onnx.loading import naming, tables, weights_by_input
 from minorm.onnx.loading.naming import Form, Origin
 from minorm.onnx.loading.weights_by_input import Kind, Place
 
-PARAMETER, BUFFER, CONSTANT = "Parameter", "buffer", "constant"
+ROLES = PARAMETER, BUFFER, CONSTANT = "Parameter", "buffer", "constant"
 _SAID = {naming.PARAMETER: PARAMETER, "BUFFER": BUFFER}  # CONSTANT_TENSOR is a constant
 
 
@@ -133,20 +133,31 @@ class Judge:
         return Verdict(CONSTANT, "one number in arithmetic")
 
     def _many(self, own: str, array: Any, place: Place | None, form: Form) -> Verdict:
-        kind = None if place is None else place.kind
         named = form is Form.MODULE or (form is Form.PLAIN and not naming.is_literal(own))
-        made = tables.basis(array) if kind is Kind.WEIGHT or (named and not self.origin.scripted) else ""
-        if kind in (Kind.STATE, Kind.IMAGE):
-            made = tables.basis(array)
-        elif kind is not Kind.WEIGHT and (not named or self.origin.scripted):
-            made = tables.formula(array)
-        if kind is Kind.FREQUENCY and own.rpartition(".")[2] != "weight":
-            made = "frequencies"
-        if made and (array.ndim > 1 or kind is not Kind.WEIGHT):
+        made = self._formula(own, array, place, named)
+        if made:
             return Verdict(BUFFER if form is Form.MODULE else CONSTANT, f"its numbers have a formula: {made}")
         if named:
-            return Verdict(PARAMETER, str(place) if kind is Kind.WEIGHT else "it has the name of a module's tensor")
+            weight = place is not None and place.kind is Kind.WEIGHT
+            return Verdict(PARAMETER, str(place) if weight else "it has the name of a module's tensor")
         return self._placed(array, place)
+
+    def _formula(self, own: str, array: Any, place: Place | None, named: bool) -> str:
+        """What formula made the numbers; "" if none did.
+
+        An author may have begun a weight, or a tensor that a word names, with a range or with few different numbers.
+        """
+        kind = None if place is None else place.kind
+        is_weight = own.rpartition(".")[2] == "weight"
+        if kind is Kind.FREQUENCY and not is_weight:
+            return "frequencies"
+        if kind is Kind.WEIGHT:
+            fixed = "" if is_weight or array.ndim < 3 else tables.fixed_filters(array)
+            return fixed or (tables.basis(array) if array.ndim > 1 else "")
+        if kind in (Kind.STATE, Kind.IMAGE) or (named and not self.origin.scripted):
+            return tables.basis(array)
+        few = tables.few_numbers(array, 4) if named and array.ndim > 1 and kind not in (Kind.PART, Kind.AFFINE) else ""
+        return tables.formula(array) or few
 
     def _placed(self, array: Any, place: Place | None) -> Verdict:
         """A tensor of which only place and numbers say what it is."""

@@ -11,11 +11,15 @@ from typing import Any
 
 import numpy as np
 
+from minorm.devices import dtypes
+
 MASKED = -50.0  # added before a softmax, such a number means "not here"
 LARGEST = 1 << 22  # elements; a larger tensor is no table
 TOLERANCE = 2e-3  # of the largest number of a line: sines of large angles are rounded, 16-bit floats too
 WINDOW = 8  # the shortest vector whose symmetry says something
 BINARY = "zeros and ones"
+FEW = 6  # different numbers in the kernels of fixed filters
+_SHORT = (dtypes.float16, dtypes.bfloat16)
 LINES = 16  # that are looked at first: they tell of most weights that they have no formula
 
 
@@ -68,15 +72,37 @@ def basis(array: Any) -> str:
     return ""
 
 
-def few_numbers(array: Any) -> str:
-    """What says that a program wrote these numbers down, where nothing says that they are weights; else ""."""
+def few_numbers(array: Any, times: int = 2) -> str:
+    """What says that a program wrote these numbers down, where nothing says that they are weights; else "".
+
+    times    how often each number comes, on average
+    """
     if array.size < 4 or array.size > LARGEST or is_all_equal(array):
         return ""
     if ((array == 0) | (array == 1)).all():
         return BINARY
-    if array.size >= 32 and 4 * len(np.unique(array)) <= array.size and not _is_broadcast(array):
-        return "few different numbers, repeated"
-    return ""
+    if array.size < 8 * times or _is_broadcast(array):
+        return ""
+    count = len(np.unique(array))
+    if count * times > array.size or (count > 64 and _is_rounded(array)):
+        return ""
+    return "few different numbers, repeated"
+
+
+def _is_rounded(array: Any) -> bool:
+    """Whether all numbers are of 16 bits, of which there are not many."""
+    return any(bool((array.astype(short).astype(array.dtype) == array).all()) for short in _SHORT)
+
+
+def fixed_filters(array: Any) -> str:
+    """What says that the kernels of a convolution were written down: Sobel's, Laplace's, wavelets; else ""."""
+    if not 9 <= array.size <= LARGEST or is_all_equal(array):
+        return ""
+    first = np.unique(array.reshape(-1)[:64])
+    if len(first) > FEW or len(numbers := np.unique(array)) > FEW:
+        return ""
+    simple = bool((numbers * 256 == np.rint(numbers * 256)).all())
+    return "filters of few different numbers" if simple or 4 * len(numbers) <= array.size else ""
 
 
 def _may_be_a_table(array: Any) -> bool:
@@ -118,8 +144,8 @@ def _recurrent(lines: Any) -> Any:
     scale = np.maximum((middle * middle).sum(1), np.finfo(np.float64).tiny)
     c = (around * middle).sum(1) / scale
     wrong = abs(around - c[:, None] * middle)
-    # A wave whose frequency is the highest is 0 but for its ends.
-    return c if (wrong <= TOLERANCE * np.maximum(abs(lines).max(1), 1e-30)[:, None]).all() else None
+    most = abs(lines).max(1)
+    return c if (wrong <= TOLERANCE * np.maximum(most, 1e-3 * most.max())[:, None]).all() else None
 
 
 def _lines(values: Any, least: int) -> Any:
@@ -150,7 +176,8 @@ def _oscillates(values: Any) -> bool:
         c = None if lines is None else _all_recurrent(lines)
         if c is None:
             continue
-        waves = (abs(c) < 0.99999) & (abs(lines).max(1) > 1e-12)
+        most = abs(lines).max(1)
+        waves = (abs(c) < 0.99999) & (most > 1e-3 * most.max())
         turns = (lines[:, 1:] * lines[:, :-1] < 0).any(1) | _turns(lines)
         if not (waves & turns).any():
             continue
