@@ -46,7 +46,7 @@ _TENSORS = (
 )  # fmt: skip
 _LITERALS = re.compile(
     r"(eps|epsilon|zeros?|ones?|two|three|four|half|quarter|pi|infinity|sqrt\w*|rsqrt\w*|inv_sqrt\w*|(min|max)_?val\w*|"
-    r"(neg|minus|const|literal)(_\w+)?)",
+    r"const|(neg|minus|literal)(_\w+)?)",
     re.IGNORECASE,
 )
 _STATISTICS = frozenset(
