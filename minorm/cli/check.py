@@ -13,7 +13,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import minorm as mn
-from minorm.cli import extras, output, shape_option, words
+from minorm.cli import external_root, extras, output, shape_option, words
 from minorm.cli.views.check_report import Report, Verdict
 from minorm.serialization import atomic, limits
 
@@ -54,6 +54,7 @@ def add(commands: Any) -> None:
     parser.add_argument(
         "--seconds", type=float, default=SECONDS, metavar="N", help=f"onnxruntime may take (default {SECONDS:g})"
     )
+    external_root.add(parser)
     parser.set_defaults(run=run)
 
 
@@ -71,7 +72,7 @@ def run(args: argparse.Namespace) -> int:
         if os.path.realpath(args.model) == page:
             raise ValueError(f"--html {args.html} is the model itself; expected another file")
     given = shape_option.parse(args.shape)
-    found = inspect(args.model, args.max_bytes)
+    found = inspect(args.model, args.max_bytes, args.external_root)
     if found.inputs:
         examples.with_lengths(found.inputs, given)  # an error now, where they do not fit
     verdicts, size, seen = judge(found, args.model, given, args.seconds)

@@ -7,7 +7,7 @@ import os
 import warnings
 from typing import Any
 
-from minorm.cli import extras, output, shape_option
+from minorm.cli import external_root, extras, output, shape_option
 from minorm.serialization import limits
 from minorm.support.masking import message
 
@@ -31,6 +31,7 @@ def add(commands: Any) -> None:
     parser.add_argument(
         "--max-bytes", type=int, default=limits.ONNX, metavar="N", help="what the model may take (default 2 GiB)"
     )
+    external_root.add(parser)
     parser.set_defaults(run=run)
 
 
@@ -51,6 +52,7 @@ def run(args: argparse.Namespace) -> int:
             external_data=args.external_data or None,
             verify=not args.no_verify,
             max_bytes=args.max_bytes,
+            external_root=args.external_root,
         )
     old = encoding.read(args.model, "convert")
     opset = next((entry.version for entry in old.opset_import if entry.domain in ("", "ai.onnx")), 1)

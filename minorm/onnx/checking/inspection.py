@@ -20,6 +20,7 @@ from minorm.onnx.checking.layers import LayerRow
 from minorm.onnx.checking.profiling import Seen
 from minorm.onnx.graph import encoding, registry, tensors, versions
 from minorm.onnx.graph.errors import LoadError, Unsupported
+from minorm.onnx.graph.folder import Folder
 from minorm.onnx.graph.lengths import length_of
 from minorm.onnx.graph.node_layers import NormLayer
 from minorm.onnx.graph.reading import Node
@@ -100,9 +101,9 @@ class Inspection:
         return layers.of(self.nodes, inputs, held, seen)
 
 
-def inspect(path: str | os.PathLike[str], max_bytes: int = limits.ONNX) -> Inspection:
-    """Look into an ONNX file; LoadError where it is none."""
-    proto, folder = _read(path, max_bytes), os.path.dirname(os.path.abspath(path))
+def inspect(path: str | os.PathLike[str], max_bytes: int = limits.ONNX, external_root: Any = None) -> Inspection:
+    """Look into an ONNX file; LoadError where it is none. external_root: as for `load`."""
+    proto, folder = _read(path, max_bytes), Folder.of(path, external_root)
     module, refused = None, LoadError("")
     try:
         module = load_whole(proto, max_bytes, folder)

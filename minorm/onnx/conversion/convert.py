@@ -43,6 +43,7 @@ from minorm.support.documented import documented
     verify="True runs old and new in onnxruntime on random inputs, at three lengths of every free axis, and compares; "
     "nothing is written where they differ. Where onnxruntime does not run the old file, a warning says so",
     max_bytes="what the file and its weights may take",
+    external_root="a folder that you trust, as for `load`: weights in other files may be links to files in it",
 )
 @checked
 def convert(
@@ -54,6 +55,7 @@ def convert(
     external_data: bool | None = None,
     verify: bool = False,
     max_bytes: int = limits.ONNX,
+    external_root: str | os.PathLike[str] | None = None,
 ) -> onnx.ModelProto:
     """The model in `source` at another opset, written to `path`; returns the onnx.ModelProto.
 
@@ -81,7 +83,7 @@ def convert(
         )
     if isinstance(max_bytes, bool) or not isinstance(max_bytes, int) or max_bytes < 1:
         raise ValueError(f"convert: max_bytes is {max_bytes!r}; expected a number of bytes, at least 1")
-    old, folder = parse(source, max_bytes)
+    old, folder = parse(source, max_bytes, external_root=external_root)
     validation.opsets_of(old)
     encoding.reserve(3 * sum(len(tensor.raw_data) for tensor in old.graph.initializer), "convert: a copy of the model")
     new = onnx.ModelProto()

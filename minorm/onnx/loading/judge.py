@@ -140,9 +140,10 @@ class Judge:
         if named:
             weight = place is not None and place.kind is Kind.WEIGHT
             return Verdict(PARAMETER, str(place) if weight else "it has the name of a module's tensor")
-        if naming.is_literal(own) and tables.is_all_equal(array):
+        found = self._placed(array, place)
+        if place is not None and place.kind is Kind.AFFINE and naming.is_literal(own) and tables.is_all_equal(array):
             return Verdict(CONSTANT, "it is called as a number, and all its numbers are equal")
-        return self._placed(array, place)
+        return found
 
     def _formula(self, own: str, array: Any, place: Place | None, named: bool) -> str:
         """What formula made the numbers; "" if none did.

@@ -11,6 +11,7 @@ import onnx
 
 from minorm.onnx.graph import encoding, tensors
 from minorm.onnx.graph.errors import LoadError
+from minorm.onnx.graph.folder import Folder
 from minorm.onnx.graph.lengths import length_of
 from minorm.onnx.graph.tensors import Budget, text
 from minorm.onnx.loading import metadata, original, recognition, updates, validation, weights
@@ -39,6 +40,8 @@ Source = str | os.PathLike[str] | bytes | bytearray | memoryview | Any  # Any: a
     "file, which together may take 36 times its length plus 48 MiB",
     trainable='which float tensors of the file are Parameters: names and patterns (`["head.*", "onnx::Conv_12"]`), or '
     "a function `(name, array) -> bool`. None takes the weights, as far as the file says which these are",
+    external_root="a folder that you trust: weights that lie in other files may be links to files in it. Without it "
+    "links are refused, unless the model is a link itself and they lead to where it really lies, as in a hub's cache",
 )
 @checked
 def load(
@@ -46,6 +49,7 @@ def load(
     outputs: Sequence[str] | None = None,
     max_bytes: int = limits.ONNX,
     trainable: Trainable = None,
+    external_root: str | os.PathLike[str] | None = None,
 ) -> GraphModule:
     """An ONNX model as a Module: `model(*inputs)` gives its output, or a tuple of several.
 
@@ -72,7 +76,7 @@ def load(
         >>> loaded(x).allclose(model(x)), [name for name, _ in loaded.named_parameters()]
         (True, ['weight', 'bias'])
     """
-    return _module(source, outputs, max_bytes, whole=False, trainable=trainable)
+    return _module(source, outputs, max_bytes, whole=False, trainable=trainable, external_root=external_root)
 
 
 def load_whole(source: Source, max_bytes: int = limits.ONNX, folder: str | None = None) -> GraphModule:
@@ -90,10 +94,11 @@ def _module(
     whole: bool,
     folder: str | None = None,
     trainable: Trainable = None,
+    external_root: Any = None,
 ) -> GraphModule:
     if isinstance(max_bytes, bool) or not isinstance(max_bytes, int) or max_bytes < 1:
         raise ValueError(f"load: max_bytes is {max_bytes!r}; expected a number of bytes, at least 1")
-    model, folder = parse(source, max_bytes, folder)
+    model, folder = parse(source, max_bytes, folder, external_root)
     budget = Budget(max_bytes)
     opsets = validation.opsets_of(model)
     initializers = _initializers(model, folder, budget)
@@ -142,7 +147,9 @@ def _module(
 # The file
 
 
-def parse(source: Source, max_bytes: int, folder: str | None = None) -> tuple[Any, str | None]:
+def parse(
+    source: Source, max_bytes: int, folder: str | None = None, external_root: Any = None
+) -> tuple[Any, str | None]:
     """The model, and the folder where its weights may lie if they lie outside."""
     if isinstance(source, onnx.ModelProto):
         return source, folder
@@ -154,7 +161,7 @@ def parse(source: Source, max_bytes: int, folder: str | None = None) -> tuple[An
             )
         return encoding.parse(bytes(source), "load: this", max_bytes), None
     if isinstance(source, (str, os.PathLike)):
-        return encoding.read(source, "load", max_bytes), os.path.dirname(os.path.abspath(os.fsdecode(source)))
+        return encoding.read(source, "load", max_bytes), Folder.of(source, external_root)
     raise TypeError(f"load: source is {type(source).__name__}; expected a path, bytes or an onnx.ModelProto")
 
 

@@ -26,7 +26,7 @@ LINES = 16  # that are looked at first: they tell of most weights that they have
 def repeats(array: Any) -> bool:
     """Whether an axis in front, a batch, holds the same once for each sample: what was expanded to it."""
     return (
-        array.ndim > 2
+        array.ndim > 1
         and len(array) > 1
         and bool((array == array[:1]).all())
         and not is_all_equal(array)
