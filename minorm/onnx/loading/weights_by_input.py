@@ -175,7 +175,7 @@ class _Walk:
         elif node.operator == "Concat":
             for name in node.inputs:
                 self._put(name, place)
-        else:
+        elif not node.operator.startswith("Reduce"):  # what only a sum goes on from is another tensor's, made anew
             weighs = place.kind in (Kind.WEIGHT, Kind.PART)
             part = replace(place, kind=Kind.PART) if weighs else place
             takes = PLACES.get(node.operator, ())
