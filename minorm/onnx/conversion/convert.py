@@ -38,6 +38,8 @@ from minorm.support.documented import documented
     opset_version="7 to the newest",
     shapes='lengths of inputs, {"x": (1, 3, 224, 224)}, or of one free axis by its name, {"height": 224}, which fixes '
     "them: for `verify`, and in the file. All other free axes stay free",
+    sizes="lengths, written as `shapes`, at which `verify` runs the model where guessing fails; the file's axes stay "
+    "free",
     external_data="True: weights lie in a file of their own beside `path`; False: never; None: those that lie outside "
     "stay outside",
     verify="True runs old and new in onnxruntime on random inputs, at three lengths of every free axis, and compares; "
@@ -52,6 +54,7 @@ def convert(
     *,
     opset_version: int,
     shapes: Shapes | None = None,
+    sizes: Shapes | None = None,
     external_data: bool | None = None,
     verify: bool = False,
     max_bytes: int = limits.ONNX,
@@ -89,6 +92,7 @@ def convert(
     new = onnx.ModelProto()
     new.CopyFrom(old)
     lengths = describing.fix(new.graph, shapes or {})
+    lengths |= describing.tried(new.graph, sizes or {})
     find = rewrite(new, opset_version)
     if shapes:
         describing.describe_anew(new)
