@@ -85,6 +85,8 @@ class Inspection:
     weights: list[Weight] = field(default_factory=list)  # what would train
     tensors: list[Judged] = field(default_factory=list)  # all, those that train first
     folded: list[str] = field(default_factory=list)  # convolutions that BatchNorm was folded into
+    written_out: list[str] = field(default_factory=list)  # BatchNorms that are a product and a sum with numbers
+    quantized: int = 0  # weights that are integers, where there are no others
     twice: dict[str, str] = field(default_factory=dict)  # weights that are others, written again
     merged: list[str] = field(default_factory=list)  # weights that are those of several modules
     nodes: list[Node] = field(default_factory=list)  # of `rows`
@@ -121,7 +123,9 @@ def inspect(path: str | os.PathLike[str], max_bytes: int = limits.ONNX, external
         facts, rows, norms, proto, _inputs(proto), module,
         error=str(refused).removeprefix("load: "), unsupported=unsupported, cuts=refused.cuts, weights=weights,
         tensors=_judged(proto, nodes, module),
-        folded=absent.folded(proto), twice=sharing.twice(trained, origin),
+        folded=absent.folded(proto), written_out=absent.written_out(proto),
+        quantized=0 if module is None or weights else absent.quantized(proto),
+        twice=sharing.twice(trained, origin),
         merged=sharing.merged(proto, trained, origin), nodes=nodes,
     )  # fmt: skip
 
