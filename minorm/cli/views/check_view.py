@@ -135,13 +135,13 @@ def _layers(report: Report, rows: Sequence[LayerRow]) -> Group:
 
 def _nodes(rows: Sequence[Row]) -> Group:
     table = _table()
-    table.add_column("node", overflow="fold", ratio=1)
+    table.add_column("node, and its values", overflow="fold", ratio=1)
     table.add_column("operator", overflow="fold")
     for name in ("version", "runs", "trains", "parameters"):
         table.add_column(name, justify="right", no_wrap=True)
     for row in rows:
         table.add_row(
-            _text(bare(row.node, row.operator)),
+            _node(row),
             _text(row.operator),
             str(row.since) if row.since else _text("?", NO),
             _text("yes", YES) if row.runs else _text("NO", NO),
@@ -149,6 +149,12 @@ def _nodes(rows: Sequence[Row]) -> Group:
             f"{row.parameters:,}" if row.parameters else _text("-", DIM),
         )
     return _section("Nodes", _count(rows), table)
+
+
+def _node(row: Row) -> Text:
+    """The whole name of a node, and below it those of its values, which `load(outputs=[...])` takes."""
+    values = [name for name in row.values if name != row.node]
+    return Text("\n").join([_text(row.node), *(_text(f"-> {name}", DIM) for name in values)])
 
 
 def _count(rows: Sequence[Row]) -> str:

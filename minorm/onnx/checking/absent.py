@@ -53,7 +53,7 @@ def written_out(proto: Any) -> list[str]:
 def quantized(proto: Any) -> int:
     """How many tensors of a quantized model are weights as small integers; 0 where it is none."""
     operators = {node.op_type for node in proto.graph.node}
-    if not any("Quantize" in name or name.startswith("QLinear") or name.endswith(_OF_INTEGERS) for name in operators):
+    if not any("quantizelinear" in name.lower() or name.startswith("QLinear") or name.endswith(_OF_INTEGERS) for name in operators):
         return 0
     return sum(tensor.data_type in _SMALL and len(tensor.dims) > 1 for tensor in proto.graph.initializer)
 

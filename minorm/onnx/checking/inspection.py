@@ -47,6 +47,7 @@ class Row:
     trains: bool  # whether gradient flows through it, to its parameters or to what comes before
     parameters: int  # numbers in the parameters that it is the first to read
     why: str = ""
+    values: tuple[str, ...] = ()  # the names of what it computes
 
 
 @dataclass(frozen=True)
@@ -207,7 +208,8 @@ def _rows(
         label = node.name or next(filter(None, node.outputs), str(index))
         operator = f"{node.domain}.{node.operator}" if node.domain else node.operator
         count = sum(parameters[name] for name in own) if trains else 0
-        rows.append(Row(label, operator, node.since, not why, trains, count, why))
+        values = tuple(filter(None, node.outputs))
+        rows.append(Row(label, operator, node.since, not why, trains, count, why, values))
     return rows
 
 

@@ -7,8 +7,9 @@ nothing is computed. What is found is a proposal for what to try.
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from onnx import numpy_helper
 from minorm.onnx.graph.lengths import declared_of
 
 Axis = tuple[str, int]  # an input and an axis of it
+Length = Axis | int | None  # of a value's axis: that of an input's, a number, or unknown
 SMALL = 64  # elements of a tensor that is read: shapes and axes
 MAX_RANK = 16
 
@@ -44,12 +46,12 @@ class Required:
         self.fixed: dict[Axis, int] = {}
         self.equal: dict[Axis, Axis] = {}
         self.arrays: dict[str, Any] = {tensor.name: tensor for tensor in graph.initializer}
-        self.values: dict[str, list[Axis | None]] = {}
+        self.values: dict[str, list[Length]] = {}
         for entry in graph.input:
             declared = declared_of(entry) if entry.type.HasField("tensor_type") else None
             if entry.name not in self.arrays and declared is not None and len(declared) <= MAX_RANK:
                 # An axis of length 1 stretches to others, and says nothing of their length.
-                self.values[entry.name] = [None if n == 1 else (entry.name, i) for i, n in enumerate(declared)]
+                self.values[entry.name] = [1 if n == 1 else (entry.name, i) for i, n in enumerate(declared)]
         for node in graph.node:
             self._follow(node)
 
@@ -93,19 +95,27 @@ class Required:
         if made is not None and len(made) <= MAX_RANK:
             self.values[node.output[0]] = made
 
-    def need(self, axes: Sequence[Axis | None], place: int, length: int) -> None:
+    def need(self, axes: Sequence[Length], place: int, length: int) -> None:
         """An axis of a value must have this length."""
-        if -len(axes) <= place < len(axes) and (axis := axes[place]) is not None and length > 0:
+        if -len(axes) <= place < len(axes) and isinstance(axis := axes[place], tuple) and length > 0:
             self.fixed.setdefault(self._root(axis), length)
 
-    def same(self, a: Axis | None, b: Axis | None) -> Axis | None:
-        """Two axes must be equally long; one of them."""
-        if a is not None and b is not None and self._root(a) != self._root(b):
-            first, second = self._root(a), self._root(b)
+    def same(self, a: Length, b: Length) -> Length:
+        """Two axes must be equally long; what is known of them. A length of 1 stretches to the other."""
+        if a is None or a == 1 or b is None or b == 1:
+            return (b if a == 1 else None) if a is None or a == 1 else (a if b == 1 else None)
+        if isinstance(a, int) or isinstance(b, int):
+            number = a if isinstance(a, int) else b
+            assert isinstance(number, int)
+            self.need([a, b], 0, number)
+            self.need([a, b], 1, number)
+            return number
+        first, second = self._root(a), self._root(b)
+        if first != second:
             self.equal[second] = first
             if second in self.fixed:
                 self.fixed.setdefault(first, self.fixed[second])
-        return a if a is not None else b
+        return a
 
     def shape(self, node: Any, place: int) -> list[int] | None:
         """The shape of an input that the file holds."""
@@ -130,21 +140,21 @@ class Required:
         return next((int(given.i) for given in node.attribute if given.name == name), default)
 
 
-def _unchanged(r: Required, node: Any, x: list[Axis | None]) -> list[Axis | None]:
+def _unchanged(r: Required, node: Any, x: list[Length]) -> list[Length]:
     return x
 
 
-def _matmul(r: Required, node: Any, x: list[Axis | None]) -> list[Axis | None] | None:
+def _matmul(r: Required, node: Any, x: list[Length]) -> list[Length] | None:
     if len(node.input) < 2:
         return None
     weight, other = r.shape(node, 1), r.values.get(node.input[1])
     if weight and x:
         r.need(x, -1, weight[-2] if len(weight) > 1 else weight[0])
-        return [*x[:-1], None] if len(weight) > 1 else x[:-1]
+        return [*x[:-1], weight[-1]] if len(weight) > 1 else x[:-1]
     left = r.shape(node, 0)
     if left and other and len(other) > 1:
         r.need(other, -2, left[-1])
-        return [*other[:-2], None, other[-1]] if len(left) == 2 else None
+        return [*other[:-2], left[-2], other[-1]] if len(left) == 2 else None
     if len(x) > 1 and other and len(other) > 1:
         r.same(x[-1], other[-2])
         if len(x) == len(other):
@@ -152,29 +162,31 @@ def _matmul(r: Required, node: Any, x: list[Axis | None]) -> list[Axis | None] |
     return None
 
 
-def _gemm(r: Required, node: Any, x: list[Axis | None]) -> list[Axis | None] | None:
+def _gemm(r: Required, node: Any, x: list[Length]) -> list[Length] | None:
     weight = r.shape(node, 1)
     if weight is None or len(weight) != 2 or len(x) != 2:
         return None
-    r.need(x, 0 if r.number(node, "transA", 0) else 1, weight[1 if r.number(node, "transB", 0) else 0])
-    return [x[1 if r.number(node, "transA", 0) else 0], None]
+    turned, other = r.number(node, "transA", 0) != 0, r.number(node, "transB", 0) != 0
+    r.need(x, 0 if turned else 1, weight[other])
+    return [x[turned], weight[not other]]
 
 
-def _conv(r: Required, node: Any, x: list[Axis | None]) -> list[Axis | None] | None:
+def _conv(r: Required, node: Any, x: list[Length]) -> list[Length] | None:
     weight = r.shape(node, 1)
     if weight is None or len(weight) != len(x) or len(x) < 3:
         return None
-    r.need(x, 1, weight[0] if node.op_type == "ConvTranspose" else weight[1] * r.number(node, "group", 1))
-    return [x[0], *[None] * (len(x) - 1)]
+    back, group = node.op_type == "ConvTranspose", r.number(node, "group", 1)
+    r.need(x, 1, weight[0] if back else weight[1] * group)
+    return [x[0], weight[1] * group if back else weight[0], *[None] * (len(x) - 2)]
 
 
-def _channels(r: Required, node: Any, x: list[Axis | None]) -> list[Axis | None]:
+def _channels(r: Required, node: Any, x: list[Length]) -> list[Length]:
     if len(scale := r.shape(node, 1) or []) == 1:
         r.need(x, 1, scale[0])
     return x
 
 
-def _last_axes(r: Required, node: Any, x: list[Axis | None]) -> list[Axis | None]:
+def _last_axes(r: Required, node: Any, x: list[Length]) -> list[Length]:
     scale = r.shape(node, 1) or []
     for i, length in enumerate(reversed(scale), 1):
         if length > 1:
@@ -182,46 +194,37 @@ def _last_axes(r: Required, node: Any, x: list[Axis | None]) -> list[Axis | None
     return x
 
 
-def _pair(r: Required, node: Any, _: list[Axis | None]) -> list[Axis | None] | None:
-    shapes = [r.shape(node, i) for i in range(len(node.input))]
-    values = [r.values.get(name) for name in node.input]
-    if any(shape is None and value is None for shape, value in zip(shapes, values, strict=True)):
-        return None
-    rank = max(len(shape if shape is not None else value or ()) for shape, value in zip(shapes, values, strict=True))
-    made: list[Axis | None] = []
+def _pair(r: Required, node: Any, _: list[Length]) -> list[Length] | None:
+    values: list[list[Length]] = []
+    for place, name in enumerate(node.input):
+        shape = r.shape(node, place)
+        if shape is None and name not in r.values:
+            return None
+        values.append(r.values[name] if shape is None else [*shape])
+    rank = max(map(len, values))
+    made: list[Length] = []
     for i in range(-rank, 0):
-        axes = [value[i] for value in values if value is not None and len(value) >= -i]
-        lengths = [shape[i] for shape in shapes if shape is not None and len(shape) >= -i and shape[i] != 1]
-        for axis in axes:
-            if lengths:
-                r.need([axis], 0, lengths[0])
-        made.append(None if lengths or (len(set(axes)) > 1 and None in axes) else _joined(r, axes))
+        axes = [value[i] for value in values if len(value) >= -i]
+        made.append(functools.reduce(r.same, axes))
     return made
 
 
-def _joined(r: Required, axes: Iterable[Axis | None]) -> Axis | None:
-    first: Axis | None = None
-    for axis in axes:
-        first = r.same(first, axis)
-    return first
-
-
-def _transpose(r: Required, node: Any, x: list[Axis | None]) -> list[Axis | None] | None:
+def _transpose(r: Required, node: Any, x: list[Length]) -> list[Length] | None:
     order = r.integers(node, "perm", len(node.input)) or list(reversed(range(len(x))))
     return [x[i] for i in order] if sorted(order) == list(range(len(x))) else None
 
 
-def _unsqueeze(r: Required, node: Any, x: list[Axis | None]) -> list[Axis | None] | None:
+def _unsqueeze(r: Required, node: Any, x: list[Length]) -> list[Length] | None:
     axes = r.integers(node, "axes", 1)
     if axes is None or len(x) + len(axes) > MAX_RANK:
         return None
     rank = len(x) + len(axes)
     new = {axis % rank for axis in axes}
     rest = iter(x)
-    return [None if i in new else next(rest, None) for i in range(rank)]
+    return [1 if i in new else next(rest, None) for i in range(rank)]
 
 
-def _squeeze(r: Required, node: Any, x: list[Axis | None]) -> list[Axis | None] | None:
+def _squeeze(r: Required, node: Any, x: list[Length]) -> list[Length] | None:
     axes = r.integers(node, "axes", 1)
     if axes is None:
         return None
@@ -231,40 +234,40 @@ def _squeeze(r: Required, node: Any, x: list[Axis | None]) -> list[Axis | None] 
     return [axis for i, axis in enumerate(x) if i not in gone]
 
 
-def _reshape(r: Required, node: Any, x: list[Axis | None]) -> list[Axis | None] | None:
+def _reshape(r: Required, node: Any, x: list[Length]) -> list[Length] | None:
     target = r.integers(node, "shape", 1)
     if not target or len(target) > MAX_RANK:
         return None
     if len(x) == 2 and target[0] in (0, -1) and all(n > 0 for n in target[1:]):
         r.need(x, 1, math.prod(target[1:]))
-    return [x[i] if n == 0 and i < len(x) else None for i, n in enumerate(target)]
+    return [x[i] if n == 0 and i < len(x) else n if n > 0 else None for i, n in enumerate(target)]
 
 
-def _flatten(r: Required, node: Any, x: list[Axis | None]) -> list[Axis | None] | None:
+def _flatten(r: Required, node: Any, x: list[Length]) -> list[Length] | None:
     if r.number(node, "axis", 1) != 1 or not x:
         return None
     rest = x[1:]
     return [x[0], rest[0] if len(rest) == 1 else None]
 
 
-def _recurrent(r: Required, node: Any, x: list[Axis | None]) -> list[Axis | None] | None:
+def _recurrent(r: Required, node: Any, x: list[Length]) -> list[Length] | None:
     if len(weight := r.shape(node, 1) or []) == 3 and len(x) == 3:
         r.need(x, 2, weight[2])
-        return None if r.number(node, "layout", 0) else [x[0], None, x[1], None]
+        return None if r.number(node, "layout", 0) else [x[0], weight[0], x[1], None]
     return None
 
 
-def _reduce(r: Required, node: Any, x: list[Axis | None]) -> list[Axis | None] | None:
+def _reduce(r: Required, node: Any, x: list[Length]) -> list[Length] | None:
     axes = r.integers(node, "axes", 1)
     if axes is None or not x:
         return None
     gone = {axis % len(x) for axis in axes}
     if r.number(node, "keepdims", 1):
-        return [None if i in gone else axis for i, axis in enumerate(x)]
+        return [1 if i in gone else axis for i, axis in enumerate(x)]
     return [axis for i, axis in enumerate(x) if i not in gone]
 
 
-def _concat(r: Required, node: Any, x: list[Axis | None]) -> list[Axis | None] | None:
+def _concat(r: Required, node: Any, x: list[Length]) -> list[Length] | None:
     place = r.number(node, "axis", 1) % max(len(x), 1)
     made = list(x)
     for name in node.input[1:]:
@@ -275,11 +278,11 @@ def _concat(r: Required, node: Any, x: list[Axis | None]) -> list[Axis | None] |
     return [axis if i != place else None for i, axis in enumerate(made)]
 
 
-def _pool(r: Required, node: Any, x: list[Axis | None]) -> list[Axis | None]:
+def _pool(r: Required, node: Any, x: list[Length]) -> list[Length]:
     return [*x[:2], *[None] * (len(x) - 2)]
 
 
-_RULES: Mapping[str, Callable[[Required, Any, list[Axis | None]], list[Axis | None] | None]] = {
+_RULES: Mapping[str, Callable[[Required, Any, list[Length]], list[Length] | None]] = {
     **dict.fromkeys(SAME, _unchanged),
     **dict.fromkeys(PAIRS, _pair),
     **dict.fromkeys(CHANNELS, _channels),
