@@ -11,8 +11,6 @@ import dataclasses
 import os
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from minorm.cli import external_root, extras, input_option, output, shape_option
 from minorm.cli.check_verdicts import judge
 from minorm.cli.views.check_report import Report
@@ -74,10 +72,9 @@ def run(args: argparse.Namespace) -> int:
             raise ValueError(f"--html {args.html} is the model itself; expected another file")
     given, values = shape_option.parse(args.shape), input_option.parse(args.input)
     found = inspect(args.model, args.max_bytes, args.external_root)
-    if found.inputs:
-        examples.with_lengths(found.inputs, given)  # an error now, where they do not fit
-        examples.check_values(found.inputs, {name: np.asarray(value) for name, value in values.items()})
     guess = examples.Guess(given, values, Required(found.proto.graph).lengths)
+    if found.inputs:
+        examples.settled(found.inputs, guess)  # an error now, where they do not fit
     judged = judge(found, args.model, guess, args.seconds)
     verdicts = judged.verdicts
     report = Report(found, verdicts, judged.size, found.layers(judged.seen))

@@ -18,7 +18,7 @@ from minorm.onnx.graph import paths
 
 _COUNTED = re.compile(r"(?:onnx::Conv_)?(\d{1,18})")
 _PARTS = {"Mul": "/batchnorm/mul_1", "Add": "/batchnorm/add_1"}
-_OF_INTEGERS = ("Integer", "NBits")
+_OF_INTEGERS = ("Integer", "NBits", "QuantizeLinear", "DequantizeLinear")
 _SMALL = (TensorProto.INT8, TensorProto.UINT8, TensorProto.INT4, TensorProto.UINT4)
 _FUSED = ("_weights_fused_bn", "_bias_fused_bn")
 
@@ -53,7 +53,7 @@ def written_out(proto: Any) -> list[str]:
 def quantized(proto: Any) -> int:
     """How many tensors of a quantized model are weights as small integers; 0 where it is none."""
     operators = {node.op_type for node in proto.graph.node}
-    if not any("quantizelinear" in name.lower() or name.startswith("QLinear") or name.endswith(_OF_INTEGERS) for name in operators):
+    if not any(name.startswith("QLinear") or name.endswith(_OF_INTEGERS) for name in operators):
         return 0
     return sum(tensor.data_type in _SMALL and len(tensor.dims) > 1 for tensor in proto.graph.initializer)
 

@@ -88,8 +88,7 @@ def fails(model: GraphModule, args: Sequence[Tensor]) -> Exception | None:
 def guesses(inputs: Sequence[Input], guess: Guess) -> Iterator[tuple[Tensor, ...]]:
     """Inputs to try, the likeliest first; ValueError where an input has no shape, or what is given does not fit."""
     filled = {name: np.asarray(value) for name, value in guess.values.items()}
-    check_values(inputs, filled)
-    given = with_lengths(inputs, {**{name: x.shape for name, x in filled.items() if x.ndim}, **guess.shapes})
+    given = settled(inputs, guess)
     for entry in given:
         if entry.shape is None:
             raise ValueError(f"input {entry.name!r} has no shape in the file; give one, such as {entry.name}=1,3,8,8")
@@ -115,19 +114,27 @@ def guesses(inputs: Sequence[Input], guess: Guess) -> Iterator[tuple[Tensor, ...
         raise ValueError(f"an input would have {most} elements; expected at most {MOST}")
 
 
-def check_values(inputs: Sequence[Input], values: Mapping[str, Any]) -> None:
-    """ValueError for a value of no input, or one that is no number."""
+def settled(inputs: Sequence[Input], guess: Guess) -> list[Input]:
+    """The inputs with the lengths that shapes and values say; ValueError where these do not fit the file's."""
     names = {entry.name: entry.shape for entry in inputs}
-    for name, value in values.items():
+    shapes = dict(guess.shapes)
+    for name, value in guess.values.items():
         if name not in names:
             raise ValueError(f"there is no input {name!r}; the model has {listed(names)}")
-        if value.dtype.kind not in "biuf":
-            raise ValueError(f"the value of input {name!r} is no number, and no list of numbers of one length")
+        try:
+            array = np.asarray(value)
+        except ValueError as error:  # lists of several lengths
+            raise ValueError(f"the value of input {name!r} is a list of lists of several lengths") from error
+        if array.dtype.kind not in "biuf":
+            raise ValueError(f"the value of input {name!r} is no number, and no list of numbers")
+        if array.ndim:
+            shapes.setdefault(name, array.shape)
+    return with_lengths(inputs, shapes)
 
 
 def is_guessed(inputs: Sequence[Input], guess: Guess) -> bool:
     """Whether something of the inputs is not said: lengths, or whole numbers that may have to be others than 0."""
-    given = with_lengths(inputs, guess.shapes)
+    given = settled(inputs, guess)
     return any(
         entry.name not in guess.values
         and (entry.shape is None or any(isinstance(n, str) for n in entry.shape) or not dtypes.is_float(entry.dtype))
