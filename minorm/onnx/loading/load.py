@@ -54,9 +54,9 @@ def load(
     """An ONNX model as a Module: `model(*inputs)` gives its output, or a tuple of several.
 
     `model(*inputs)` takes the inputs that are no initializers, in the order of the graph. A weight is what has the name
-    of a module's tensor (`layer1.0.conv1.weight`), stands where an operator has weights, or is added or multiplied with
-    one number a channel. If gradient can reach an output through it, it is a Parameter under its name; other numbers
-    (an eps, an exponent) are constants. The running statistics of a BatchNormalization are buffers under their names. A
+    of a module's tensor (`layer1.0.conv1.weight`), stands where an operator has weights, or is combined with values of
+    the network, unless a formula makes its numbers. If gradient can reach an output through it, it is a Parameter under
+    its name; other numbers (an eps, an exponent) are constants; `minorm check --trainable` says why of each. The running statistics of a BatchNormalization are buffers under their names. A
     GroupNorm, LayerNorm or RMSNorm that is written in other operators is one layer, as long as nobody reads what lies
     between them. Each layer is in the mode its node says, train() and eval() switch all but those that are frozen, and
     those that were frozen when minorm exported them are so again.
