@@ -11,8 +11,9 @@ import dataclasses
 import os
 from typing import TYPE_CHECKING, Any
 
-from minorm.cli import external_root, extras, input_option, output, shape_option
+from minorm.cli import extras, output, shape_option
 from minorm.cli.check_verdicts import judge
+from minorm.cli.options import external_root, input_option
 from minorm.cli.views.check_report import Report
 from minorm.serialization import atomic, limits
 

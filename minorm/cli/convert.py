@@ -7,7 +7,8 @@ import os
 import warnings
 from typing import Any
 
-from minorm.cli import external_root, extras, output, shape_option
+from minorm.cli import extras, output, shape_option
+from minorm.cli.options import external_root
 from minorm.serialization import limits
 from minorm.support.masking import message
 

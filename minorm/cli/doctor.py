@@ -7,8 +7,9 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from minorm import nn
-from minorm.cli import external_root, extras, output, sources
+from minorm.cli import extras, output, sources
 from minorm.cli.one_line_errors import UsageError
+from minorm.cli.options import external_root
 from minorm.serialization import atomic
 
 if TYPE_CHECKING:

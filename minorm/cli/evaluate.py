@@ -8,8 +8,9 @@ from dataclasses import asdict
 from typing import Any
 
 from minorm import nn
-from minorm.cli import external_root, output, sources, words
+from minorm.cli import output, sources, words
 from minorm.cli.one_line_errors import UsageError
+from minorm.cli.options import external_root
 from minorm.cli.sources import Chosen, Source
 from minorm.data.splits import ALL, TEST, TRAIN, VALIDATION, load_part
 from minorm.training import evaluate

@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from minorm.cli import external_root, extras, output, sources
+from minorm.cli import extras, output, sources
+from minorm.cli.options import external_root
 from minorm.data import BrokenImage, Normalize, read_image
 from minorm.data.listing import FORMATS
 from minorm.support.masking import for_spreadsheet, printable

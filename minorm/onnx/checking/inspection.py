@@ -20,18 +20,18 @@ from minorm.onnx.checking.layers import LayerRow
 from minorm.onnx.checking.profiling import Seen
 from minorm.onnx.graph import encoding, registry, tensors, versions
 from minorm.onnx.graph.errors import LoadError, Unsupported
-from minorm.onnx.graph.folder import Folder
 from minorm.onnx.graph.lengths import length_of
 from minorm.onnx.graph.node_layers import NormLayer
 from minorm.onnx.graph.reading import Node
 from minorm.onnx.graph.tensors import Budget
+from minorm.onnx.graph.weights_folder import Folder
 from minorm.onnx.loading import resolving, validation
 from minorm.onnx.loading.flattening import Flattener
 from minorm.onnx.loading.graph_inputs import Input
 from minorm.onnx.loading.graph_module import GraphModule
-from minorm.onnx.loading.judge import ROLES
+from minorm.onnx.loading.judging.judge import ROLES
+from minorm.onnx.loading.judging.naming import Origin
 from minorm.onnx.loading.load import load_whole
-from minorm.onnx.loading.naming import Origin
 from minorm.onnx.loading.signatures import opset_table
 from minorm.serialization import limits
 

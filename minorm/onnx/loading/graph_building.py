@@ -22,10 +22,11 @@ from minorm.onnx.graph.node_layers import Layer, NormLayer
 from minorm.onnx.graph.reading import Node
 from minorm.onnx.graph.scope import Scope
 from minorm.onnx.graph.tensors import Budget
-from minorm.onnx.loading import places, roles, weights, weights_by_input
+from minorm.onnx.loading import places, roles, weights
 from minorm.onnx.loading.graph_inputs import Input
 from minorm.onnx.loading.graph_module import GraphModule, Step
-from minorm.onnx.loading.naming import Origin
+from minorm.onnx.loading.judging import weights_by_input
+from minorm.onnx.loading.judging.naming import Origin
 from minorm.onnx.loading.original import Placed, Start
 from minorm.onnx.loading.repeating import Frame, Repetition
 from minorm.onnx.loading.resolving import refuse

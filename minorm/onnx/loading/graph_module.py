@@ -26,7 +26,7 @@ from minorm.onnx.graph.node_layers import Sealed
 from minorm.onnx.graph.scope import Scope
 from minorm.onnx.graph.tensors import Budget
 from minorm.onnx.loading.graph_inputs import Input
-from minorm.onnx.loading.judge import Verdict
+from minorm.onnx.loading.judging.judge import Verdict
 from minorm.onnx.loading.original import Original, Placed
 from minorm.onnx.loading.plans import Plans, Recorder
 from minorm.onnx.operators.norm.batch_statistics import put

@@ -11,15 +11,15 @@ import onnx
 
 from minorm.onnx.graph import encoding, tensors
 from minorm.onnx.graph.errors import LoadError
-from minorm.onnx.graph.folder import Folder
 from minorm.onnx.graph.lengths import length_of
 from minorm.onnx.graph.tensors import Budget, text
+from minorm.onnx.graph.weights_folder import Folder
 from minorm.onnx.loading import metadata, original, recognition, updates, validation, weights
 from minorm.onnx.loading.flattening import Flattener
 from minorm.onnx.loading.graph_building import Builder
 from minorm.onnx.loading.graph_inputs import Input
 from minorm.onnx.loading.graph_module import GraphModule
-from minorm.onnx.loading.naming import Origin
+from minorm.onnx.loading.judging.naming import Origin
 from minorm.onnx.loading.resolving import resolve
 from minorm.onnx.loading.weights import Trainable
 from minorm.serialization import limits
@@ -56,10 +56,11 @@ def load(
     `model(*inputs)` takes the inputs that are no initializers, in the order of the graph. A weight is what has the name
     of a module's tensor (`layer1.0.conv1.weight`), stands where an operator has weights, or is combined with values of
     the network, unless a formula makes its numbers. If gradient can reach an output through it, it is a Parameter under
-    its name; other numbers (an eps, an exponent) are constants; `minorm check --trainable` says why of each. The running statistics of a BatchNormalization are buffers under their names. A
-    GroupNorm, LayerNorm or RMSNorm that is written in other operators is one layer, as long as nobody reads what lies
-    between them. Each layer is in the mode its node says, train() and eval() switch all but those that are frozen, and
-    those that were frozen when minorm exported them are so again.
+    its name; other numbers (an eps, an exponent) are constants: `minorm check --trainable` says why. The running
+    statistics of a BatchNormalization are buffers under their names. A GroupNorm, LayerNorm or RMSNorm that is written
+    in other operators is one layer, as long as nobody reads what lies between them. Each layer is in the mode its node
+    says, train() and eval() switch all but those that are frozen, and those that were frozen when minorm exported them
+    are so again.
 
     Of a training graph that minorm wrote, the outputs `<name>.updated` are the next values of buffers: the module
     changes these, and returns the others alone. `outputs` gives the new values too, if it names them.

@@ -21,8 +21,8 @@ from minorm.onnx.graph import kinds
 from minorm.onnx.graph.reading import Node
 from minorm.onnx.graph.registry import READERS
 from minorm.onnx.loading import calls, weights
-from minorm.onnx.loading.judge import ASKED, NOT_ASKED, PARAMETER, Judge, Verdict, others_of
-from minorm.onnx.loading.naming import Origin
+from minorm.onnx.loading.judging.judge import ASKED, NOT_ASKED, PARAMETER, Judge, Verdict, others_of
+from minorm.onnx.loading.judging.naming import Origin
 from minorm.onnx.loading.weights import Trainable
 
 

@@ -17,8 +17,8 @@ from minorm.devices import dtypes
 from minorm.onnx.graph import paths
 from minorm.onnx.graph.errors import LoadError
 from minorm.onnx.graph.reading import Node
-from minorm.onnx.loading import tables
-from minorm.onnx.loading.naming import Origin
+from minorm.onnx.loading.judging import tables
+from minorm.onnx.loading.judging.naming import Origin
 
 # What `load(trainable=...)` takes: names and patterns, or a function of a name and its array.
 Trainable = str | Iterable[str] | Callable[[str, np.ndarray[Any, Any]], bool] | None

@@ -7,7 +7,7 @@ import pytest
 
 pytest.importorskip("onnx")
 
-from minorm.onnx.loading import judge, tables
+from minorm.onnx.loading.judging import judge, tables
 
 F32 = np.float32
 rng = np.random.default_rng(0)

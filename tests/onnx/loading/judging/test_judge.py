@@ -20,7 +20,7 @@ from onnx import helper as h  # noqa: E402  after importorskip
 from onnx import numpy_helper  # noqa: E402
 
 import minorm.onnx as mo  # noqa: E402
-from minorm.onnx.loading.naming import Form, Origin  # noqa: E402
+from minorm.onnx.loading.judging.naming import Form, Origin  # noqa: E402
 
 F32 = np.float32
 I64 = np.int64

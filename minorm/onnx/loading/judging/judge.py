@@ -19,9 +19,9 @@ from typing import Any, NamedTuple
 
 from minorm.devices import dtypes
 from minorm.onnx.graph.reading import Node
-from minorm.onnx.loading import naming, tables, weights_by_input
-from minorm.onnx.loading.naming import Form, Origin
-from minorm.onnx.loading.weights_by_input import Kind, Place
+from minorm.onnx.loading.judging import naming, tables, weights_by_input
+from minorm.onnx.loading.judging.naming import Form, Origin
+from minorm.onnx.loading.judging.weights_by_input import Kind, Place
 
 ROLES = PARAMETER, BUFFER, CONSTANT = "Parameter", "buffer", "constant"
 _SAID = {naming.PARAMETER: PARAMETER, "BUFFER": BUFFER}  # CONSTANT_TENSOR is a constant
