@@ -128,7 +128,7 @@ class Judge:
             return Verdict(PARAMETER, "it has the name of a module's tensor")
         if place is not None and place.kind is Kind.WEIGHT and array.ndim:
             return Verdict(PARAMETER, str(place))
-        if form is Form.PLAIN and own in ("weight", "bias", "w", "b"):
+        if form is Form.PLAIN and own in ("weight", "bias", "w"):
             return Verdict(PARAMETER, "it is called as a module's tensor is")
         return Verdict(CONSTANT, "one number in arithmetic")
 
@@ -166,16 +166,15 @@ class Judge:
         """A tensor of which only place and numbers say what it is."""
         if place is None:
             return Verdict(CONSTANT, "it does not stand where operators have weights, and no module's name says more")
-        few = tables.few_numbers(array)
         if place.kind is Kind.WEIGHT:
-            if few == tables.BINARY and array.ndim > 1:
-                return Verdict(CONSTANT, f"{few}, {place}")
+            if array.ndim > 1 and tables.is_binary(array):
+                return Verdict(CONSTANT, f"{tables.BINARY}, {place}")
             return Verdict(PARAMETER, str(place))
         if place.kind in (Kind.NEUTRAL, Kind.SCALING, Kind.EXPONENT, Kind.FREQUENCY):
             return Verdict(CONSTANT, str(place))
         if tables.is_all_equal(array) and not (place.kind is Kind.AFFINE and weights_by_input.is_channel(array.shape)):
             return Verdict(CONSTANT, f"all its numbers are equal, {place}")
-        if few:
+        if few := tables.few_numbers(array):
             return Verdict(CONSTANT, f"{few}, {place}")
         return Verdict(PARAMETER, str(place))
 

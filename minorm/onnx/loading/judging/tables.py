@@ -7,6 +7,7 @@ with a window over them, along the frequencies. Numbers that were trained never 
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,8 @@ BINARY = "zeros and ones"
 FEW = 6  # different numbers in the kernels of fixed filters
 _SHORT = (dtypes.float16, dtypes.bfloat16)
 LINES = 16  # that are looked at first: they tell of most weights that they have no formula
+SAMPLE = 256  # numbers that are looked at first
+SMALL = 1 << 12  # elements of a tensor of which all are looked at
 
 
 def repeats(array: Any) -> bool:
@@ -28,7 +31,7 @@ def repeats(array: Any) -> bool:
     return (
         array.ndim > 1
         and len(array) > 1
-        and bool((array == array[:1]).all())
+        and bool((array[:2] == array[:1]).all() and (array == array[:1]).all())
         and not is_all_equal(array)
         and not formula(array[:1])
     )
@@ -36,7 +39,12 @@ def repeats(array: Any) -> bool:
 
 def is_all_equal(array: Any) -> bool:
     """Whether all numbers are the same."""
-    return bool((array == array.flat[:1]).all())
+    return _is_all(array, array.flat[:1])
+
+
+def _is_all(array: Any, number: Any) -> bool:
+    flat = array.reshape(-1)
+    return bool((flat[:SAMPLE] == number).all() and (flat == number).all())
 
 
 def formula(array: Any) -> str:
@@ -50,19 +58,15 @@ def basis(array: Any) -> str:
     """The same for what may stand where an operator has its weights, in which ranges and grids are not looked for."""
     if not _may_be_a_table(array):
         return ""
-    if not np.isfinite(array).all():
-        return "a mask: not all numbers are finite"
-    if np.ptp(array) <= 1e-3 * float(abs(array).max()):  # a parameter that was hardly trained yet
-        return ""
+    found = "" if _is_mixed(array) else _masks(array)
+    if not found and np.ptp(sample := _sample(array)) <= 1e-3 * float(abs(sample).max()):
+        return ""  # all equal, or a parameter that was hardly trained yet
     values = _core(array)
-    masked = values <= MASKED
-    if masked.any() and not values[~masked].any():
-        return "a mask of zeros and large negative numbers"
     with np.errstate(all="ignore"):
-        if any(_is_wave(np.moveaxis(values, axis, -1)) for axis in range(values.ndim)):
-            return "a table of sines and cosines"
-        if any(_oscillates(np.moveaxis(values, axis, -1)) for axis in range(values.ndim)):
-            return "a table of sines or cosines"
+        found = found or _waves(values)
+        if found or _is_mixed(array):
+            return found
+        values = values.astype(np.float64)
         if values.ndim == 1 and array.ndim != 1 and _is_symmetric(values):
             return "a symmetric filter"
         if values.ndim in (2, 3) and array.ndim > 2 and _is_blur(values):
@@ -72,6 +76,20 @@ def basis(array: Any) -> str:
     return ""
 
 
+def _masks(array: Any) -> str:
+    if not np.isfinite(array).all():
+        return "a mask: not all numbers are finite"
+    masked = array <= MASKED
+    return "a mask of zeros and large negative numbers" if masked.any() and not array[~masked].any() else ""
+
+
+def is_binary(array: Any) -> bool:
+    """Whether all numbers are 0 or 1, and there are both."""
+    flat = array.reshape(-1)
+    zeros_and_ones = all(bool(((x == 0) | (x == 1)).all()) for x in (flat[:SAMPLE], flat))
+    return array.size >= 4 and zeros_and_ones and not is_all_equal(array)
+
+
 def few_numbers(array: Any, times: int = 2) -> str:
     """What says that a program wrote these numbers down, where nothing says that they are weights; else "".
 
@@ -79,7 +97,7 @@ def few_numbers(array: Any, times: int = 2) -> str:
     """
     if array.size < 4 or array.size > LARGEST or is_all_equal(array):
         return ""
-    if ((array == 0) | (array == 1)).all():
+    if is_binary(array):
         return BINARY
     if array.size < 8 * times or _is_broadcast(array):
         return ""
@@ -98,25 +116,41 @@ def fixed_filters(array: Any) -> str:
     """What says that the kernels of a convolution were written down: Sobel's, Laplace's, wavelets; else ""."""
     if not 9 <= array.size <= LARGEST or is_all_equal(array):
         return ""
-    first = np.unique(array.reshape(-1)[:64])
-    if len(first) > FEW or len(numbers := np.unique(array)) > FEW:
+    if len(np.unique(array.reshape(-1)[:SAMPLE])) > FEW or len(numbers := np.unique(array)) > FEW:
         return ""
     simple = bool((numbers * 256 == np.rint(numbers * 256)).all())
     return "filters of few different numbers" if simple or 4 * len(numbers) <= array.size else ""
+
+
+# A first look, which is all that most weights take
 
 
 def _may_be_a_table(array: Any) -> bool:
     return bool(array.ndim and 4 <= array.size <= LARGEST)
 
 
+def _sample(array: Any) -> Any:
+    """Some of the numbers: all of a small tensor."""
+    flat = array.reshape(-1)
+    return flat if flat.size <= SMALL else flat[:: flat.size // SAMPLE]
+
+
+def _is_mixed(array: Any) -> bool:
+    """Whether a large tensor holds numbers of both signs, finite and none 0: neither mask nor filter bank nor blur."""
+    if array.size <= SMALL:
+        return False
+    sample = _sample(array)
+    return bool(np.isfinite(sample).all() and sample.all() and (sample > 0).any() and (sample < 0).any())
+
+
 def _core(array: Any) -> Any:
-    """The numbers in float64, without axes of length 1 and those along which all is the same."""
+    """The numbers without axes of length 1 and those along which all is the same."""
     values = np.squeeze(array)
     for axis in reversed(range(values.ndim)):
         first = values.take([0], axis)
         if values.shape[axis] > 1 and (values.take([1], axis) == first).all() and (values == first).all():
             values = first.squeeze(axis)
-    return values.astype(np.float64)
+    return values
 
 
 def _is_broadcast(array: Any) -> bool:
@@ -126,16 +160,35 @@ def _is_broadcast(array: Any) -> bool:
 # Waves and progressions
 
 
+def _waves(values: Any) -> str:
+    if any(_is_wave(np.moveaxis(values, axis, -1)) for axis in range(values.ndim)):
+        return "a table of sines and cosines"
+    if any(_oscillates(values, axis) for axis in range(values.ndim)):
+        return "a table of sines or cosines"
+    return ""
+
+
 def _is_wave(values: Any) -> bool:
-    """Sines beside their cosines, or behind them: sin^2 + cos^2 = 1; with a window, the same in every row."""
+    """Sines beside their cosines, or behind them: sin^2 + cos^2 = 1."""
     n = values.shape[-1] if values.ndim else 0
     if n < 4 or n % 2:
         return False
     for x in (values[(0,) * (values.ndim - 1)], values):  # one row tells of most weights that they are none
+        x = x.astype(np.float64)
         pairs = ((x[..., ::2], x[..., 1::2]), (x[..., : n // 2], x[..., n // 2 :]))
         if not any(bool((abs(a * a + b * b - 1) < 1e-3).all()) for a, b in pairs):
             return False
     return True
+
+
+def _lines(values: Any, axis: int, most: int | None = None) -> Any:
+    """The lines along an axis in float64; some of them, and not only the first, which may be all zeros or ones."""
+    others = [n for i, n in enumerate(values.shape) if i != axis]
+    count = math.prod(others)
+    if most is None or count <= most:
+        return np.moveaxis(values, axis, -1).reshape(-1, values.shape[axis]).astype(np.float64)
+    places = [np.unravel_index(i, others) for i in range(0, count, max(1, count // most))]
+    return np.stack([values[(*at[:axis], slice(None), *at[axis:])] for at in places]).astype(np.float64)
 
 
 def _recurrent(lines: Any) -> Any:
@@ -148,56 +201,33 @@ def _recurrent(lines: Any) -> Any:
     return c if (wrong <= TOLERANCE * np.maximum(most, 1e-3 * most.max())[:, None]).all() else None
 
 
-def _lines(values: Any, least: int) -> Any:
-    """The lines along the last axis, if they are long and many enough to tell chance from a formula."""
-    n = values.shape[-1] if values.ndim else 0
-    if n < least:
-        return None
-    lines = values.reshape(-1, n)
-    return lines if len(lines) * (n - 3) >= 6 else None
-
-
-def _sampled(lines: Any) -> Any:
-    """Some of the lines, and not only the first, which may be all zeros or ones."""
-    return lines[:: max(1, len(lines) // LINES)]
-
-
-def _all_recurrent(lines: Any) -> Any:
-    if _recurrent(_sampled(lines)) is None:
-        return None
-    return _recurrent(lines)
-
-
-def _oscillates(values: Any) -> bool:
-    """Sines or cosines along the last axis, over all of it or each half of it, perhaps with other ends."""
-    n = values.shape[-1] if values.ndim else 0
-    for x in (values, values[..., 1:-1], values[..., : n // 2], values[..., 1 : n // 2 - 1]):
-        lines = _lines(x, 5)
-        c = None if lines is None else _all_recurrent(lines)
-        if c is None:
+def _oscillates(values: Any, axis: int) -> bool:
+    """Sines or cosines along an axis, over all of it or each half of it, perhaps with other ends."""
+    n, count = values.shape[axis], values.size // values.shape[axis]
+    halves = [slice(0, n // 2), slice(1, n // 2 - 1)] if n % 2 == 0 else []
+    for part in (slice(0, n), slice(1, n - 1), *halves):
+        length = part.stop - part.start
+        if length < 5 or count * (length - 3) < 6:  # too few to tell chance from a formula
             continue
-        most = abs(lines).max(1)
-        waves = (abs(c) < 0.99999) & (most > 1e-3 * most.max())
-        turns = (lines[:, 1:] * lines[:, :-1] < 0).any(1) | _turns(lines)
-        if not (waves & turns).any():
+        if _recurrent(_lines(values, axis, LINES)[:, part]) is None:
             continue
-        if x.shape[-1] >= n - 2 or (n % 2 == 0 and _rest_is_recurrent(values[..., n // 2 :])):
+        lines = _lines(values, axis)
+        c = _recurrent(lines[:, part])
+        if c is not None and _has_waves(lines[:, part], c) and (length >= n - 2 or _ends_alike(lines[:, n // 2 :])):
             return True
     return False
 
 
-def _turns(lines: Any) -> Any:
-    """Whether a line goes up and down."""
+def _has_waves(lines: Any, c: Any) -> bool:
+    """Whether some of these lines go up and down, and are no growth by a step or a factor."""
+    most = abs(lines).max(1)
     steps = np.diff(lines)
-    return (steps[:, 1:] * steps[:, :-1] < 0).any(1)
+    turns = (lines[:, 1:] * lines[:, :-1] < 0).any(1) | (steps[:, 1:] * steps[:, :-1] < 0).any(1)
+    return bool(((abs(c) < 0.99999) & (most > 1e-3 * most.max()) & turns).any())
 
 
-def _rest_is_recurrent(values: Any) -> bool:
-    for x in (values, values[..., 1:-1]):
-        lines = _lines(x, 5)
-        if lines is not None and _recurrent(lines) is not None:
-            return True
-    return False
+def _ends_alike(lines: Any) -> bool:
+    return any(x.shape[1] >= 5 and _recurrent(x) is not None for x in (lines, lines[:, 1:-1]))
 
 
 def _progression(values: Any) -> str:
@@ -206,19 +236,27 @@ def _progression(values: Any) -> str:
         return ""
     flat = values.reshape(-1)
     with np.errstate(all="ignore"):
-        steps, factors = np.diff(flat), flat[1:] / flat[:-1]
-        if any(bool((abs(d - d[0]) <= 1e-4 * abs(d[0])).all()) for d in (steps, factors)):
+        if _grows(flat[: SAMPLE + 1]) and _grows(flat):
             return "numbers that grow by one step or one factor"
-        if values.ndim == 1 and len(values) >= WINDOW and _is_symmetric(values):
+        if values.ndim == 1 and len(values) >= WINDOW and _is_symmetric(values.astype(np.float64)):
             return "a symmetric window"
         for axis in range(values.ndim if values.ndim > 1 else 0):
-            lines = _lines(np.moveaxis(values, axis, -1), 4)
-            if lines is not None and _all_recurrent(lines) is not None:
+            n = values.shape[axis]
+            if n < 4 or values.size // n * (n - 3) < 6 or _recurrent(_lines(values, axis, LINES)) is None:
+                continue
+            if _recurrent(_lines(values, axis)) is not None:
                 return "a grid, or numbers that grow by one step along an axis"
-        powers = np.log2(flat) * 16
-        if (flat > 0).all() and (abs(powers - np.rint(powers)) < 1e-3).all():
-            return "powers of two"
+        if (flat > 0).all():
+            powers = np.log2(flat.astype(np.float64)) * 16
+            if (abs(powers - np.rint(powers)) < 1e-3).all():
+                return "powers of two"
     return ""
+
+
+def _grows(flat: Any) -> bool:
+    numbers = flat.astype(np.float64)
+    steps, factors = np.diff(numbers), numbers[1:] / numbers[:-1]
+    return any(bool((abs(d - d[0]) <= 1e-4 * abs(d[0])).all()) for d in (steps, factors))
 
 
 # Filters

@@ -178,8 +178,8 @@ class _Walk:
         elif not node.operator.startswith("Reduce"):  # what only a sum goes on from is another tensor's, made anew
             weighs = place.kind in (Kind.WEIGHT, Kind.PART)
             part = replace(place, kind=Kind.PART) if weighs else place
-            takes = PLACES.get(node.operator, ())
-            takes = (0, *takes) if node.operator in NORMS else takes or range(len(node.inputs))
+            takes: Sequence[int] = PLACES.get(node.operator, range(len(node.inputs)))
+            takes = (0, *takes) if node.operator in NORMS else takes
             for i in takes:
                 if i < len(node.inputs) and not (node.operator == "Pow" and i == 1):
                     self._put(node.inputs[i], part)
