@@ -32,6 +32,7 @@ PAIRS = frozenset((
     "Add", "Sub", "Mul", "Div", "Pow", "Max", "Min", "Sum", "Mean", "Where", "PRelu", "And", "Or", "Xor", "Equal",
     "Less", "Greater", "LessOrEqual", "GreaterOrEqual", "Mod",
 ))  # fmt: skip
+LATER = PAIRS | {"MatMul", "Gather", "Einsum"}  # whose first input may be a weight
 CHANNELS = frozenset(("BatchNormalization", "InstanceNormalization"))
 
 
@@ -89,7 +90,7 @@ class Required:
             return
         rule = _RULES.get(node.op_type) if not node.domain or node.domain.startswith("com.microsoft") else None
         x = self.values.get(node.input[0]) if node.input else None
-        if rule is None or not node.output or (x is None and node.op_type not in PAIRS and node.op_type != "MatMul"):
+        if rule is None or not node.output or (x is None and node.op_type not in LATER):
             return
         made = rule(self, node, list(x or ()))
         if made is not None and len(made) <= MAX_RANK:
@@ -282,6 +283,27 @@ def _pool(r: Required, node: Any, x: list[Length]) -> list[Length]:
     return [*x[:2], *[None] * (len(x) - 2)]
 
 
+def _gather(r: Required, node: Any, x: list[Length]) -> list[Length] | None:
+    table, places = r.shape(node, 0), r.values.get(node.input[1]) if len(node.input) > 1 else None
+    if table and places is not None and not r.number(node, "axis", 0):
+        return [*places, *table[1:]]
+    return None
+
+
+def _einsum(r: Required, node: Any, x: list[Length]) -> list[Length] | None:
+    equation = next((given.s for given in node.attribute if given.name == "equation"), b"")
+    terms, arrow, result = equation.decode("ascii", "replace").replace(" ", "").partition("->")
+    letters: dict[str, Length] = {}
+    if not arrow or "." in terms or len(terms) > 8 * MAX_RANK or len(terms.split(",")) != len(node.input):
+        return None
+    for place, term in enumerate(terms.split(",")):
+        shape = r.shape(node, place)
+        axes = r.values.get(node.input[place]) if shape is None else [*shape]
+        for letter, axis in zip(term, axes or (), strict=False):
+            letters[letter] = r.same(letters[letter], axis) if letter in letters else axis
+    return [letters.get(letter) for letter in result]
+
+
 _RULES: Mapping[str, Callable[[Required, Any, list[Length]], list[Length] | None]] = {
     **dict.fromkeys(SAME, _unchanged),
     **dict.fromkeys(PAIRS, _pair),
@@ -299,4 +321,6 @@ _RULES: Mapping[str, Callable[[Required, Any, list[Length]], list[Length] | None
     "Reshape": _reshape,
     "Flatten": _flatten,
     "Concat": _concat,
+    "Gather": _gather,
+    "Einsum": _einsum,
 }
