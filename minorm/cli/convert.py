@@ -8,6 +8,7 @@ import warnings
 from typing import Any
 
 from minorm.cli import extras, output, shape_option
+from minorm.cli.options import external_root
 from minorm.serialization import limits
 from minorm.support.masking import message
 
@@ -25,12 +26,14 @@ def add(commands: Any) -> None:
     parser.add_argument("model", metavar="MODEL.onnx")
     parser.add_argument("--opset", type=int, required=True, metavar="N", help="the opset to write")
     parser.add_argument("-o", "--out", metavar="FILE", help="default: MODEL-opsetN.onnx beside it")
-    shape_option.add(parser)
+    shape_option.add(parser, does=": the size that old and new are compared at, where guessing fails; axes stay free")
+    shape_option.add(parser, "--fix-shape", ": the file that is written has this length fixed")
     parser.add_argument("--external-data", action="store_true", help="put weights into FILE.data, whatever their size")
     parser.add_argument("--no-verify", action="store_true", help="do not compare with onnxruntime")
     parser.add_argument(
         "--max-bytes", type=int, default=limits.ONNX, metavar="N", help="what the model may take (default 2 GiB)"
     )
+    external_root.add(parser)
     parser.set_defaults(run=run)
 
 
@@ -47,10 +50,12 @@ def run(args: argparse.Namespace) -> int:
             args.model,
             out,
             opset_version=args.opset,
-            shapes=shape_option.parse(args.shape),
+            shapes=shape_option.parse(args.fix_shape, "--fix-shape"),
+            sizes=shape_option.parse(args.shape),
             external_data=args.external_data or None,
             verify=not args.no_verify,
             max_bytes=args.max_bytes,
+            external_root=args.external_root,
         )
     old = encoding.read(args.model, "convert")
     opset = next((entry.version for entry in old.opset_import if entry.domain in ("", "ai.onnx")), 1)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from minorm import nn
 from minorm.cli import extras, output, sources
 from minorm.cli.one_line_errors import UsageError
+from minorm.cli.options import external_root
 from minorm.serialization import atomic
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ def add(commands: Any) -> None:
         help="write a corrected model: precise_bn measures the running statistics anew, freeze keeps them from now on",
     )
     parser.add_argument("-o", "--out", metavar="FILE", help="where the corrected model goes, of the kind MODEL is")
+    external_root.add(parser)
     parser.set_defaults(run=run)
 
 
@@ -54,7 +56,8 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("--fix and --out FILE go together: what to do, and where the corrected model goes")
     if args.plot and not args.plot.lower().endswith(FORMS):
         raise UsageError(f"--plot {args.plot}: expected a name that ends in .png, .svg or .pdf")
-    source = sources.open_model(args.model, sources.allowed(args), max_bytes=args.max_bytes)
+    limits = {"max_bytes": args.max_bytes, "external_root": args.external_root}
+    source = sources.open_model(args.model, sources.allowed(args), **limits)
     for path in filter(None, (args.plot, args.out)):  # an error now, and not after the work
         if os.path.exists(path) and os.path.samefile(path, source.path):
             raise UsageError(f"{path} is the model itself; expected another file")

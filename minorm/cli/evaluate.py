@@ -10,6 +10,7 @@ from typing import Any
 from minorm import nn
 from minorm.cli import output, sources, words
 from minorm.cli.one_line_errors import UsageError
+from minorm.cli.options import external_root
 from minorm.cli.sources import Chosen, Source
 from minorm.data.splits import ALL, TEST, TRAIN, VALIDATION, load_part
 from minorm.training import evaluate
@@ -34,12 +35,14 @@ def add(commands: Any) -> None:
                         )  # fmt: skip
     parser.add_argument("--json", action="store_true", help='{"images", "accuracy", "loss", "split", "path", '
                         '"largest_class"}')  # fmt: skip
+    external_root.add(parser)
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
     """Print the scores."""
-    source = sources.open_model(args.model, sources.allowed(args), max_bytes=args.max_bytes)
+    limits = {"max_bytes": args.max_bytes, "external_root": args.external_root}
+    source = sources.open_model(args.model, sources.allowed(args), **limits)
     chosen = sources.choose(source, args)
     split = args.split or _usual_split(source, chosen, args)
     output.note(f"minorm evaluate: {_where(split, chosen.path)}")

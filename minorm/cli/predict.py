@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from minorm.cli import extras, output, sources
+from minorm.cli.options import external_root
 from minorm.data import BrokenImage, Normalize, read_image
 from minorm.data.listing import FORMATS
 from minorm.support.masking import for_spreadsheet, printable
@@ -37,13 +38,15 @@ def add(commands: Any) -> None:
     form.add_argument("--csv", action="store_true", help="the same with a header, for spreadsheets")
     sources.add_limit(parser)
     sources.add_code(parser)
+    external_root.add(parser)
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
     """Print a line for each picture; 1 where one could not be read."""
     extras.need("PIL")
-    source = sources.open_model(args.model, sources.allowed(args), max_bytes=args.max_bytes)
+    limits = {"max_bytes": args.max_bytes, "external_root": args.external_root}
+    source = sources.open_model(args.model, sources.allowed(args), **limits)
     found = source.preprocessing
     if found is None:
         raise ValueError(f"{source.path} does not say how images are scaled, nor is its input N x C x size x size with "

@@ -6,27 +6,27 @@ import argparse
 from collections.abc import Sequence
 
 
-def add(parser: argparse.ArgumentParser) -> None:
-    """Declare the option, which may be given once for each input and axis."""
+def add(parser: argparse.ArgumentParser, option: str = "--shape", does: str = "") -> None:
+    """Declare the option, which may be given once for each input and axis. does: what it is for."""
     parser.add_argument(
-        "--shape",
+        option,
         action="append",
         default=[],
         metavar="NAME=N,N",
-        help="the shape of an input, such as x=1,3,224,224, or the length of a free axis, such as height=224, where "
-        "guessing fails; other axes stay free",
+        help="the shape of an input, such as x=1,3,224,224, or the length of a free axis, such as height=224"
+        + (does or ", where guessing fails"),
     )
 
 
-def parse(given: Sequence[str]) -> dict[str, tuple[int, ...]]:
+def parse(given: Sequence[str], option: str = "--shape") -> dict[str, tuple[int, ...]]:
     """The lengths by input or axis; ValueError where one cannot be read, or a name stands there twice."""
     found: dict[str, tuple[int, ...]] = {}
     for text in given:
         name, _, lengths = text.rpartition("=")
         parts = [part.strip() for part in lengths.split(",")] if lengths.strip() else []
         if not name or not all(part.isascii() and part.isdigit() for part in parts):
-            raise ValueError(f"--shape {text}: expected INPUT=N,N, such as x=1,3,224,224, or AXIS=N, such as h=224")
+            raise ValueError(f"{option} {text}: expected INPUT=N,N, such as x=1,3,224,224, or AXIS=N, such as h=224")
         if name in found:
-            raise ValueError(f"--shape {text}: {name!r} has a shape already")
+            raise ValueError(f"{option} {text}: {name!r} has a shape already")
         found[name] = tuple(int(part) for part in parts)
     return found

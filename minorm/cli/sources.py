@@ -72,11 +72,14 @@ class Source:
         mn.save(self.model.state_dict(), path, metadata=facts)
 
 
-def open_model(given: str, allowed: Trust = trust.NOTHING, *, max_bytes: int | None = None) -> Source:
+def open_model(
+    given: str, allowed: Trust = trust.NOTHING, *, max_bytes: int | None = None, external_root: str | None = None
+) -> Source:
     """The model; ValueError where the file is none of the three, OSError where it cannot be read.
 
     allowed    the code that may be run to build a checkpoint's model
     max_bytes  what an ONNX model may take
+    external_root  a folder to which links to an ONNX model's weights may lead
     """
     path = weights_file(given)
     if _is_checkpoint(path):
@@ -85,7 +88,7 @@ def open_model(given: str, allowed: Trust = trust.NOTHING, *, max_bytes: int | N
     import minorm.onnx
 
     most = limits.ONNX if max_bytes is None else max_bytes
-    model = minorm.onnx.load(path, max_bytes=most)  # first: it says in words what is wrong with a file
+    model = minorm.onnx.load(path, max_bytes=most, external_root=external_root)
     return Source(path, "onnx", model, preprocessing=described(model.metadata) or _of_its_input(model))
 
 

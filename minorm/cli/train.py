@@ -13,10 +13,11 @@ from typing import Any
 import minorm as mn
 import minorm_ext
 from minorm import distributed
-from minorm.cli import config, output, sources, train_options, trust, words
+from minorm.cli import config, output, sources, trust, words
 from minorm.cli.one_line_errors import EXPECTED, UsageError
+from minorm.cli.options import train_options
+from minorm.cli.options.train_options import DEVICE, TIMEOUT
 from minorm.cli.telling import Teller, teller
-from minorm.cli.train_options import DEVICE, TIMEOUT
 from minorm.cli.views import run_report
 from minorm.cli.views.events import events
 from minorm.distributed import Group

@@ -81,6 +81,16 @@ def odd(found: Inspection) -> dict[tuple[str, ...], list[str]]:
             f"BatchNorm was folded into {count} when the model was exported: it is no layer any more, and does not "
             "train. To keep it, export with training=TrainingMode.PRESERVE, or with dynamo=True, optimize=False"
         ] = found.folded
+    if found.written_out:
+        where[
+            "BatchNorm was written as a product and a sum when the model was exported: its statistics and its mode are "
+            "gone, and it does not normalize in training"
+        ] = found.written_out
+    if found.quantized:
+        where[
+            f"The model is quantized, and has no Parameters: {found.quantized} of its tensors hold weights as "
+            "integers, which do not train. Fine-tune it before it is quantized"
+        ] = []
     if found.twice:
         names, others = [*found.twice], [*found.twice.values()]
         where[
@@ -105,7 +115,9 @@ def quoted(names: Sequence[str]) -> str:
 
 
 def listed(nodes: Sequence[str]) -> str:
-    """node a; nodes a, b, c and 2 more."""
+    """node a; nodes a, b, c and 2 more; the model, where there are none."""
+    if not nodes:
+        return "the model"
     more = f" and {len(nodes) - 3} more" if len(nodes) > 3 else ""
     return f"node{'s' if len(nodes) > 1 else ''} {', '.join(nodes[:3])}{more}"
 

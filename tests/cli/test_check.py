@@ -241,3 +241,128 @@ def test_a_file_cannot_write_to_the_terminal(tmp_path: Path, capsys: pytest.Capt
     text = capsys.readouterr().out
     assert "\x1b" not in text
     assert "\\x1b[2J[bold]evil[/]" in text
+
+
+# A guess that does not fit is no failure
+
+
+def described(path: Path, nodes: list[object], inputs: dict[str, tuple[int, list[object]]], **held: np.ndarray) -> str:
+    graph = helper.make_graph(
+        nodes,
+        "g",
+        [helper.make_tensor_value_info(name, kind, shape) for name, (kind, shape) in inputs.items()],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+        [numpy_helper.from_array(array, name) for name, array in held.items()],
+    )
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    return str(path)
+
+
+FLOATS = TensorProto.FLOAT
+W = np.random.default_rng(0).standard_normal((1575, 12)).astype(np.float32)
+
+
+def test_a_length_that_a_weight_fixes_is_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    nodes = [
+        helper.make_node("Relu", ["x"], ["r"]),
+        helper.make_node("Transpose", ["r"], ["t"], perm=[0, 2, 1]),
+        helper.make_node("MatMul", ["t", "w"], ["m"]),
+        helper.make_node("Add", ["m", "other"], ["y"]),
+    ]
+    inputs = {"x": (FLOATS, ["n", "features", "t"]), "other": (FLOATS, ["k", "steps", "width"])}
+    code, lines = check(capsys, described(tmp_path / "m.onnx", nodes, inputs, w=W), "--brief")
+    text = " ".join(lines)
+    assert code == 0
+    assert "x 2x1575x8, other 2x8x12 -> y 2x8x12" in text
+    assert "agreement ok" in text
+
+
+def test_where_no_size_fits_nothing_is_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    nodes = [  # the square of a length, 37, that no weight says
+        helper.make_node("Reshape", ["x", "shape"], ["y"]),
+    ]
+    path = described(tmp_path / "m.onnx", nodes, {"x": (FLOATS, ["n"])}, shape=np.array([37, 37]))
+    code, lines = check(capsys, path, "--brief")
+    text = " ".join(lines)
+    assert code == 0
+    assert "minorm - loads it; not run: no size was found that it takes. Give one with --shape" in text
+    assert "onnxruntime - onnxruntime" in text
+    code, lines = check(capsys, path, "--brief", "--shape", "n=1369")
+    assert code == 0
+    assert "x 1369 -> y 37x37" in " ".join(lines)
+    code, lines = check(capsys, path, "--brief", "--shape", "n=1368")  # asked for, and it fails
+    assert code == 1
+
+
+def test_what_an_input_needs_can_be_given(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    nodes = [
+        helper.make_node("Cast", ["rate"], ["r"], to=TensorProto.INT64),
+        helper.make_node("Reshape", ["x", "r"], ["z"]),
+        helper.make_node("Mul", ["z", "z"], ["y"]),
+    ]
+    path = described(tmp_path / "m.onnx", nodes, {"x": (FLOATS, ["n", 6]), "rate": (TensorProto.INT32, [2])})
+    code, lines = check(capsys, path, "--brief", "--shape", "n=2", "--input", "rate=[3,4]")
+    assert code == 0
+    assert "x 2x6, rate 2 -> y 3x4" in " ".join(lines)
+    for wrong, why in (
+        ("rate", "--input rate: expected NAME=NUMBER or NAME=[NUMBERS]"),
+        ("rate=[3,", "--input rate=[3,: expected NAME=NUMBER"),
+        ('rate="a"', "expected NAME=NUMBER"),
+        ("speed=3", "there is no input 'speed'; the model has x (n, 6), rate (2)"),
+        ("rate=[3,4,5]", "shapes gives axis 0 of 'rate' length 3; the file says 2"),
+    ):
+        assert cli.main(["check", path, "--input", wrong]) == 1
+        assert why in capsys.readouterr().err
+
+
+def test_names_of_values_stand_beside_those_of_nodes_and_whole(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    value = "/a/very/long/path/of/modules/in/a/network/that/goes/on/and/on/layer1/layer1.0/conv1/Conv_output_0"
+    nodes = [helper.make_node("Relu", ["x"], [value], name="/act/Relu"), helper.make_node("Neg", [value], ["y"])]
+    path = described(tmp_path / "m.onnx", nodes, {"x": (FLOATS, [2, 3])})
+    code, lines = check(capsys, path)
+    assert code == 0
+    text = "".join("".join(lines).split())
+    assert f"->{value}" in text
+    assert any(line.startswith("/act/Relu Relu") for line in lines)
+    cli.main(["check", path, "--json"])
+    assert json.loads(capsys.readouterr().out)["nodes"][0]["values"] == [value]
+
+
+def test_every_tensor_is_listed_with_its_reason(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    nodes = [
+        helper.make_node("Gemm", ["x", "fc.weight", "fc.bias"], ["a"], name="fc"),
+        helper.make_node("Pow", ["a", "two"], ["b"]),
+        helper.make_node("Reshape", ["b", "shape"], ["c"]),
+        helper.make_node("BatchNormalization", ["c", "g", "h", "mean", "var"], ["y"], name="bn"),
+    ]
+    held = {"fc.weight": W[:4, :6], "fc.bias": W[0, :6], "two": np.array(2, np.float32), "shape": np.array([0, 6])}
+    held |= dict.fromkeys(("g", "h", "mean", "var"), np.ones(6, np.float32))
+    path = described(tmp_path / "m.onnx", nodes, {"x": (FLOATS, ["n", 4])}, **held)
+    code, lines = check(capsys, path, "--trainable")
+    assert code == 0
+    text = " ".join(lines)
+    assert "What trains 4 Parameters, 2 buffers, 2 constants; load(trainable=...) changes it" in text
+    assert "fc.weight Parameter 4x6 weight of Gemm 'fc'" in text
+    assert "shape constant 2 it holds no floats, but int64" in text
+    cli.main(["check", path, "--json"])
+    tensors = json.loads(capsys.readouterr().out)["tensors"]
+    found = {tensor["name"]: tensor["role"] for tensor in tensors}
+    why = {tensor["name"]: tensor["why"] for tensor in tensors}
+    assert why["two"] == "an exponent of what may be negative has no gradient there"
+    assert why["var"] == "running statistics of a normalization"
+    roles = {"Parameter": ["fc.weight", "fc.bias", "g", "h"], "buffer": ["mean", "var"], "constant": ["two", "shape"]}
+    assert found == {name: role for role, names in roles.items() for name in names}
+
+
+def test_a_quantized_model_is_said_to_have_no_parameters(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    nodes = [
+        helper.make_node("DequantizeLinear", ["q", "s"], ["w"]),
+        helper.make_node("MatMul", ["x", "w"], ["y"]),
+    ]
+    held = {"q": np.arange(12, dtype=np.int8).reshape(4, 3), "s": np.array(0.1, np.float32)}
+    code, lines = check(capsys, described(tmp_path / "m.onnx", nodes, {"x": (FLOATS, ["n", 4])}, **held))
+    assert code == 0
+    text = " ".join(lines)
+    assert "! The model is quantized, and has no Parameters: 1 of its tensors hold weights as integers" in text

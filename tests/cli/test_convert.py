@@ -56,11 +56,14 @@ def test_what_onnxruntime_does_not_run_is_written_with_a_note(
 def test_options(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     mo.export(nn.Linear(64, 64), mn.ones(2, 64), tmp_path / "m.onnx")
     words = ["convert", str(tmp_path / "m.onnx"), "--opset", "13", "-o", str(tmp_path / "n.onnx")]
-    assert cli.main([*words, "--shape", "x=3,64", "--external-data"]) == 0
+    assert cli.main([*words, "--fix-shape", "x=3,64", "--external-data"]) == 0
     assert (tmp_path / "n.onnx.data").exists()
     assert onnx.load(tmp_path / "n.onnx").graph.input[0].type.tensor_type.shape.dim[0].dim_value == 3
-    assert cli.main([*words, "--shape", "batch=5"]) == 0
+    assert cli.main([*words, "--fix-shape", "batch=5"]) == 0
     assert onnx.load(tmp_path / "n.onnx").graph.input[0].type.tensor_type.shape.dim[0].dim_value == 5
+    for size in ("batch=5", "x=3,64"):  # a size to compare at fixes nothing
+        assert cli.main([*words, "--shape", size]) == 0
+        assert onnx.load(tmp_path / "n.onnx").graph.input[0].type.tensor_type.shape.dim[0].dim_param == "batch"
     capsys.readouterr()
     assert cli.main([*words, "--shape", "batch=5", "--shape", "x=6,64"]) == 1
     assert "axis 0 of 'x' length 6, and axis 'batch' 5" in capsys.readouterr().err

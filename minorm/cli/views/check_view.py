@@ -19,7 +19,7 @@ from minorm.support.masking import printable, printable_lines
 
 if TYPE_CHECKING:
     from minorm.cli.views.check_report import Report, Verdict
-    from minorm.onnx.checking.inspection import Inspection, Row, Weight
+    from minorm.onnx.checking.inspection import Inspection, Judged, Row, Weight
     from minorm.onnx.checking.layers import LayerRow
 
 YES, NO, DIM, ODD = "blue", "bold red", "dim", "yellow"
@@ -40,9 +40,12 @@ def _assemble(*parts: str | tuple[str, str]) -> Text:
     return Text.assemble(*(printable(p) if isinstance(p, str) else (printable(p[0]), p[1]) for p in parts))
 
 
-def show(console: Console, report: Report, brief: bool = False) -> None:
-    """Print everything; with `brief` layers are seen from afar, operators and weights counted, not listed."""
-    for part in _parts(report, brief):
+def show(console: Console, report: Report, brief: bool = False, trainable: bool = False) -> None:
+    """Print everything; with `brief` layers are seen from afar, operators and weights counted, not listed.
+
+    trainable    instead of layers, nodes and normalizations, say of every tensor what it is and why
+    """
+    for part in _judgement(report) if trainable else _parts(report, brief):
         console.print(part)
         console.print()
     console.print(_end(report.found, report.verdicts))
@@ -63,6 +66,15 @@ def _parts(report: Report, brief: bool) -> Iterator[Any]:
         yield odd
     if found.unsupported:
         yield _unsupported(found)
+    yield _verdicts(report.verdicts)
+
+
+def _judgement(report: Report) -> Iterator[Any]:
+    yield _facts(report.found.facts)
+    if report.found.tensors:
+        yield _tensors(report.found.tensors)
+    if report.found.unsupported:
+        yield _unsupported(report.found)
     yield _verdicts(report.verdicts)
 
 
@@ -123,13 +135,13 @@ def _layers(report: Report, rows: Sequence[LayerRow]) -> Group:
 
 def _nodes(rows: Sequence[Row]) -> Group:
     table = _table()
-    table.add_column("node", overflow="fold", ratio=1)
+    table.add_column("node, and its values", overflow="fold", ratio=1)
     table.add_column("operator", overflow="fold")
     for name in ("version", "runs", "trains", "parameters"):
         table.add_column(name, justify="right", no_wrap=True)
     for row in rows:
         table.add_row(
-            _text(bare(row.node, row.operator)),
+            _node(row),
             _text(row.operator),
             str(row.since) if row.since else _text("?", NO),
             _text("yes", YES) if row.runs else _text("NO", NO),
@@ -137,6 +149,12 @@ def _nodes(rows: Sequence[Row]) -> Group:
             f"{row.parameters:,}" if row.parameters else _text("-", DIM),
         )
     return _section("Nodes", _count(rows), table)
+
+
+def _node(row: Row) -> Text:
+    """The whole name of a node, and below it those of its values, which `load(outputs=[...])` takes."""
+    values = [name for name in row.values if name != row.node]
+    return Text("\n").join([_text(row.node), *(_text(f"-> {name}", DIM) for name in values)])
 
 
 def _count(rows: Sequence[Row]) -> str:
@@ -178,6 +196,21 @@ def _weights(weights: Sequence[Weight]) -> Group:
     return _section(
         "Would train", f"{total:,} numbers in {len(weights)} weights; load(trainable=...) changes it", table
     )
+
+
+def _tensors(tensors: Sequence[Judged]) -> Group:
+    """What `load` makes of each tensor, and why."""
+    table = _table()
+    table.add_column("tensor", overflow="fold", ratio=2)
+    table.add_column("is a", no_wrap=True)
+    table.add_column("shape", justify="right", no_wrap=True)
+    table.add_column("why", overflow="fold", ratio=3)
+    for tensor in tensors:
+        style = YES if tensor.role == "Parameter" else ""
+        table.add_row(_text(tensor.name), _text(tensor.role, style), shape(tensor.shape), _text(tensor.why))
+    counts = Counter(tensor.role for tensor in tensors)
+    note = ", ".join(f"{count} {role}{'s' if count > 1 else ''}" for role, count in counts.items())
+    return _section("What trains", f"{note}; load(trainable=...) changes it", table)
 
 
 def _norms(found: Inspection) -> Group:

@@ -1,6 +1,7 @@
-"""What is gone from a file: BatchNorm that an exporter folded into the convolution before it.
+"""What is gone from a file: BatchNorm that an exporter folded into the convolution before it, or into two numbers.
 
 Its scale and statistics are multiplied into the weights, so the file computes the same, and the norm trains no more.
+Where there is no convolution, tf2onnx and Keras write a product and a sum with constants, and keep the layer's name.
 Exporters leave a mark. PyTorch's older one calls weight and bias of such a convolution `onnx::Conv_193` and
 `onnx::Conv_194`, where others keep at least the name that the module gave the bias; the newer one leaves the call of
 batch_norm in the convolution's metadata; tf2onnx says it in the names.
@@ -11,9 +12,14 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from onnx import TensorProto
+
 from minorm.onnx.graph import paths
 
 _COUNTED = re.compile(r"(?:onnx::Conv_)?(\d{1,18})")
+_PARTS = {"Mul": "/batchnorm/mul_1", "Add": "/batchnorm/add_1"}
+_OF_INTEGERS = ("Integer", "NBits", "QuantizeLinear", "DequantizeLinear")
+_SMALL = (TensorProto.INT8, TensorProto.UINT8, TensorProto.INT4, TensorProto.UINT4)
 _FUSED = ("_weights_fused_bn", "_bias_fused_bn")
 
 
@@ -27,6 +33,29 @@ def folded(proto: Any) -> list[str]:
         for node in proto.graph.node
         if node.op_type in ("Conv", "ConvTranspose") and _fused(node, numbers)
     ]
+
+
+def written_out(proto: Any) -> list[str]:
+    """The names of Keras's BatchNorms that are a product and a sum with numbers: statistics and mode are gone."""
+    held = {tensor.name for tensor in proto.graph.initializer}
+    held |= {node.output[0] for node in proto.graph.node if node.op_type == "Constant" and node.output}
+    found: dict[str, None] = {}
+    for node in proto.graph.node:
+        if node.op_type in _PARTS and any(name in held for name in node.input):  # Keras's LayerNorm computes its factor
+            for name in map(str, (node.name, *node.output)):
+                scope, part, rest = name.rpartition(_PARTS[node.op_type])
+                if part and (not rest or rest.startswith(":")):
+                    found[scope] = None
+                    break
+    return list(found)
+
+
+def quantized(proto: Any) -> int:
+    """How many tensors of a quantized model are weights as small integers; 0 where it is none."""
+    operators = {node.op_type for node in proto.graph.node}
+    if not any(name.startswith("QLinear") or name.endswith(_OF_INTEGERS) for name in operators):
+        return 0
+    return sum(tensor.data_type in _SMALL and len(tensor.dims) > 1 for tensor in proto.graph.initializer)
 
 
 def _fused(node: Any, numbers: bool) -> bool:

@@ -24,13 +24,15 @@ from minorm.onnx.graph.lengths import length_of
 from minorm.onnx.graph.node_layers import NormLayer
 from minorm.onnx.graph.reading import Node
 from minorm.onnx.graph.tensors import Budget
+from minorm.onnx.graph.weights_folder import Folder
 from minorm.onnx.loading import resolving, validation
 from minorm.onnx.loading.flattening import Flattener
 from minorm.onnx.loading.graph_inputs import Input
 from minorm.onnx.loading.graph_module import GraphModule
+from minorm.onnx.loading.judging.judge import ROLES
+from minorm.onnx.loading.judging.naming import Origin
 from minorm.onnx.loading.load import load_whole
 from minorm.onnx.loading.signatures import opset_table
-from minorm.onnx.loading.weights import Origin
 from minorm.serialization import limits
 
 
@@ -45,6 +47,7 @@ class Row:
     trains: bool  # whether gradient flows through it, to its parameters or to what comes before
     parameters: int  # numbers in the parameters that it is the first to read
     why: str = ""
+    values: tuple[str, ...] = ()  # the names of what it computes
 
 
 @dataclass(frozen=True)
@@ -55,6 +58,16 @@ class Weight:
     shape: tuple[int, ...]
     readers: tuple[str, ...]
     count: int
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A tensor that the file holds: what `load` makes of it, a Parameter, a buffer or a constant, and why."""
+
+    name: str
+    role: str
+    shape: tuple[int, ...]
+    why: str
 
 
 @dataclass(frozen=True)
@@ -71,7 +84,10 @@ class Inspection:
     unsupported: list[Row] = field(default_factory=list)
     cuts: tuple[str, ...] = ()  # values in front of these, which `load(outputs=[...])` can give
     weights: list[Weight] = field(default_factory=list)  # what would train
+    tensors: list[Judged] = field(default_factory=list)  # all, those that train first
     folded: list[str] = field(default_factory=list)  # convolutions that BatchNorm was folded into
+    written_out: list[str] = field(default_factory=list)  # BatchNorms that are a product and a sum with numbers
+    quantized: int = 0  # weights that are integers, where there are no others
     twice: dict[str, str] = field(default_factory=dict)  # weights that are others, written again
     merged: list[str] = field(default_factory=list)  # weights that are those of several modules
     nodes: list[Node] = field(default_factory=list)  # of `rows`
@@ -88,9 +104,9 @@ class Inspection:
         return layers.of(self.nodes, inputs, held, seen)
 
 
-def inspect(path: str | os.PathLike[str], max_bytes: int = limits.ONNX) -> Inspection:
-    """Look into an ONNX file; LoadError where it is none."""
-    proto, folder = _read(path, max_bytes), os.path.dirname(os.path.abspath(path))
+def inspect(path: str | os.PathLike[str], max_bytes: int = limits.ONNX, external_root: Any = None) -> Inspection:
+    """Look into an ONNX file; LoadError where it is none. external_root: as for `load`."""
+    proto, folder = _read(path, max_bytes), Folder.of(path, external_root)
     module, refused = None, LoadError("")
     try:
         module = load_whole(proto, max_bytes, folder)
@@ -107,7 +123,10 @@ def inspect(path: str | os.PathLike[str], max_bytes: int = limits.ONNX) -> Inspe
     return Inspection(
         facts, rows, norms, proto, _inputs(proto), module,
         error=str(refused).removeprefix("load: "), unsupported=unsupported, cuts=refused.cuts, weights=weights,
-        folded=absent.folded(proto), twice=sharing.twice(trained, origin),
+        tensors=_judged(proto, nodes, module),
+        folded=absent.folded(proto), written_out=absent.written_out(proto),
+        quantized=0 if module is None or weights else absent.quantized(proto),
+        twice=sharing.twice(trained, origin),
         merged=sharing.merged(proto, trained, origin), nodes=nodes,
     )  # fmt: skip
 
@@ -189,7 +208,8 @@ def _rows(
         label = node.name or next(filter(None, node.outputs), str(index))
         operator = f"{node.domain}.{node.operator}" if node.domain else node.operator
         count = sum(parameters[name] for name in own) if trains else 0
-        rows.append(Row(label, operator, node.since, not why, trains, count, why))
+        values = tuple(filter(None, node.outputs))
+        rows.append(Row(label, operator, node.since, not why, trains, count, why, values))
     return rows
 
 
@@ -207,6 +227,17 @@ def _weights(nodes: Sequence[Node], module: GraphModule | None) -> list[Weight]:
         Weight(name, p.shape, tuple(readers.get(name, ())), p.array.size)
         for name, p in (() if module is None else module.named_parameters())
     ]
+
+
+def _judged(proto: onnx.ModelProto, nodes: Sequence[Node], module: GraphModule | None) -> list[Judged]:
+    verdicts = {} if module is None else module.verdicts
+    shapes = {name: tuple(p.shape) for name, p in (() if module is None else module.named_parameters())}
+    for node in nodes:
+        value = node.attributes.get("value") if node.operator == "Constant" else None
+        shapes.setdefault(next(iter(node.outputs), ""), tuple(getattr(value, "shape", ())))
+    shapes |= {tensor.name: tuple(tensor.dims) for tensor in proto.graph.initializer}
+    found = [Judged(name, v.role, shapes.get(name, ()), v.why) for name, v in verdicts.items()]
+    return sorted(found, key=lambda tensor: ROLES.index(tensor.role))
 
 
 def _is_float(kind: int) -> bool:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import ctypes
 import json
 import math
+import mmap
 import os
 import sys
 import time
@@ -104,17 +105,32 @@ def opened(path: str, folder: str | None = None) -> tuple[Any, int]:
     here = os.path.dirname(path) or os.curdir
     beside = here if folder is None else folder if is_utf8(folder) else within_reach(os.path.join(folder, ""))
     data, more = _with_running_outputs(path)
-    session = start(data or (path if beside == here and is_utf8(path) else _bytes(path)), beside or os.curdir)
+    model = data or (path if beside == here and is_utf8(path) else _bytes(path))
+    session = start(model, beside or os.curdir, exact=_is_quantized(path))
     return session, len(session.get_outputs()) - more
 
 
-def start(model: str | bytes, folder: str | None = None) -> Any:
-    """An onnxruntime session for a file, or for a model's bytes (`folder`: where its weights lie)."""
+def _is_quantized(path: str) -> bool:
+    """Whether the file has a node DequantizeLinear, or something else of that name."""
+    if not os.path.getsize(path):
+        return False
+    with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as contents:
+        return contents.find(b"DequantizeLinear") >= 0
+
+
+def start(model: str | bytes, folder: str | None = None, exact: bool = False) -> Any:
+    """An onnxruntime session for a file, or for a model's bytes.
+
+    folder    where its weights lie
+    exact     no optimization that computes something else: with dequantized weights it would multiply integers
+    """
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4  # what it would say about the model is in the exception
     options.intra_op_num_threads = 1  # a check, not a race: no pool of threads that spin
+    if exact:
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
     if folder is not None and isinstance(model, bytes):
         options.add_session_config_entry("session.model_external_initializers_file_folder_path", folder)
     return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from minorm.onnx.graph import paths
-from minorm.onnx.loading.weights import Origin
+from minorm.onnx.loading.judging.naming import Origin
 
 
 def twice(arrays: Mapping[str, Any], origin: Origin) -> dict[str, str]:

@@ -38,11 +38,14 @@ from minorm.support.documented import documented
     opset_version="7 to the newest",
     shapes='lengths of inputs, {"x": (1, 3, 224, 224)}, or of one free axis by its name, {"height": 224}, which fixes '
     "them: for `verify`, and in the file. All other free axes stay free",
+    sizes="lengths, written as `shapes`, at which `verify` runs the model where guessing fails; the file's axes stay "
+    "free",
     external_data="True: weights lie in a file of their own beside `path`; False: never; None: those that lie outside "
     "stay outside",
     verify="True runs old and new in onnxruntime on random inputs, at three lengths of every free axis, and compares; "
     "nothing is written where they differ. Where onnxruntime does not run the old file, a warning says so",
     max_bytes="what the file and its weights may take",
+    external_root="a folder that you trust, as for `load`: weights in other files may be links to files in it",
 )
 @checked
 def convert(
@@ -51,9 +54,11 @@ def convert(
     *,
     opset_version: int,
     shapes: Shapes | None = None,
+    sizes: Shapes | None = None,
     external_data: bool | None = None,
     verify: bool = False,
     max_bytes: int = limits.ONNX,
+    external_root: str | os.PathLike[str] | None = None,
 ) -> onnx.ModelProto:
     """The model in `source` at another opset, written to `path`; returns the onnx.ModelProto.
 
@@ -81,12 +86,13 @@ def convert(
         )
     if isinstance(max_bytes, bool) or not isinstance(max_bytes, int) or max_bytes < 1:
         raise ValueError(f"convert: max_bytes is {max_bytes!r}; expected a number of bytes, at least 1")
-    old, folder = parse(source, max_bytes)
+    old, folder = parse(source, max_bytes, external_root=external_root)
     validation.opsets_of(old)
     encoding.reserve(3 * sum(len(tensor.raw_data) for tensor in old.graph.initializer), "convert: a copy of the model")
     new = onnx.ModelProto()
     new.CopyFrom(old)
     lengths = describing.fix(new.graph, shapes or {})
+    lengths |= describing.tried(new.graph, sizes or {})
     find = rewrite(new, opset_version)
     if shapes:
         describing.describe_anew(new)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import onnx
@@ -20,19 +20,29 @@ SMALL = 1 << 16  # elements of a tensor whose contents shape inference, or a rul
 # Lengths that are fixed
 
 
+def tried(graph: Any, sizes: Shapes) -> dict[str, tuple[int | str, ...]]:
+    """The shapes of the inputs with these lengths, to run the model at; the graph stays as it is."""
+    return _settled(inputs_of(graph), sizes) if sizes else {}
+
+
+def _settled(inputs: Iterable[Any], shapes: Shapes) -> dict[str, tuple[int | str, ...]]:
+    try:
+        settled = settle({entry.name: declared_of(entry) for entry in inputs}, shapes)
+    except ValueError as error:
+        raise ValueError(f"convert: {error}") from error
+    return {name: lengths for name, lengths in settled.items() if lengths is not None}
+
+
 def fix(graph: Any, shapes: Shapes) -> dict[str, tuple[int | str, ...]]:
     """Give the inputs these lengths, and their names of lengths everywhere; returns the inputs' shapes."""
     if not shapes:
         return {}
     inputs = {entry.name: entry for entry in inputs_of(graph)}
-    try:
-        settled = settle({name: declared_of(entry) for name, entry in inputs.items()}, shapes)
-    except ValueError as error:
-        raise ValueError(f"convert: {error}") from error
+    settled = _settled(inputs.values(), shapes)
     bound: dict[str, int] = {}
     for name, lengths in settled.items():
         dims = inputs[name].type.tensor_type.shape.dim
-        for axis, n in enumerate(lengths or ()):
+        for axis, n in enumerate(lengths):
             dim = dims[axis] if axis < len(dims) else dims.add()
             if isinstance(n, int):
                 if dim.dim_param:
@@ -42,7 +52,7 @@ def fix(graph: Any, shapes: Shapes) -> dict[str, tuple[int | str, ...]]:
         for dim in entry.type.tensor_type.shape.dim:
             if dim.dim_param in bound:
                 dim.dim_value = bound[dim.dim_param]
-    return {name: lengths for name, lengths in settled.items() if lengths is not None}
+    return settled
 
 
 def describe_anew(model: Any, ranks: bool = False) -> None:

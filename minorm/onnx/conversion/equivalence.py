@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import onnx
 
 from minorm.onnx.checking import declared, sandbox, sandbox_worker, trying
+from minorm.onnx.checking.required import Required
 from minorm.onnx.checking.sandbox import Stage, Trial
 from minorm.onnx.checking.size_checks import Comparison, first_difference
 from minorm.onnx.checking.trying import Size
@@ -56,13 +58,17 @@ def against(old: Any, folder: str | None, shapes: Lengths) -> Comparison:
     """What the old model computes, at its usual sizes; shapes: of inputs, where they are given and not guessed."""
     labels = {entry.name: labels_of(entry, shapes) for entry in inputs_of(old.graph)}
     elems = {entry.name: entry.type.tensor_type.elem_type for entry in inputs_of(old.graph)}
+    required = Required(old.graph).lengths(labels)
+    if required != labels:
+        with suppress(ValueError):  # the lengths that weights seem to ask for may be others
+            return Comparison(OldFile(old, folder), trying.usual(required, elems), "convert")
     try:
         return Comparison(OldFile(old, folder), trying.usual(labels, elems), "convert")
     except ValueError as error:
         tried = ", ".join(f"{name} {tuple(lengths)}" for name, lengths in labels.items())
         raise ValueError(
             f"convert: the model does not run on random inputs of the shapes it declares ({tried}): {error}; "
-            "give shapes, which fixes lengths"
+            "give sizes (--shape) that it runs at"
         ) from error
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,8 @@ from minorm.tensor.tensor import Tensor
 MOST = 1 << 26  # elements of an input
 
 # Lengths to try for free axes: of the first axis, and of others (height, width, positions of a sequence).
-LENGTHS = ((2, 8), (2, 32), (2, 64), (2, 224), (1, 32), (1, 224), (2, 299), (1, 1))
+LENGTHS = ((2, 8), (2, 32), (2, 64), (2, 224), (1, 32), (1, 224), (2, 299), (1, 1), (1, 8), (1, 16), (2, 128), (1, 512),
+           (1, 1024), (1, 4096), (1, 16000))  # fmt: skip
 
 
 def with_lengths(inputs: Sequence[Input], shapes: Shapes) -> list[Input]:
@@ -45,56 +46,127 @@ def free_axes(inputs: Sequence[Input]) -> dict[str, dict[int, str]]:
     }
 
 
+@dataclass(frozen=True)
+class Guess:
+    """How to guess inputs.
+
+    shapes      lengths where guessing fails, of inputs or of free axes by name
+    values      what inputs are given: a number for all of one, or an array or lists
+    required    what the model's weights ask of free axes: takes and gives the lengths of the inputs
+    """
+
+    shapes: Shapes = field(default_factory=dict)
+    values: Mapping[str, Any] = field(default_factory=dict)
+    required: Callable[[dict[str, list[int | str]]], dict[str, list[int | str]]] | None = None
+
+
 def example(model: GraphModule, shapes: Shapes | None = None) -> tuple[Tensor, ...]:
     """Inputs that the model runs on; ValueError where none of the usual lengths of its free axes fit.
 
     Floats are drawn from a normal distribution, always the same ones; integers are 0, which is an index and a class of
     everything. shapes: lengths where guessing fails, of inputs or of free axes by name.
     """
-    inputs = with_lengths(model.inputs, shapes or {})
-    for entry in inputs:
-        if entry.shape is None:
-            raise ValueError(f"input {entry.name!r} has no shape in the file; give one, such as {entry.name}=1,3,8,8")
-    free = free_axes(inputs)
     first: Exception | None = None
-    for batch, other in LENGTHS if any(free.values()) else LENGTHS[:1]:
-        lengths = {label: other for axes in free.values() for label in axes.values()}
-        lengths |= {axes[0]: batch for axes in free.values() if 0 in axes}
-        shapes_ = [_shape(entry, free, lengths) for entry in inputs]
-        if (most := max(map(math.prod, shapes_), default=0)) > MOST:
-            first = first or ValueError(f"an input would have {most} elements; expected at most {MOST}")
-            continue
-        args = tuple(_random(entry, shape) for entry, shape in zip(inputs, shapes_, strict=True))
-        if (dtype := model.converted_to()) is not None:
-            args = tuple(converted(x, dtype) for x in args)
-        try:
-            with same_random_numbers_after(model), untouched(model, None), no_grad():
-                model(*args)
+    dtype = model.converted_to()
+    for args in guesses(model.inputs, Guess(shapes or {})):
+        args = args if dtype is None else tuple(converted(x, dtype) for x in args)
+        error = fails(model, args)
+        if error is None:
             return args
-        except (ValueError, TypeError, IndexError, RuntimeError, ArithmeticError) as error:
-            first = first or error
-    assert first is not None
-    tried = listed({entry.name: _shape(entry, free, {}) for entry in inputs})
+        first = first or error
+    tried = listed({entry.name: entry.shape for entry in with_lengths(model.inputs, shapes or {})})
     raise ValueError(f"the model does not run on random inputs of the shapes it declares ({tried}): {first}") from first
 
 
-def exact(inputs: Sequence[Input], shapes: Shapes) -> tuple[Tensor, ...] | None:
+def fails(model: GraphModule, args: Sequence[Tensor]) -> Exception | None:
+    """Why the model does not run on these inputs; None where it does."""
+    try:
+        with same_random_numbers_after(model), untouched(model, None), no_grad():
+            model(*args)
+    except (ValueError, TypeError, IndexError, RuntimeError, ArithmeticError) as error:
+        return error
+    return None
+
+
+def guesses(inputs: Sequence[Input], guess: Guess) -> Iterator[tuple[Tensor, ...]]:
+    """Inputs to try, the likeliest first; ValueError where an input has no shape, or what is given does not fit."""
+    filled = {name: np.asarray(value) for name, value in guess.values.items()}
+    given = settled(inputs, guess)
+    for entry in given:
+        if entry.shape is None:
+            raise ValueError(f"input {entry.name!r} has no shape in the file; give one, such as {entry.name}=1,3,8,8")
+    free = free_axes(given)
+    labels = {e.name: [free[e.name].get(i, n) for i, n in enumerate(e.shape or ())] for e in given}
+    required = labels if guess.required is None else guess.required(labels)
+    whole = any(not dtypes.is_float(entry.dtype) and entry.name not in filled for entry in given)
+    seen: list[Any] = []
+    most = 0
+    for number in (0, 1) if whole else (0,):
+        for lengths in (required, labels) if required != labels else (labels,):
+            for shapes in _sizes(lengths):
+                large = max(map(math.prod, shapes), default=0)
+                most = max(most, large)
+                if (number, shapes) not in seen and large <= MOST:
+                    seen.append((number, shapes))
+                    yield tuple(
+                        _filled(entry, shape, filled.get(entry.name), number)
+                        for entry, shape in zip(given, shapes, strict=True)
+                    )
+
+    if not seen:
+        raise ValueError(f"an input would have {most} elements; expected at most {MOST}")
+
+
+def settled(inputs: Sequence[Input], guess: Guess) -> list[Input]:
+    """The inputs with the lengths that shapes and values say; ValueError where these do not fit the file's."""
+    names = {entry.name: entry.shape for entry in inputs}
+    shapes = dict(guess.shapes)
+    for name, value in guess.values.items():
+        if name not in names:
+            raise ValueError(f"there is no input {name!r}; the model has {listed(names)}")
+        try:
+            array = np.asarray(value)
+        except ValueError as error:  # lists of several lengths
+            raise ValueError(f"the value of input {name!r} is a list of lists of several lengths") from error
+        if array.dtype.kind not in "biuf":
+            raise ValueError(f"the value of input {name!r} is no number, and no list of numbers")
+        if array.ndim:
+            shapes.setdefault(name, array.shape)
+    return with_lengths(inputs, shapes)
+
+
+def is_guessed(inputs: Sequence[Input], guess: Guess) -> bool:
+    """Whether something of the inputs is not said: lengths, or whole numbers that may have to be others than 0."""
+    given = settled(inputs, guess)
+    return any(
+        entry.name not in guess.values
+        and (entry.shape is None or any(isinstance(n, str) for n in entry.shape) or not dtypes.is_float(entry.dtype))
+        for entry in given
+    )
+
+
+def _sizes(labels: Mapping[str, Sequence[int | str]]) -> Iterator[list[tuple[int, ...]]]:
+    """Shapes of the inputs in order: each usual batch with each usual length."""
+    names = {n for lengths in labels.values() for n in lengths if isinstance(n, str)}
+    first = {lengths[0] for lengths in labels.values() if lengths and isinstance(lengths[0], str)}
+    for batch, other in LENGTHS if names else LENGTHS[:1]:
+        bound = {n: batch if n in first else other for n in names}
+        yield [tuple(bound[n] if isinstance(n, str) else n for n in lengths) for lengths in labels.values()]
+
+
+def _filled(entry: Input, shape: tuple[int, ...], value: Any, number: int) -> Tensor:
+    if value is not None:
+        return Tensor(np.broadcast_to(value, shape).astype(entry.dtype))
+    if dtypes.is_float(entry.dtype):
+        return Tensor(np.asarray(np.random.default_rng(0).standard_normal(shape)).astype(entry.dtype))
+    return Tensor(np.full(shape, number, entry.dtype))
+
+
+def exact(inputs: Sequence[Input], shapes: Shapes, values: Mapping[str, Any] | None = None) -> Any:
     """Inputs of the shapes that are declared or given; None where an axis is free, or there are too many elements."""
     given = with_lengths(inputs, shapes)
     if any(entry.shape is None for entry in given) or any(free_axes(given).values()):
         return None
-    found = [_shape(entry, {entry.name: {}}, {}) for entry in given]
-    if any(math.prod(shape) > MOST for shape in found):
+    if any(math.prod(n for n in entry.shape or () if isinstance(n, int)) > MOST for entry in given):
         return None
-    return tuple(_random(entry, shape) for entry, shape in zip(given, found, strict=True))
-
-
-def _shape(entry: Input, free: Mapping[str, Mapping[int, str]], lengths: Mapping[str, int]) -> tuple[Any, ...]:
-    labels = free[entry.name]
-    return tuple(lengths.get(labels[i], labels[i]) if i in labels else n for i, n in enumerate(entry.shape or ()))
-
-
-def _random(entry: Input, shape: tuple[int, ...]) -> Tensor:
-    if dtypes.is_float(entry.dtype):
-        return Tensor(np.asarray(np.random.default_rng(0).standard_normal(shape)).astype(entry.dtype))
-    return Tensor(np.zeros(shape, entry.dtype))
+    return next(guesses(inputs, Guess(shapes, values or {})))

@@ -53,6 +53,7 @@ class Node:
     conditions: tuple[tuple[str, bool], ...] = ()  # it runs only where these values are what they say
     module: str = ""  # the path of the module that it comes from, as far as the file says so: paths.py
     body: Body | None = None  # of a Loop or Scan: the graph that it repeats
+    is_initializer: bool = False  # a Constant that is an initializer of a branch or a body; `name` is its own
     enters: bool = False  # whether it begins that graph; else it ends it
     statistics: tuple[str, ...] = ()  # the buffers that hold its running mean and variance, where it owns them
     described: Any = None  # how it keeps them, where the metadata of a file of minorm says so: layer.Statistics

@@ -19,6 +19,7 @@ from minorm.devices import dtypes
 from minorm.onnx.graph import memory_budget
 from minorm.onnx.graph.errors import LoadError
 from minorm.onnx.graph.model_graph import ELEMENT_TYPES
+from minorm.onnx.graph.weights_folder import advice, holds
 from minorm.serialization import limits
 from minorm.serialization.opening import regular
 
@@ -181,8 +182,8 @@ def _external(tensor: Any, what: str, folder: str | None, dtype: np.dtype[Any], 
     try:
         with regular(path, "load", follow=False) as file:
             status = os.fstat(file.fileno())
-            if status.st_nlink > 1:
-                raise LoadError(f"load: {what} lies in {location!r}, which is a link; expected an ordinary file")
+            if status.st_nlink > 1 and not _is_named(folder, path):
+                raise _is_link(what, location, path)
             if offset + nbytes > status.st_size:
                 raise LoadError(
                     f"load: {what} lies at bytes {offset} to {offset + nbytes} of {location!r}, which holds "
@@ -205,7 +206,7 @@ def _whole(text: str | None, default: int, key: str, what: str) -> int:
 
 
 def _inside(folder: str, location: str, what: str) -> str:
-    """The path of an external file, which must lie below `folder` without a link or a way up."""
+    """The path of an external file, which must lie below `folder`; behind a link only where the folder allows it."""
     if len(location) > LONGEST:
         raise LoadError(f"load: {what} lies in {location[:80]!r}..., a path of {len(location)} characters; expected at "
                         f"most {LONGEST}")  # fmt: skip
@@ -220,5 +221,21 @@ def _inside(folder: str, location: str, what: str) -> str:
     for part in parts:
         path = os.path.join(path, part)
         if os.path.islink(path):
-            raise LoadError(f"load: {what} lies in {location!r}, which is a link; expected an ordinary file")
+            return _behind_link(folder, os.path.join(folder, *parts), what, location)
     return path
+
+
+def _behind_link(folder: str, path: str, what: str, location: str) -> str:
+    """The real path behind a link, where it lies in a folder that the model's own link, or the caller, names."""
+    real = os.path.realpath(path)
+    if not any(holds(root, real) for root in getattr(folder, "roots", ())):
+        raise _is_link(what, location, real)
+    return real
+
+
+def _is_named(folder: str, path: str) -> bool:
+    return any(holds(root, os.path.realpath(path)) for root in getattr(folder, "named", ()))
+
+
+def _is_link(what: str, location: str, real: str) -> LoadError:
+    return LoadError(f"load: {what} lies in {location!r}, which is a link; {advice(real)}")

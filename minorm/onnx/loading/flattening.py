@@ -239,7 +239,10 @@ class Flattener:
         for tensor in graph.initializer:
             self.layout.homes[names[tensor.name]] = Home(path, tensor.name, label)
             value = self._value(tensor, f"initializer {tensor.name!r}", place)
-            self.flat.append(self._node("Constant", "", (), (names[tensor.name],), {"value": value}, place, module))
+            given = {"value": value}
+            node = self._node("Constant", tensor.name, (), (names[tensor.name],), given, place, module)
+            node.is_initializer = True
+            self.flat.append(node)
         self._write(graph.node, place)
         return [self._name(text(entry.name, "the name of an output"), place) for entry in graph.output]
 

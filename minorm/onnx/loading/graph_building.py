@@ -23,9 +23,11 @@ from minorm.onnx.graph.reading import Node
 from minorm.onnx.graph.scope import Scope
 from minorm.onnx.graph.step import Step
 from minorm.onnx.graph.tensors import Budget
-from minorm.onnx.loading import places, roles, weights, weights_by_input
+from minorm.onnx.loading import places, roles, weights
 from minorm.onnx.loading.graph_inputs import Input
 from minorm.onnx.loading.graph_module import GraphModule
+from minorm.onnx.loading.judging import weights_by_input
+from minorm.onnx.loading.judging.naming import Origin
 from minorm.onnx.loading.original import Placed, Start
 from minorm.onnx.loading.repeating import Frame, Repetition
 from minorm.onnx.loading.resolving import refuse
@@ -45,7 +47,7 @@ class Builder:
         initializers: Mapping[str, Any],
         updated: Mapping[str, str],
         budget: Budget,
-        source: weights.Origin,
+        source: Origin,
         trainable: weights.Trainable = None,
     ) -> None:
         self.nodes, self.inputs, self.outputs, self.budget = nodes, inputs, outputs, budget
@@ -129,6 +131,7 @@ class Builder:
             constants,
             self.budget,
         )
+        model.verdicts = self.roles.verdicts
         state: dict[str, Tensor] = {**self.parameters, **self.buffers}
         layers = [places.of_layer(node, layer, ours, state) for node, layer in self.layers]
         places.place(model, layers, state, places.of_tensors(state, self.nodes))

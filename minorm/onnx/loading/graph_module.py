@@ -24,6 +24,7 @@ from minorm.onnx.graph.step import Step, converted, mark_last_uses, unconverted
 from minorm.onnx.graph.tensors import Budget
 from minorm.onnx.loading.exchange import replacing
 from minorm.onnx.loading.graph_inputs import Input
+from minorm.onnx.loading.judging.judge import Verdict
 from minorm.onnx.loading.original import Original, Placed
 from minorm.onnx.loading.planning.plans import Plans
 from minorm.onnx.loading.planning.recorder import Recorder
@@ -77,6 +78,7 @@ class GraphModule(Sealed):
         self.updated_names = [name for name in ends if name not in returned]  # they become buffers' contents
         self.updates: list[tuple[Tensor, int, Module]] = []  # a buffer, the slot of its next value, who says the mode
         self.snapshots: list[tuple[Tensor, int]] = []  # a buffer, the slot for what it is when a run begins
+        self.verdicts: dict[str, Verdict] = {}  # every tensor of the file: what it became, and why
         self.constants = dict(constants)  # what the file fixes: shapes, indices, bounds
         self.original: Original | None = None  # what is left of the file, for `export`
         self.placed: list[Placed] = []  # where the layers with a mode stand in it

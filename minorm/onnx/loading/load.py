@@ -13,12 +13,14 @@ from minorm.onnx.graph import encoding, tensors
 from minorm.onnx.graph.errors import LoadError
 from minorm.onnx.graph.lengths import length_of
 from minorm.onnx.graph.tensors import Budget, text
+from minorm.onnx.graph.weights_folder import Folder
 from minorm.onnx.loading import metadata, original, recognition, updates, validation, weights
 from minorm.onnx.loading.exchange import spots
 from minorm.onnx.loading.flattening import Flattener
 from minorm.onnx.loading.graph_building import Builder
 from minorm.onnx.loading.graph_inputs import Input
 from minorm.onnx.loading.graph_module import GraphModule
+from minorm.onnx.loading.judging.naming import Origin
 from minorm.onnx.loading.resolving import resolve
 from minorm.onnx.loading.weights import Trainable
 from minorm.serialization import limits
@@ -41,6 +43,8 @@ Source = str | os.PathLike[str] | bytes | bytearray | memoryview | Any  # Any: a
     "returns what those nodes read of the network. None reads all",
     trainable='which float tensors of the file are Parameters: names and patterns (`["head.*", "onnx::Conv_12"]`), or '
     "a function `(name, array) -> bool`. None takes the weights, as far as the file says which these are",
+    external_root="a folder that you trust: weights that lie in other files may be links to files in it. Without it "
+    "links are refused, unless the model is a link itself and they lead to where it really lies, as in a hub's cache",
 )
 @checked
 def load(
@@ -49,16 +53,18 @@ def load(
     max_bytes: int = limits.ONNX,
     trainable: Trainable = None,
     before: str | None = None,
+    external_root: str | os.PathLike[str] | None = None,
 ) -> GraphModule:
     """An ONNX model as a Module: `model(*inputs)` gives its output, or a tuple of several.
 
     `model(*inputs)` takes the inputs that are no initializers, in the order of the graph. A weight is what has the name
-    of a module's tensor (`layer1.0.conv1.weight`), stands where an operator has weights, or is added or multiplied with
-    one number a channel. If gradient can reach an output through it, it is a Parameter under its name; other numbers
-    (an eps, an exponent) are constants. The running statistics of a BatchNormalization are buffers under their names. A
-    GroupNorm, LayerNorm or RMSNorm that is written in other operators is one layer, as long as nobody reads what lies
-    between them. Each layer is in the mode its node says, train() and eval() switch all but those that are frozen, and
-    those that were frozen when minorm exported them are so again.
+    of a module's tensor (`layer1.0.conv1.weight`), stands where an operator has weights, or is combined with values of
+    the network, unless a formula makes its numbers. If gradient can reach an output through it, it is a Parameter under
+    its name; other numbers (an eps, an exponent) are constants: `minorm check --trainable` says why. The running
+    statistics of a BatchNormalization are buffers under their names. A GroupNorm, LayerNorm or RMSNorm that is written
+    in other operators is one layer, as long as nobody reads what lies between them. Each layer is in the mode its node
+    says, train() and eval() switch all but those that are frozen, and those that were frozen when minorm exported them
+    are so again.
 
     Of a training graph that minorm wrote, the outputs `<name>.updated` are the next values of buffers: the module
     changes these, and returns the others alone. `outputs` gives the new values too, if it names them.
@@ -80,7 +86,9 @@ def load(
     """
     if before is not None and outputs is not None:
         raise ValueError(f"load: before={before!r} and outputs={outputs!r}; expected one of them: both cut the graph")
-    return _module(source, outputs, max_bytes, whole=False, trainable=trainable, before=before)
+    return _module(
+        source, outputs, max_bytes, whole=False, trainable=trainable, before=before, external_root=external_root
+    )
 
 
 def load_whole(source: Source, max_bytes: int = limits.ONNX, folder: str | None = None) -> GraphModule:
@@ -99,10 +107,11 @@ def _module(
     folder: str | None = None,
     trainable: Trainable = None,
     before: str | None = None,
+    external_root: Any = None,
 ) -> GraphModule:
     if isinstance(max_bytes, bool) or not isinstance(max_bytes, int) or max_bytes < 1:
         raise ValueError(f"load: max_bytes is {max_bytes!r}; expected a number of bytes, at least 1")
-    model, folder = parse(source, max_bytes, folder)
+    model, folder = parse(source, max_bytes, folder, external_root)
     budget = Budget(max_bytes)
     opsets = validation.opsets_of(model)
     initializers = _initializers(model, folder, budget)
@@ -134,7 +143,7 @@ def _module(
     goals = [*ends, *blended.values()]
     nodes = validation.needed(nodes, goals)
     read = {name for node in nodes for name in node.inputs}
-    origin, trainable = weights.Origin.of(model), weights.listed(trainable)
+    origin, trainable = Origin.of(model), weights.listed(trainable)
     nodes = recognition.recognised(nodes, goals, model, inputs, initializers, origin, trainable)
     ours = model.producer_name == metadata.OURS
     builder = Builder(nodes, inputs, ends, initializers, blended, budget, origin, trainable)
@@ -154,7 +163,9 @@ def _module(
 # The file
 
 
-def parse(source: Source, max_bytes: int, folder: str | None = None) -> tuple[Any, str | None]:
+def parse(
+    source: Source, max_bytes: int, folder: str | None = None, external_root: Any = None
+) -> tuple[Any, str | None]:
     """The model, and the folder where its weights may lie if they lie outside."""
     if isinstance(source, onnx.ModelProto):
         return source, folder
@@ -166,7 +177,7 @@ def parse(source: Source, max_bytes: int, folder: str | None = None) -> tuple[An
             )
         return encoding.parse(bytes(source), "load: this", max_bytes), None
     if isinstance(source, (str, os.PathLike)):
-        return encoding.read(source, "load", max_bytes), os.path.dirname(os.path.abspath(os.fsdecode(source)))
+        return encoding.read(source, "load", max_bytes), Folder.of(source, external_root)
     raise TypeError(f"load: source is {type(source).__name__}; expected a path, bytes or an onnx.ModelProto")
 
 

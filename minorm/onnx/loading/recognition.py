@@ -17,7 +17,7 @@ from minorm.onnx.graph.reading import Node
 from minorm.onnx.loading import patterns, validation
 from minorm.onnx.loading.formulas import Norm
 from minorm.onnx.loading.graph_inputs import Input
-from minorm.onnx.loading.weights import PARAMETER, Origin
+from minorm.onnx.loading.judging.naming import PARAMETER, Origin
 from minorm.onnx.loading.wiring import Wiring
 
 # kind of norm -> the operator whose reader makes the layer, and its version

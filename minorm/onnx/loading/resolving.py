@@ -11,6 +11,11 @@ from minorm.onnx.graph.errors import LoadError
 from minorm.onnx.graph.reading import Node
 from minorm.onnx.loading import cutting
 
+OPTIMIZED = (
+    "onnxruntime writes operators of its own when it saves a model that it has optimized (ORT_ENABLE_EXTENDED, "
+    "ORT_ENABLE_ALL): save with ORT_ENABLE_BASIC, or load the file that it was made from"
+)
+
 
 def resolve(nodes: Sequence[Node], inputs: Iterable[str] = (), outputs: Collection[str] = ()) -> None:
     """Find each node's version and reader; one error lists all that have none, and where the graph can be cut."""
@@ -38,6 +43,10 @@ def published(node: Node) -> int:
         return 0
 
 
+def _is_of_onnxruntime(domain: str) -> bool:
+    return domain.startswith(("com.microsoft", "com.ms."))
+
+
 def refuse(
     missing: Sequence[tuple[Node, str]], nodes: Sequence[Node], inputs: Iterable[str], outputs: Collection[str]
 ) -> None:
@@ -46,5 +55,7 @@ def refuse(
         cuts = cutting.values(nodes, inputs, outputs, [node for node, _ in missing])
         lines = [f"load: minorm does not run {len(missing)} of {len(nodes)} nodes:"]
         lines += [f"  {node}: {why}" for node, why in missing]
+        if any(_is_of_onnxruntime(node.domain) for node, _ in missing):
+            lines.append(OPTIMIZED)
         lines += filter(None, [cutting.advice(cuts)])
         raise LoadError("\n".join(lines), {node.outputs: why for node, why in missing}, tuple(cuts))

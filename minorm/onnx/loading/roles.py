@@ -21,7 +21,9 @@ from minorm.onnx.graph import kinds
 from minorm.onnx.graph.reading import Node
 from minorm.onnx.graph.registry import READERS
 from minorm.onnx.loading import calls, weights
-from minorm.onnx.loading.weights import Origin, Trainable
+from minorm.onnx.loading.judging.judge import ASKED, NOT_ASKED, PARAMETER, Judge, Verdict, others_of
+from minorm.onnx.loading.judging.naming import Origin
+from minorm.onnx.loading.weights import Trainable
 
 
 def places(node: Node) -> Sequence[int]:
@@ -42,6 +44,7 @@ class Roles:
     updates      buffer -> the graph's output that is its next value, where no layer changes it by itself
     spread       tensors that hold a Parameter once for each sample -> that Parameter
     snapshots    buffers that a layer changes in place, while other nodes want what they were before
+    verdicts     every tensor of the file: what it is, and why
     """
 
     parameters: dict[str, Any] = field(default_factory=dict)
@@ -49,6 +52,7 @@ class Roles:
     spread: dict[str, str] = field(default_factory=dict)
     updates: dict[str, str] = field(default_factory=dict)
     snapshots: set[str] = field(default_factory=set)
+    verdicts: dict[str, Verdict] = field(default_factory=dict)
 
 
 def assign(
@@ -84,14 +88,20 @@ def assign(
     fixed |= alone
     known = {name: array for name, array in arrays.items() if name in wanted and name not in fixed}
     if trainable is None:
-        chosen = weights.of(nodes, inputs, initializers, arrays, source)
+        judge = Judge(nodes, inputs, initializers, arrays, source)
+        verdicts = {name: judge.of(name) for name in known}
     else:
         chosen = weights.asked(trainable, known, {*arrays, *initializers, *origin, *inputs})
-    parameters = {name: array for name, array in known.items() if name in chosen}
+        verdicts = {name: ASKED if name in chosen else NOT_ASKED for name in known}
+    parameters = {name: array for name, array in known.items() if verdicts[name].trains}
     others = [name for name in known if name in initializers] if trainable is None else ()
     spread = weights.spread(parameters, others, arrays, source)
     parameters = {name: array for name, array in parameters.items() if name not in spread}
     roles = Roles(parameters, dict.fromkeys([*updated, *sorted(alone)], ""), spread, dict(updated))
+    roles.verdicts = {name: others_of(array, name in fixed) for name, array in {**initializers, **arrays}.items()}
+    roles.verdicts |= verdicts | {
+        name: Verdict(PARAMETER, f"it is {other!r}, once for each sample") for name, other in spread.items()
+    }
     taken: dict[str, Any] = dict.fromkeys(roles.parameters)
     numbers: dict[Any, int] = {}  # behind the name of a layer's statistics
     last: dict[str, int] = {}

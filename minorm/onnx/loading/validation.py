@@ -8,6 +8,7 @@ What it asks of nodes, names and attributes is asked here; `minorm check` runs i
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Container, Iterable, Sequence
 from typing import Any
 
@@ -149,6 +150,8 @@ def is_sound(node: Node) -> bool:
 
 
 def _check_range(node: Node, name: str, value: Any) -> None:
+    if name == "epsilon" and not 0 <= value < math.inf:
+        raise LoadError(f"load: {node}: epsilon is {value}; expected a finite number of at least 0")
     least = _LEAST.get(name)
     if name == "pads":
         least = -_MOST if node.operator == "Pad" else 0

@@ -1,28 +1,14 @@
-"""Which of a file's float tensors are weights, as far as its author says so: by names, by metadata, by places.
+"""Float tensors around the judge: those in nodes, copies, what folding wrote twice, what the caller asks for.
 
-A file knows no parameters, only tensors. Some are a network's weights, others numbers that an exporter wrote down: the
-0.5 of a GELU, the eps of a norm, the exponent of a square. To train these breaks the network. So a tensor is a weight
-
-- if the file says that it is: PyTorch's newer exporter calls each tensor PARAMETER, BUFFER or CONSTANT_TENSOR;
-- else if it has a name that people give, `layer1.0.conv1.weight`, and not one that tools count up, `onnx::Mul_7`;
-- else if it stands where an operator has its weights, perhaps behind a Transpose or a Reshape, or is added to values of
-  the network, or multiplied with them, one number a channel;
-- else if it is what a recurrence begins with, unless all its numbers are equal: nobody learned zeros.
-
-Folding also writes a Parameter once for each sample of the example: that trains as the one that it was.
-
-Tensors in Constant nodes are held to the same, but a name without a dot says nothing of them; and what PyTorch writes
-as a Constant is never a Parameter.
+PyTorch's exporters write equal weights of a fresh model once, and a Parameter once for each sample of the example:
+these train as what they were.
 """
 
 from __future__ import annotations
 
 import difflib
 import fnmatch
-import re
 from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -31,57 +17,11 @@ from minorm.devices import dtypes
 from minorm.onnx.graph import paths
 from minorm.onnx.graph.errors import LoadError
 from minorm.onnx.graph.reading import Node
-from minorm.onnx.loading import metadata, tables, weights_by_input
+from minorm.onnx.loading.judging import tables
+from minorm.onnx.loading.judging.naming import Origin
 
 # What `load(trainable=...)` takes: names and patterns, or a function of a name and its array.
 Trainable = str | Iterable[str] | Callable[[str, np.ndarray[Any, Any]], bool] | None
-
-KIND = "pkg.torch.export.graph_signature.InputSpec.kind"
-PARAMETER = "PARAMETER"
-
-
-_GIVEN = re.compile(r"[^\W\d]\w*|\w+(\.\w+)+")
-_COUNTED = re.compile(r"p2o\..*|scalar_tensor_default|lifted_tensor|_tensor_constant\d*|[Cc]onst\d*|\w*[^\W\d](_\d+)+")
-_VARIABLE = re.compile(r".*\bReadVariableOp\b.*")  # TensorFlow's variables: `model/norm/mul/ReadVariableOp:0`
-
-
-@dataclass
-class Origin:
-    """What a file says about itself.
-
-    kinds      name -> PARAMETER and the like; empty where the file does not say
-    scripted   written by PyTorch's older exporter: only its own names have colons and slashes
-    """
-
-    producer: str = ""
-    kinds: Mapping[str, str] = field(default_factory=dict)
-    scripted: bool = False
-
-    @property
-    def ours(self) -> bool:
-        """Whether minorm wrote it: then every initializer is a tensor of the model, and a Constant none."""
-        return self.producer == metadata.OURS
-
-    @classmethod
-    def of(cls, model: Any) -> Origin:
-        """What this model says."""
-        kinds = {}
-        for entry in chain(model.graph.input, model.graph.value_info, model.graph.initializer):
-            for item in entry.metadata_props:
-                if item.key == KIND:
-                    kinds[entry.name] = item.value
-        newer = bool(kinds) or any(node.metadata_props for node in model.graph.node[:1])
-        return cls(model.producer_name, kinds, scripted=model.producer_name == "pytorch" and not newer)
-
-    def names(self, name: str) -> bool:
-        """Whether a person named it so: a module's tensor `layer1.0.conv1.weight`, or `cls_token` of the outermost."""
-        if self.kinds:
-            return self.kinds.get(name) == PARAMETER
-        if tables.is_named_as_buffer(name):
-            return False
-        if _GIVEN.fullmatch(name):
-            return self.scripted or not _COUNTED.fullmatch(name)
-        return _VARIABLE.fullmatch(name) is not None
 
 
 def constants(nodes: Iterable[Node]) -> dict[str, Any]:
@@ -120,36 +60,6 @@ def copies(nodes: Sequence[Node], arrays: Mapping[str, Any], origin: Origin) -> 
             if apart:
                 modules.setdefault(first, set()).update(modules[name])
     return found
-
-
-def of(
-    nodes: Sequence[Node],
-    inputs: Iterable[str],
-    initializers: Mapping[str, Any],
-    arrays: Mapping[str, Any],
-    origin: Origin,
-) -> set[str]:
-    """The names of `arrays` that are weights.
-
-    inputs          of the graph
-    initializers    all of the file, in its order
-    arrays          the float tensors of the file, Constants among them
-    """
-    held = {node.outputs[0] for node in nodes if node.operator == "Constant"}
-    if origin.ours:
-        return set(arrays) - held
-    if origin.kinds or origin.producer == "pytorch":
-        arrays = {name: array for name, array in arrays.items() if name not in held}
-    if origin.scripted:
-        buffers = tables.buffers(initializers)
-        arrays = {name: array for name, array in arrays.items() if name not in buffers}
-    placed = weights_by_input.placed(nodes, inputs, arrays)
-    return {
-        name
-        for name in arrays
-        if ((name not in held or "." in name) and origin.names(name))
-        or (name in placed and origin.kinds.get(name, PARAMETER) == PARAMETER and not tables.is_named_as_buffer(name))
-    }
 
 
 def expanded(name: str, array: Any, origin: Origin, begins: Container[str]) -> int | None:

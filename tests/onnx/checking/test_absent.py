@@ -13,7 +13,7 @@ onnx = pytest.importorskip("onnx")
 
 from onnx import helper as h  # noqa: E402
 
-from minorm.onnx.checking.absent import folded  # noqa: E402
+from minorm.onnx.checking.absent import folded, written_out  # noqa: E402
 
 W = np.ones((2, 2, 1, 1), np.float32)
 
@@ -77,3 +77,16 @@ def test_files_of_pytorch() -> None:
     pytest.importorskip("onnxscript")
     assert len(names(dynamo=True)) == 2
     assert names(dynamo=True, optimize=False) == []
+
+
+def test_keras_writes_a_batch_norm_as_a_product_and_a_sum(graph_of: Any) -> None:
+    norm, plain = np.ones((1, 4, 1, 1), np.float32), np.ones(4, np.float32)
+    nodes = [
+        h.make_node("Mul", ["x", "scale"], ["a"], name="net/bn_1/batchnorm/mul_1"),
+        h.make_node("Add", ["a", "shift"], ["net/bn_1/batchnorm/add_1:0"]),
+        h.make_node("Mul", ["net/bn_1/batchnorm/add_1:0", "a"], ["b"], name="net/ln/batchnorm/mul_1"),  # a LayerNorm
+        h.make_node("Mul", ["b", "gain"], ["y"], name="net/scale/mul_1"),
+    ]
+    held = {"scale": norm, "shift": norm, "gain": plain}
+    proto = graph_of(nodes, {"x": (np.float32, [1, 4, 4, 4])}, ["y"], held)
+    assert written_out(proto) == ["net/bn_1"]

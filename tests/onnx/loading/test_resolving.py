@@ -52,3 +52,28 @@ def test_check_says_it_in_the_same_words(graph_of: Any, tmp_path: Any) -> None:
     assert [row.why for row in inspect(tmp_path / "m.onnx").rows] == ["minorm does not have the operator Det"]
     with pytest.raises(mo.LoadError, match="minorm does not have the operator Det"):
         mo.load(proto)
+
+
+@pytest.mark.parametrize("level", ["ORT_ENABLE_ALL", "ORT_ENABLE_BASIC"])
+def test_a_model_that_onnxruntime_optimized_says_how_to_save_it(level: str, graph_of: Any, tmp_path: Any) -> None:
+    runtime = pytest.importorskip("onnxruntime")
+    rng = np.random.default_rng(0)
+    held = {"a": rng.standard_normal((32, 3, 3, 3)), "b": rng.standard_normal((32, 32, 1, 1))}
+    nodes = [
+        onnx.helper.make_node("Conv", ["x", "a"], ["p"]),
+        onnx.helper.make_node("Sigmoid", ["p"], ["q"]),
+        onnx.helper.make_node("Conv", ["q", "b"], ["y"]),
+    ]
+    proto = graph_of(
+        nodes, {"x": (np.float32, [1, 3, 8, 8])}, ["y"], {n: w.astype(np.float32) for n, w in held.items()}
+    )
+    options = runtime.SessionOptions()
+    options.graph_optimization_level = getattr(runtime.GraphOptimizationLevel, level)
+    options.optimized_model_filepath = str(tmp_path / "optimized.onnx")
+    options.log_severity_level = 4
+    runtime.InferenceSession(proto.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    if level == "ORT_ENABLE_BASIC":
+        assert len(list(mo.load(tmp_path / "optimized.onnx").parameters())) == 2
+    else:
+        with pytest.raises(mo.LoadError, match=r"com\.microsoft.*(\n.*)*save with ORT_ENABLE_BASIC"):
+            mo.load(tmp_path / "optimized.onnx")

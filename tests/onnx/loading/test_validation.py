@@ -162,3 +162,14 @@ def test_names_that_are_no_text_are_refused(graph_of: Any) -> None:
     for name in (b"y_xxxx", b"node_xxxx", b"w_xxxx", b"Relu"):
         with pytest.raises(mo.LoadError, match=r"UTF-8|utf-8"):
             mo.load(sound.replace(name, name[:-1] + b"\xff"))
+
+
+@pytest.mark.parametrize("epsilon", [-1e-5, float("nan"), float("inf")])
+@pytest.mark.parametrize("operator", ["BatchNormalization", "InstanceNormalization", "LayerNormalization"])
+def test_an_epsilon_that_makes_no_sense_is_named(operator: str, epsilon: float, one_node: Any) -> None:
+    held = {"BatchNormalization": 4, "InstanceNormalization": 2, "LayerNormalization": 2}[operator]
+    length = 3 if operator == "LayerNormalization" else 2
+    inputs = [np.ones((2, 2, 3, 3), np.float32), *[np.ones(length, np.float32)] * held]
+    proto = one_node(operator, inputs, 17, held=range(1, held + 1), epsilon=epsilon)
+    refused(proto, f"load: {operator} .*, node 'node': epsilon is .*; expected a finite number of at least 0")
+    mo.load(one_node(operator, inputs, 17, held=range(1, held + 1), epsilon=0.0))

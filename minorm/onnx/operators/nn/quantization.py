@@ -34,7 +34,7 @@ def read_quantize(node: Node) -> Callable[..., Tensor]:
     def quantize(x: Tensor, scale: Tensor, zero: Tensor | None = None) -> Tensor:
         if precision is not None and scale.dtype != precision:
             scale = scale.to(precision)
-        return F.quantize(x, scale, zero, default, axis, block)
+        return F.quantize(x, scale, _shaped(zero, scale), default, axis, block)
 
     return quantize
 
@@ -42,12 +42,18 @@ def read_quantize(node: Node) -> Callable[..., Tensor]:
 @reads("DequantizeLinear", since=10, fixed=(1, 2))
 def read_dequantize(node: Node) -> Callable[..., Tensor]:
     axis, block, dtype = node.get("axis", 1), _block(node), _type(node, "output_dtype")
-    return lambda x, scale, zero=None: F.dequantize(x, scale, zero, axis, block, dtype)
+    return lambda x, scale, zero=None: F.dequantize(x, scale, _shaped(zero, scale), axis, block, dtype)
 
 
 @reads("DynamicQuantizeLinear", since=11)
 def read_dynamic_quantize(node: Node) -> Callable[[Tensor], tuple[Tensor, ...]]:
     return F.dynamic_quantize
+
+
+def _shaped(zero: Tensor | None, scale: Tensor) -> Tensor | None:
+    """One zero point beside one scale, in its shape: onnxruntime's quantizer writes [] beside [1]."""
+    one = zero is not None and zero.ndim <= 1 and scale.ndim <= 1 and zero.numel() == scale.numel() == 1
+    return zero.reshape(scale.shape) if one and zero is not None else zero
 
 
 def _block(node: Node) -> int:

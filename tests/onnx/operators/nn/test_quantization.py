@@ -6,6 +6,7 @@ import io
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 
 import minorm as mn
@@ -108,3 +109,19 @@ def test_a_negative_block(one_node: Any) -> None:
     x, scale = np.ones(2, np.float32), np.ones(2, np.float32)
     with pytest.raises(mo.LoadError, match="block_size is -1; expected at least 0"):
         mo.load(one_node("QuantizeLinear", [x, scale], 21, held=(1,), block_size=-1))
+
+
+@pytest.mark.parametrize("shapes", [((1,), ()), ((), (1,)), ((1,), (1,)), ((), ())])
+def test_one_zero_point_beside_one_scale_may_have_another_shape(shapes: Any, graph_of: Any) -> None:
+    """As onnxruntime's quantizer writes a bias; what it computes is the formula's."""
+    scale, zero = np.full(shapes[0], 0.25, np.float32), np.full(shapes[1], 3, np.uint8)
+    nodes = [
+        onnx.helper.make_node("QuantizeLinear", ["x", "s", "z"], ["q"]),
+        onnx.helper.make_node("DequantizeLinear", ["q", "s", "z"], ["y"]),
+    ]
+    x = np.array([[-1, 0.3, 0.125], [2, 90, -0.6]], np.float32)
+    model = mo.load(graph_of(nodes, {"x": (np.float32, [2, 3])}, ["y"], {"s": scale, "z": zero}))
+    want = (np.clip(np.rint(x / 0.25) + 3, 0, 255) - 3) * 0.25
+    np.testing.assert_array_equal(model(mn.tensor(x)).array, want)
+    again = mo.load(mo.export(model, None))
+    np.testing.assert_array_equal(again(mn.tensor(x)).array, want)

@@ -1,0 +1,14 @@
+"""`--external-root DIR`: where links to the weights of an ONNX model may lead."""
+
+from __future__ import annotations
+
+import argparse
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Declare the option."""
+    parser.add_argument(
+        "--external-root",
+        metavar="DIR",
+        help="a folder that you trust: an ONNX model's weights in other files may be links to files in it",
+    )

@@ -1,0 +1,57 @@
+"""The folder of a model, in which its weights may lie outside of its file, and where links out of it may lead."""
+
+from __future__ import annotations
+
+import os
+from pathlib import PurePath
+from typing import Any
+
+from minorm.onnx.graph.errors import LoadError
+
+
+class Folder(str):
+    """A folder, as a path.
+
+    roots    real folders in which the file behind a link may lie
+    named    those of them that the caller named
+    """
+
+    __slots__ = ("named", "roots")
+    named: tuple[str, ...]
+    roots: tuple[str, ...]
+
+    @classmethod
+    def of(cls, model: Any, external_root: Any = None) -> Folder:
+        """That of a model's path. Where the model is a link itself, as in a hub's cache, its real folder counts too.
+
+        external_root    a folder in which files behind links may lie as well
+        """
+        path = os.path.abspath(os.fsdecode(model))
+        folder = cls(os.path.dirname(path))
+        folder.named = () if external_root is None else (_root(external_root),)
+        own = (os.path.dirname(os.path.realpath(path)),) if os.path.islink(path) else ()
+        folder.roots = folder.named + own
+        return folder
+
+
+def _root(given: Any) -> str:
+    if not isinstance(given, (str, bytes, os.PathLike)):
+        raise TypeError(f"load: external_root is {type(given).__name__}; expected the path of a folder")
+    path = os.path.realpath(os.fsdecode(given))
+    if not os.path.isdir(path):
+        raise LoadError(f"load: external_root is {os.fsdecode(given)!r}; expected a folder that exists")
+    return path
+
+
+def holds(folder: str, path: str) -> bool:
+    """Whether a real path lies in a real folder, at any depth."""
+    return PurePath(path).is_relative_to(folder)
+
+
+def advice(real: str) -> str:
+    """What to write to allow the file behind a link."""
+    root = os.path.dirname(real)
+    return (
+        f"expected an ordinary file. If you trust what lies in {root!r}, write load(path, external_root={root!r}), or "
+        f"--external-root {root}"
+    )

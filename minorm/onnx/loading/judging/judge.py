@@ -1,0 +1,208 @@
+"""The judge: what each tensor of a file is, a Parameter, a buffer or a constant, and why.
+
+A file knows no parameters, only tensors: a network's weights, and numbers that a program wrote down, the 0.5 of a GELU,
+the eps of a norm, the exponent of a square. To train these breaks the network. The judge asks, in this order:
+
+1. What does the file say? minorm writes Constants for numbers; PyTorch's newer exporter says PARAMETER, BUFFER or
+   CONSTANT_TENSOR of each tensor; PyTorch never writes a Parameter as a Constant node.
+2. What does its name say (naming.py)? Buffers have names of their own; a module's tensor is called as one.
+3. What are its numbers (tables.py)? What a formula makes was not trained: sines, filter banks, windows, masks, ranges.
+4. Where does it stand (weights_by_input.py)? What stands as a weight of an operator that has weights trains, whatever
+   it is called. So does what is combined with values of the network, if it is more than one number and not all equal.
+   One number in arithmetic trains only under the name of a module's tensor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from minorm.devices import dtypes
+from minorm.onnx.graph.reading import Node
+from minorm.onnx.loading.judging import naming, tables, weights_by_input
+from minorm.onnx.loading.judging.naming import Form, Origin
+from minorm.onnx.loading.judging.weights_by_input import Kind, Place
+
+ROLES = PARAMETER, BUFFER, CONSTANT = "Parameter", "buffer", "constant"
+_SAID = {naming.PARAMETER: PARAMETER, "BUFFER": BUFFER}  # CONSTANT_TENSOR is a constant
+
+
+class Verdict(NamedTuple):
+    """What a tensor is, and why, as a phrase."""
+
+    role: str  # Parameter, buffer or constant
+    why: str
+
+    @property
+    def trains(self) -> bool:
+        """Whether it is a Parameter."""
+        return self.role == PARAMETER
+
+
+ASKED = Verdict(PARAMETER, "load(trainable=...) asks for it")
+NOT_ASKED = Verdict(CONSTANT, "load(trainable=...) does not ask for it")
+
+
+def others_of(array: Any, is_state: bool) -> Verdict:
+    """The verdict on a tensor that cannot train, whatever it is called.
+
+    is_state    whether it is what a layer keeps: running statistics
+    """
+    if is_state:
+        return Verdict(BUFFER, "running statistics of a normalization")
+    if not dtypes.is_float(array.dtype):
+        return Verdict(CONSTANT, f"it holds no floats, but {array.dtype}")
+    return Verdict(CONSTANT, "no gradient reaches it from the outputs")
+
+
+class Judge:
+    """Judges the float tensors of a file.
+
+    inputs          of the graph
+    initializers    all of the file, in its order
+    arrays          the float tensors of the file, those in Constant nodes among them
+    """
+
+    def __init__(
+        self,
+        nodes: Sequence[Node],
+        inputs: Iterable[str],
+        initializers: Mapping[str, Any],
+        arrays: Mapping[str, Any],
+        origin: Origin,
+    ) -> None:
+        self.arrays, self.origin = arrays, origin
+        self.held = {node.outputs[0] for node in nodes if node.operator == "Constant" and not node.is_initializer}
+        # Initializers of branches and bodies: their own names.
+        self.own = {node.outputs[0]: node.name for node in nodes if node.operator == "Constant" and node.is_initializer}
+        self.known = {*initializers, *self.own.values()}
+        self.after: Mapping[str, str] = buffers_of(initializers) if origin.scripted else {}
+        self.places = {} if origin.ours else weights_by_input.places(nodes, inputs, arrays)
+        self.makers = {name: node for node in nodes for name in node.outputs}
+        self.bases: dict[str, str] = {}  # an exponent -> what it is the exponent of
+        for node in nodes:
+            if node.operator == "Pow" and len(node.inputs) == 2 and node.inputs[1] in arrays:
+                self.bases.setdefault(node.inputs[1], node.inputs[0])
+
+    def of(self, name: str) -> Verdict:
+        """The verdict on one of the arrays."""
+        array, place = self.arrays[name], self.places.get(name)
+        own = self.own.get(name, name)
+        found = self._said(name) or self._impossible(name, own)
+        if found is None:
+            form = self.origin.form(own)
+            if name in self.held and form is Form.PLAIN:
+                form = Form.TOOL  # a name without a dot says nothing of a number in a node
+            found = self._one(own, array, place, form) if array.size == 1 else self._many(own, array, place, form)
+        return found
+
+    def _said(self, name: str) -> Verdict | None:
+        """What the file says of it."""
+        if self.origin.ours:
+            if name in self.held:
+                return Verdict(CONSTANT, "minorm writes no Parameter as a Constant node")
+            return Verdict(PARAMETER, "minorm wrote it as a tensor of the model")
+        kind = self.origin.kinds.get(name)
+        if kind is not None:
+            return Verdict(_SAID.get(kind, CONSTANT), f"the file calls it {kind}")
+        if name in self.held and (self.origin.kinds or self.origin.producer == "pytorch"):
+            return Verdict(CONSTANT, "PyTorch writes no Parameter as a Constant node")
+        return None
+
+    def _impossible(self, name: str, own: str) -> Verdict | None:
+        """What says of a tensor under any name that it is no Parameter."""
+        if naming.is_named_as_buffer(own, self.known):
+            return Verdict(BUFFER, "it is called as a buffer is")
+        if own in self.after:
+            return Verdict(BUFFER, self.after[own])
+        base = self.bases.get(name)
+        if base is not None and not weights_by_input.is_positive(base, self.makers, self.arrays):
+            return Verdict(CONSTANT, "an exponent of what may be negative has no gradient there")
+        if self.arrays[name].size == 0:
+            return Verdict(CONSTANT, "it is empty")
+        return None
+
+    def _one(self, own: str, array: Any, place: Place | None, form: Form) -> Verdict:
+        """A single number."""
+        if form is Form.MODULE and (self.origin.producer == "pytorch" or not naming.is_literal(own)):
+            return Verdict(PARAMETER, "it has the name of a module's tensor")
+        if place is not None and place.kind is Kind.WEIGHT and array.ndim:
+            return Verdict(PARAMETER, str(place))
+        if form is Form.PLAIN and own in ("weight", "bias", "w"):
+            return Verdict(PARAMETER, "it is called as a module's tensor is")
+        return Verdict(CONSTANT, "one number in arithmetic")
+
+    def _many(self, own: str, array: Any, place: Place | None, form: Form) -> Verdict:
+        named = form is Form.MODULE or (form is Form.PLAIN and not naming.is_literal(own))
+        made = self._formula(own, array, place, named)
+        if made:
+            return Verdict(BUFFER if form is Form.MODULE else CONSTANT, f"its numbers have a formula: {made}")
+        if named:
+            weight = place is not None and place.kind is Kind.WEIGHT
+            return Verdict(PARAMETER, str(place) if weight else "it has the name of a module's tensor")
+        found = self._placed(array, place)
+        if place is not None and place.kind is Kind.AFFINE and naming.is_literal(own) and tables.is_all_equal(array):
+            return Verdict(CONSTANT, "it is called as a number, and all its numbers are equal")
+        return found
+
+    def _formula(self, own: str, array: Any, place: Place | None, named: bool) -> str:
+        """What formula made the numbers; "" if none did.
+
+        An author may have begun a weight, or a tensor that a word names, with a range or with few different numbers.
+        """
+        kind = None if place is None else place.kind
+        is_weight = own.rpartition(".")[2] == "weight"
+        if kind is Kind.FREQUENCY and not is_weight:
+            return "frequencies"
+        if kind is Kind.WEIGHT:
+            fixed = "" if is_weight or array.ndim < 3 else tables.fixed_filters(array)
+            return fixed or (tables.basis(array) if array.ndim > 1 else "")
+        if kind in (Kind.STATE, Kind.IMAGE) or (named and not self.origin.scripted):
+            return tables.basis(array)
+        few = tables.few_numbers(array, 4) if named and array.ndim > 1 and kind not in (Kind.PART, Kind.AFFINE) else ""
+        return tables.formula(array) or few
+
+    def _placed(self, array: Any, place: Place | None) -> Verdict:
+        """A tensor of which only place and numbers say what it is."""
+        if place is None:
+            return Verdict(CONSTANT, "it does not stand where operators have weights, and no module's name says more")
+        if place.kind is Kind.WEIGHT:
+            if array.ndim > 1 and tables.is_binary(array):
+                return Verdict(CONSTANT, f"{tables.BINARY}, {place}")
+            return Verdict(PARAMETER, str(place))
+        if place.kind in (Kind.NEUTRAL, Kind.SCALING, Kind.EXPONENT, Kind.FREQUENCY):
+            return Verdict(CONSTANT, str(place))
+        if tables.is_all_equal(array) and not (place.kind is Kind.AFFINE and weights_by_input.is_channel(array.shape)):
+            return Verdict(CONSTANT, f"all its numbers are equal, {place}")
+        if few := tables.few_numbers(array):
+            return Verdict(CONSTANT, f"{few}, {place}")
+        return Verdict(PARAMETER, str(place))
+
+
+def buffers_of(initializers: Mapping[str, Any]) -> dict[str, str]:
+    """The tensors of PyTorch's older exporter that are buffers, in the order of the file, and why.
+
+    It writes Parameters and buffers alike. But a module's buffers follow its Parameters, so that whatever comes after
+    one buffer of a module is another.
+    """
+    found: dict[str, str] = {}
+    closed: dict[str, str] = {}
+    for name, array in initializers.items():
+        module, _, last = name.rpartition(".")
+        if not naming.is_module_name(name):  # the exporter's own, or a simplifier's
+            continue
+        if last in ("weight", "bias") and f"{module}.running_mean" in initializers:  # a scripted module's come last
+            continue
+        if not dtypes.is_float(array.dtype):
+            why = "it holds no floats"
+        elif module in closed:
+            why = f"it follows the buffer {closed[module]!r} of its module"
+        elif naming.is_named_as_buffer(name, initializers):
+            why = "it is called as a buffer is"
+        else:
+            made = tables.formula(array)
+            why = f"its numbers have a formula: {made}" if made else ""
+        if why:
+            found[name] = why
+            closed.setdefault(module, name)
+    return found

@@ -1,0 +1,147 @@
+"""What the name of a tensor says: whether a module has it, a person wrote it, or a program counted it up.
+
+    MODULE    a tensor of a module: `layer1.0.conv1.weight`, TensorFlow's `model/dense/MatMul/ReadVariableOp:0`,
+              Paddle's `linear_0.w_0`; in a file of PyTorch's older exporter also `cls_token`, of the outermost module
+    PLAIN     a word that a person may have given to anything: `kernel`, `eps`
+    TOOL      a number or a path that a program made up: `onnx::Mul_7`, `497`, `/fc/Transpose_output_0`, `val_12`,
+              Paddle's `helper.constant.3`
+
+Every look at a name takes time in proportion to its length: files of strangers choose their names.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+from collections.abc import Container, Mapping
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import Any
+
+from minorm.onnx.loading import metadata
+
+KIND = "pkg.torch.export.graph_signature.InputSpec.kind"
+PARAMETER = "PARAMETER"
+
+
+class Form(enum.Enum):
+    """Who gave a name."""
+
+    MODULE = "a module"
+    PLAIN = "a person"
+    TOOL = "a program"
+
+
+_WORD = re.compile(r"[^\W\d]\w*")
+_DOTTED = re.compile(r"\w+(\.\w+)+")
+_COUNTERS = re.compile(r"(_\d+)+")
+_DIGITS = "0123456789"
+_TORCH_COUNTS = re.compile(r"val_\d+|scalar_tensor_default\w*|lifted_tensor\w*|_tensor_constant\d*|_inlfunc\w*")
+_COUNTED = re.compile(r"scalar_tensor_default|lifted_tensor|_tensor_constant\d*|[Cc]onst\d*")
+_PROGRAMS = ("p2o.", "helper.", "auto.")  # what Paddle2ONNX begins its own names with
+_TEMPORARY = re.compile(r"tmp_\d+|\d+")  # the last part of a dotted name that Paddle's programs count up
+_TENSORS = (
+    "kernel", "bias", "gamma", "beta", "alpha", "embeddings", "weight", "weights", "recurrent_kernel",
+    "depthwise_kernel", "pointwise_kernel",
+)  # fmt: skip
+_LITERALS = re.compile(
+    r"(eps|epsilon|zeros?|ones?|two|three|four|half|quarter|pi|infinity|sqrt\w*|rsqrt\w*|inv_sqrt\w*|(min|max)_?val\w*|"
+    r"const|(neg|minus|literal)(_\w+)?)",
+    re.IGNORECASE,
+)
+_STATISTICS = frozenset(
+    f"{kind}_{name}" for kind in ("running", "moving", "pixel", "image") for name in ("mean", "var", "std")
+) | {"mean", "std", "moving_variance", "num_batches_tracked"}
+_TABLES = frozenset((
+    "anchors", "anchor_grid", "noise_const", "inv_freq", "cos_cached", "sin_cached", "freqs_cos", "freqs_sin",
+    "freqs_cis", "masked_bias", "causal_mask", "attn_mask",
+))  # fmt: skip
+_BUFFER = ("_buffer", "_buf")
+
+
+@dataclass
+class Origin:
+    """What a file says about itself.
+
+    kinds      name -> PARAMETER and the like; empty where the file does not say
+    scripted   written by PyTorch's older exporter: only its own names have colons and slashes
+    """
+
+    producer: str = ""
+    kinds: Mapping[str, str] = field(default_factory=dict)
+    scripted: bool = False
+
+    @property
+    def ours(self) -> bool:
+        """Whether minorm wrote it: then every initializer is a tensor of the model, and a Constant none."""
+        return self.producer == metadata.OURS
+
+    @classmethod
+    def of(cls, model: Any) -> Origin:
+        """What this model says."""
+        kinds = {}
+        for entry in chain(model.graph.input, model.graph.value_info, model.graph.initializer):
+            for item in entry.metadata_props:
+                if item.key == KIND:
+                    kinds[entry.name] = item.value
+        newer = bool(kinds) or any(node.metadata_props for node in model.graph.node[:1])
+        return cls(model.producer_name, kinds, scripted=model.producer_name == "pytorch" and not newer)
+
+    def form(self, name: str) -> Form:
+        """Who gave the name, as far as it tells."""
+        if self.kinds:
+            return Form.MODULE if self.kinds.get(name) == PARAMETER else Form.TOOL
+        if is_named_as_buffer(name):
+            return Form.TOOL
+        if self.scripted:
+            return Form.MODULE if is_module_name(name) and not _TORCH_COUNTS.fullmatch(name) else Form.TOOL
+        if "/" in name or ":" in name:
+            return Form.MODULE if _is_variable(name) else Form.TOOL
+        if _DOTTED.fullmatch(name):
+            last = name.rpartition(".")[2]
+            counted = _TEMPORARY.fullmatch(last) is not None and self.producer != "pytorch"
+            return Form.TOOL if counted or name.startswith(_PROGRAMS) else Form.MODULE
+        return Form.PLAIN if _WORD.fullmatch(name) and not _is_counted(name) else Form.TOOL
+
+    def names(self, name: str) -> bool:
+        """Whether the file says that the tensor is a weight, by what it declares or by its name."""
+        return self.form(name) is not Form.TOOL
+
+
+def is_module_name(name: str) -> bool:
+    """Whether PyTorch's older exporter calls a module's tensor so: a word, or words with dots between."""
+    return _WORD.fullmatch(name) is not None or _DOTTED.fullmatch(name) is not None
+
+
+def _is_variable(name: str) -> bool:
+    """Whether TensorFlow calls a variable so, or the name ends with what layers call their tensors."""
+    if "ReadVariableOp" in name:
+        return True
+    last = name.rpartition(":")[0] or name
+    last = last.removesuffix("/read").rpartition("/")[2].rpartition(".")[2]
+    return last in _TENSORS or last.startswith(("weight_", "bias_"))
+
+
+def _is_counted(name: str) -> bool:
+    """Whether a word ends with numbers, `mul_3`, or is what a tool calls a constant."""
+    base = name.rstrip(f"_{_DIGITS}")
+    return _COUNTED.fullmatch(name) is not None or bool(base and _COUNTERS.fullmatch(name[len(base) :]))
+
+
+def is_literal(name: str) -> bool:
+    """Whether a word says a number rather than what it is for: `half`, `eps`, `one`."""
+    return _LITERALS.fullmatch(name.rpartition(".")[2]) is not None
+
+
+def is_named_as_buffer(name: str, siblings: Container[str] = ()) -> bool:
+    """Whether a tensor is called as a buffer is: statistics, a known table, what a reparametrization keeps.
+
+    siblings    the other tensors of the file: `weight_u` and `weight_mask` are buffers beside a `weight_orig`
+    """
+    last = name.rpartition(".")[2]
+    if last in _STATISTICS or last in _TABLES or last.endswith(_BUFFER):
+        return True
+    if last in ("_u", "_v"):  # of spectral_norm, the newer form
+        return ".parametrizations." in name or name.startswith("parametrizations.")
+    base, _, part = name.rpartition("_")
+    return part in ("u", "v", "mask") and f"{base}_orig" in siblings

@@ -1,0 +1,290 @@
+"""Tensors that a formula made and no training did: tables of sines, filter banks, windows, masks, ranges, grids.
+
+Most of these are found by one property. Along the right axis a sine, a cosine, a straight line, and a growth by one
+factor all satisfy x[t+1] + x[t-1] = 2 c x[t], with one number c for each line. So do the rows of a Fourier basis, even
+with a window over them, along the frequencies. Numbers that were trained never do.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from minorm.devices import dtypes
+
+MASKED = -50.0  # added before a softmax, such a number means "not here"
+LARGEST = 1 << 22  # elements; a larger tensor is no table
+TOLERANCE = 2e-3  # of the largest number of a line: sines of large angles are rounded, 16-bit floats too
+WINDOW = 8  # the shortest vector whose symmetry says something
+BINARY = "zeros and ones"
+FEW = 6  # different numbers in the kernels of fixed filters
+_SHORT = (dtypes.float16, dtypes.bfloat16)
+LINES = 16  # that are looked at first: they tell of most weights that they have no formula
+SAMPLE = 256  # numbers that are looked at first
+SMALL = 1 << 12  # elements of a tensor of which all are looked at
+
+
+def repeats(array: Any) -> bool:
+    """Whether an axis in front, a batch, holds the same once for each sample: what was expanded to it."""
+    return (
+        array.ndim > 1
+        and len(array) > 1
+        and bool((array[:2] == array[:1]).all() and (array == array[:1]).all())
+        and not is_all_equal(array)
+        and not formula(array[:1])
+    )
+
+
+def is_all_equal(array: Any) -> bool:
+    """Whether all numbers are the same."""
+    return _is_all(array, array.flat[:1])
+
+
+def _is_all(array: Any, number: Any) -> bool:
+    flat = array.reshape(-1)
+    return bool((flat[:SAMPLE] == number).all() and (flat == number).all())
+
+
+def formula(array: Any) -> str:
+    """What kind of formula made these numbers, in words; "" if none did."""
+    if not _may_be_a_table(array):
+        return ""
+    return basis(array) or _progression(_core(array))
+
+
+def basis(array: Any) -> str:
+    """The same for what may stand where an operator has its weights, in which ranges and grids are not looked for."""
+    if not _may_be_a_table(array):
+        return ""
+    found = "" if _is_mixed(array) else _masks(array)
+    if not found and np.ptp(sample := _sample(array)) <= 1e-3 * float(abs(sample).max()):
+        return ""  # all equal, or a parameter that was hardly trained yet
+    values = _core(array)
+    with np.errstate(all="ignore"):
+        found = found or _waves(values)
+        if found or _is_mixed(array):
+            return found
+        values = values.astype(np.float64)
+        if values.ndim == 1 and array.ndim != 1 and _is_symmetric(values):
+            return "a symmetric filter"
+        if values.ndim in (2, 3) and array.ndim > 2 and _is_blur(values):
+            return "one symmetric filter for every channel"
+        if values.ndim == 2 and any(_is_bank(x) for x in (values, values.T)):
+            return "a bank of filters, each positive on one interval"
+    return ""
+
+
+def _masks(array: Any) -> str:
+    if not np.isfinite(array).all():
+        return "a mask: not all numbers are finite"
+    masked = array <= MASKED
+    return "a mask of zeros and large negative numbers" if masked.any() and not array[~masked].any() else ""
+
+
+def is_binary(array: Any) -> bool:
+    """Whether all numbers are 0 or 1, and there are both."""
+    flat = array.reshape(-1)
+    zeros_and_ones = all(bool(((x == 0) | (x == 1)).all()) for x in (flat[:SAMPLE], flat))
+    return array.size >= 4 and zeros_and_ones and not is_all_equal(array)
+
+
+def few_numbers(array: Any, times: int = 2) -> str:
+    """What says that a program wrote these numbers down, where nothing says that they are weights; else "".
+
+    times    how often each number comes, on average
+    """
+    if array.size < 4 or array.size > LARGEST or is_all_equal(array):
+        return ""
+    if is_binary(array):
+        return BINARY
+    if array.size < 8 * times or _is_broadcast(array):
+        return ""
+    count = len(np.unique(array))
+    if count * times > array.size or (count > 64 and _is_rounded(array)):
+        return ""
+    return "few different numbers, repeated"
+
+
+def _is_rounded(array: Any) -> bool:
+    """Whether all numbers are of 16 bits, of which there are not many."""
+    return any(bool((array.astype(short).astype(array.dtype) == array).all()) for short in _SHORT)
+
+
+def fixed_filters(array: Any) -> str:
+    """What says that the kernels of a convolution were written down: Sobel's, Laplace's, wavelets; else ""."""
+    if not 9 <= array.size <= LARGEST or is_all_equal(array):
+        return ""
+    if len(np.unique(array.reshape(-1)[:SAMPLE])) > FEW or len(numbers := np.unique(array)) > FEW:
+        return ""
+    simple = bool((numbers * 256 == np.rint(numbers * 256)).all())
+    return "filters of few different numbers" if simple or 4 * len(numbers) <= array.size else ""
+
+
+# A first look, which is all that most weights take
+
+
+def _may_be_a_table(array: Any) -> bool:
+    return bool(array.ndim and 4 <= array.size <= LARGEST)
+
+
+def _sample(array: Any) -> Any:
+    """Some of the numbers: all of a small tensor."""
+    flat = array.reshape(-1)
+    return flat if flat.size <= SMALL else flat[:: flat.size // SAMPLE]
+
+
+def _is_mixed(array: Any) -> bool:
+    """Whether a large tensor holds numbers of both signs, finite and none 0: neither mask nor filter bank nor blur."""
+    if array.size <= SMALL:
+        return False
+    sample = _sample(array)
+    return bool(np.isfinite(sample).all() and sample.all() and (sample > 0).any() and (sample < 0).any())
+
+
+def _core(array: Any) -> Any:
+    """The numbers without axes of length 1 and those along which all is the same."""
+    values = np.squeeze(array)
+    for axis in reversed(range(values.ndim)):
+        first = values.take([0], axis)
+        if values.shape[axis] > 1 and (values.take([1], axis) == first).all() and (values == first).all():
+            values = first.squeeze(axis)
+    return values
+
+
+def _is_broadcast(array: Any) -> bool:
+    return _core(array).size < np.squeeze(array).size
+
+
+# Waves and progressions
+
+
+def _waves(values: Any) -> str:
+    if any(_is_wave(np.moveaxis(values, axis, -1)) for axis in range(values.ndim)):
+        return "a table of sines and cosines"
+    if any(_oscillates(values, axis) for axis in range(values.ndim)):
+        return "a table of sines or cosines"
+    return ""
+
+
+def _is_wave(values: Any) -> bool:
+    """Sines beside their cosines, or behind them: sin^2 + cos^2 = 1."""
+    n = values.shape[-1] if values.ndim else 0
+    if n < 4 or n % 2:
+        return False
+    for x in (values[(0,) * (values.ndim - 1)], values):  # one row tells of most weights that they are none
+        x = x.astype(np.float64)
+        pairs = ((x[..., ::2], x[..., 1::2]), (x[..., : n // 2], x[..., n // 2 :]))
+        if not any(bool((abs(a * a + b * b - 1) < 1e-3).all()) for a, b in pairs):
+            return False
+    return True
+
+
+def _lines(values: Any, axis: int, most: int | None = None) -> Any:
+    """The lines along an axis in float64; some of them, and not only the first, which may be all zeros or ones."""
+    others = [n for i, n in enumerate(values.shape) if i != axis]
+    count = math.prod(others)
+    if most is None or count <= most:
+        return np.moveaxis(values, axis, -1).reshape(-1, values.shape[axis]).astype(np.float64)
+    places = [np.unravel_index(i, others) for i in range(0, count, max(1, count // most))]
+    return np.stack([values[(*at[:axis], slice(None), *at[axis:])] for at in places]).astype(np.float64)
+
+
+def _recurrent(lines: Any) -> Any:
+    """The c of each line, where all satisfy x[t+1] + x[t-1] = 2 c x[t]; else None."""
+    around, middle = lines[:, 2:] + lines[:, :-2], 2 * lines[:, 1:-1]
+    scale = np.maximum((middle * middle).sum(1), np.finfo(np.float64).tiny)
+    c = (around * middle).sum(1) / scale
+    wrong = abs(around - c[:, None] * middle)
+    most = abs(lines).max(1)
+    return c if (wrong <= TOLERANCE * np.maximum(most, 1e-3 * most.max())[:, None]).all() else None
+
+
+def _oscillates(values: Any, axis: int) -> bool:
+    """Sines or cosines along an axis, over all of it or each half of it, perhaps with other ends."""
+    n, count = values.shape[axis], values.size // values.shape[axis]
+    halves = [slice(0, n // 2), slice(1, n // 2 - 1)] if n % 2 == 0 else []
+    for part in (slice(0, n), slice(1, n - 1), *halves):
+        length = part.stop - part.start
+        if length < 5 or count * (length - 3) < 6:  # too few to tell chance from a formula
+            continue
+        if _recurrent(_lines(values, axis, LINES)[:, part]) is None:
+            continue
+        lines = _lines(values, axis)
+        c = _recurrent(lines[:, part])
+        if c is not None and _has_waves(lines[:, part], c) and (length >= n - 2 or _ends_alike(lines[:, n // 2 :])):
+            return True
+    return False
+
+
+def _has_waves(lines: Any, c: Any) -> bool:
+    """Whether some of these lines go up and down, and are no growth by a step or a factor."""
+    most = abs(lines).max(1)
+    steps = np.diff(lines)
+    turns = (lines[:, 1:] * lines[:, :-1] < 0).any(1) | (steps[:, 1:] * steps[:, :-1] < 0).any(1)
+    return bool(((abs(c) < 0.99999) & (most > 1e-3 * most.max()) & turns).any())
+
+
+def _ends_alike(lines: Any) -> bool:
+    return any(x.shape[1] >= 5 and _recurrent(x) is not None for x in (lines, lines[:, 1:-1]))
+
+
+def _progression(values: Any) -> str:
+    """Numbers that grow by one step or one factor, over the whole or along an axis; powers of two."""
+    if values.ndim == 0 or values.size < 4:
+        return ""
+    flat = values.reshape(-1)
+    with np.errstate(all="ignore"):
+        if _grows(flat[: SAMPLE + 1]) and _grows(flat):
+            return "numbers that grow by one step or one factor"
+        if values.ndim == 1 and len(values) >= WINDOW and _is_symmetric(values.astype(np.float64)):
+            return "a symmetric window"
+        for axis in range(values.ndim if values.ndim > 1 else 0):
+            n = values.shape[axis]
+            if n < 4 or values.size // n * (n - 3) < 6 or _recurrent(_lines(values, axis, LINES)) is None:
+                continue
+            if _recurrent(_lines(values, axis)) is not None:
+                return "a grid, or numbers that grow by one step along an axis"
+        if (flat > 0).all():
+            powers = np.log2(flat.astype(np.float64)) * 16
+            if (abs(powers - np.rint(powers)) < 1e-3).all():
+                return "powers of two"
+    return ""
+
+
+def _grows(flat: Any) -> bool:
+    numbers = flat.astype(np.float64)
+    steps, factors = np.diff(numbers), numbers[1:] / numbers[:-1]
+    return any(bool((abs(d - d[0]) <= 1e-4 * abs(d[0])).all()) for d in (steps, factors))
+
+
+# Filters
+
+
+def _is_symmetric(values: Any) -> bool:
+    """Whether a vector is its mirror image, or is once its first number is left out: a window, a low-pass filter."""
+    if len(values) < WINDOW:
+        return False
+    bound = 1e-5 * abs(values).max()
+    return any(bool((abs(x - x[::-1]) <= bound).all()) and np.ptp(x) > 100 * bound for x in (values, values[1:]))
+
+
+def _is_blur(filters: Any) -> bool:
+    """One symmetric filter for every channel, which is no filter that was drawn."""
+    first = filters if filters.ndim == 2 else filters[0]
+    return bool((filters == first).all()) and all(bool((first == np.flip(first, axis)).all()) for axis in range(2))
+
+
+def _is_bank(filters: Any) -> bool:
+    """Rows that are positive on one interval, where they rise and fall, and 0 elsewhere: mel and other filter banks."""
+    if min(filters.shape) < 3 or filters.shape[1] < 6 or not (filters >= 0).all():
+        return False
+    there = filters > 0
+    if there.mean() > 0.5 or there.sum(1).max() < 2:
+        return False
+    edges = np.diff(there.astype(np.int8), axis=1, prepend=0)
+    steps = np.diff(filters, axis=1, prepend=0, append=0)
+    bound = 1e-6 * filters.max()
+    falls = np.maximum.accumulate(steps < -bound, axis=1)
+    return bool(((edges > 0).sum(1) <= 1).all() and not (falls & (steps > bound)).any())
