@@ -54,6 +54,7 @@ def places(operator: str) -> tuple[Place, ...]:
 
 
 def _kind_of_type(name: str) -> str:
+    name = name.removeprefix("optional(")
     if name.startswith("seq("):
         return "s"
     inner = name.removeprefix("tensor(").rstrip(")")

@@ -6,13 +6,16 @@ from minorm.onnx.operators.math import (  # noqa: F401
     activation_names,
     activation_steps,
     arithmetic,
+    bits,
     comparison,
     einsum,
     elementary,
+    fourier,
     linear,
     random,
     reduction,
     remainder,
+    windows,
 )
 from minorm.onnx.operators.nn import (  # noqa: F401
     convolution,
@@ -24,6 +27,7 @@ from minorm.onnx.operators.nn import (  # noqa: F401
     quantization_steps,
     recurrent,
     recurrent_steps,
+    unpooling,
 )
 from minorm.onnx.operators.norm import (  # noqa: F401
     batch_norm,
@@ -41,7 +45,9 @@ from minorm.onnx.operators.norm import (  # noqa: F401
 from minorm.onnx.operators.shape import (  # noqa: F401
     axes_steps,
     broadcasting,
+    by_value,
     depth,
+    folding,
     generation,
     indexing,
     indexing_steps,
@@ -52,5 +58,6 @@ from minorm.onnx.operators.shape import (  # noqa: F401
     sampling_steps,
     scatter,
     selection,
+    sequences,
     shape,
 )

@@ -1,4 +1,4 @@
-"""Functions of one number: Neg, Abs, Exp, Log, Sqrt, Sin, Cos, Tan, Reciprocal, Erf, and those made of steps."""
+"""Functions of one number: exponentials, roots, trigonometric and hyperbolic functions, and those made of steps."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from minorm.onnx.graph.reading import Node
 from minorm.onnx.graph.registry import EVERY, Rule, lowers, reads, writes
 from minorm.onnx.graph.versions import PUBLISHED
 from minorm.ops import elementwise as ops
-from minorm.ops.elementary import Atan, Expm1, Log1p
+from minorm.ops.elementary import Acos, Acosh, Asin, Asinh, Atan, Atanh, Cosh, Expm1, Log1p, Sinh
 from minorm.ops.special import Erf
 from minorm.ops.stepwise import Rounded, Stepwise
 from minorm.tensor.tensor import Tensor
@@ -45,6 +45,13 @@ for _target, _operator in (
     (ops.Cos, "Cos"),
     (Erf, "Erf"),
     (Atan, "Atan"),
+    (Asin, "Asin"),
+    (Acos, "Acos"),
+    (Sinh, "Sinh"),
+    (Cosh, "Cosh"),
+    (Asinh, "Asinh"),
+    (Acosh, "Acosh"),
+    (Atanh, "Atanh"),
 ):
     writes(_target, _operator)(_write(_operator))
     reads(_operator)(_read(_target.apply))
