@@ -18,8 +18,11 @@ from minorm.onnx.operators.math import (  # noqa: F401
     windows,
 )
 from minorm.onnx.operators.nn import (  # noqa: F401
+    attention,
     convolution,
     dropout,
+    integer,
+    linear_attention,
     loss,
     pooling,
     pooling_steps,
