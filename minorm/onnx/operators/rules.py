@@ -20,6 +20,7 @@ from minorm.onnx.operators.math import (  # noqa: F401
 from minorm.onnx.operators.nn import (  # noqa: F401
     attention,
     convolution,
+    deformable,
     dropout,
     integer,
     linear_attention,
@@ -30,6 +31,7 @@ from minorm.onnx.operators.nn import (  # noqa: F401
     quantization_steps,
     recurrent,
     recurrent_steps,
+    regions,
     unpooling,
 )
 from minorm.onnx.operators.norm import (  # noqa: F401
