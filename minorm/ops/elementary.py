@@ -107,9 +107,7 @@ class Acosh(Function):
         return in_order(np.arccosh, x)
 
     def backward(self, dy: Any) -> Any:
-        return in_order(
-            lambda dy, x: dy / (np.sqrt(x - dy.dtype.type(1)) * np.sqrt(x + dy.dtype.type(1))), dy, self.x
-        )
+        return in_order(lambda dy, x: dy / (np.sqrt(x - dy.dtype.type(1)) * np.sqrt(x + dy.dtype.type(1))), dy, self.x)
 
 
 class Atanh(Function):

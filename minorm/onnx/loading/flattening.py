@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from onnx import TensorProto
 
-from minorm.onnx.graph import paths, tensors
+from minorm.onnx.graph import expansions, paths, tensors
 from minorm.onnx.graph.body import Body
 from minorm.onnx.graph.errors import LoadError
 from minorm.onnx.graph.reading import Node, attribute_value
@@ -104,6 +104,8 @@ class Flattener:
         self.made = self.letters = 0
         self.flat: list[Node] = []
         self.layout = Layout()
+        self.expanded: set[Key] = set()  # functions of ours: each makes a few nodes, and none calls another
+        self.ranks: dict[str, int] | None = None  # of the initializers
 
     def nodes(self) -> list[Node]:
         """All nodes, in the order of the file."""
@@ -117,11 +119,11 @@ class Flattener:
             label = proto.name or f"{proto.op_type}_{index}"
             name = f"{place.label}/{label}" if place.label else proto.name
             attributes = self._attributes(proto, place, name or label)
-            key = (domain_of(proto.domain), proto.op_type, proto.overload)
+            key = self._expanded((domain_of(proto.domain), proto.op_type, proto.overload), proto, attributes, place)
             module = (place.module if place.stack else "") or paths.of(proto) or place.module
             inputs = tuple(self._name(n, place) for n in proto.input)
             outputs = tuple(self._name(n, place) for n in proto.output)
-            if place.stack:
+            if not self.expanded.issuperset(place.stack):
                 unfolded = (name, *inputs, *outputs, *proto.attribute, *proto.metadata_props)
                 self._count(1, sum(NAME + (len(part) if isinstance(part, str) else 0) for part in unfolded))
             elif place.names is not None:
@@ -137,6 +139,29 @@ class Flattener:
             what = f"node {name or label!r} ({proto.op_type})"
             values = self._values(attributes, what, place)
             self.flat.append(self._node(key[1], name, inputs, outputs, values, place, module, key[0]))
+
+    def _expanded(self, key: Key, proto: Any, attributes: dict[str, Any], place: _Place) -> Key:
+        """The key of a function of ours that the node stands for, made now; else `key` itself."""
+        if key in self.functions or key[:2] not in expansions.EXPANSIONS:
+            return key
+        flat = [self._name(name, place) for name in proto.input]
+        call = expansions.Call(
+            tuple(map(bool, flat)), tuple(map(bool, proto.output)), tuple(self._rank(name) for name in flat),
+            expansions.attribute_values(attributes), place.opsets.get(key[0], 0),
+        )  # fmt: skip
+        function = expansions.function(key[0], key[1], call)
+        if function is None:
+            return key
+        own = (*key[:2], f"{key[2]}#{id(function)}")  # its text is kept, and so is its id
+        self.functions.setdefault(own, function)
+        self.expanded.add(own)
+        return own
+
+    def _rank(self, name: str) -> int | None:
+        """How many axes an initializer has."""
+        if self.ranks is None:
+            self.ranks = {tensor.name: len(tensor.dims) for tensor in self.model.graph.initializer}
+        return self.ranks.get(name)
 
     def _count(self, nodes: int, letters: int, where: str = "the functions") -> None:
         """Count what unfolding makes: nodes and calls in functions, and characters of names."""

@@ -1,5 +1,7 @@
 """The rules of all operators: importing a family's file registers what is in it."""
 
+from minorm.onnx.operators.contributed import activations, norms, quantized, training  # noqa: F401
+from minorm.onnx.operators.contributed import recurrent as quantized_recurrent  # noqa: F401
 from minorm.onnx.operators.control import branch, constant, repetition, sequence  # noqa: F401
 from minorm.onnx.operators.math import (  # noqa: F401
     activation,

@@ -18,6 +18,7 @@ from minorm.onnx.operators.math.linear import read_matmul
 from minorm.onnx.operators.nn.convolution import read_conv
 from minorm.tensor.tensor import Tensor
 
+
 @reads("MatMulInteger", since=10, fixed=EVERY)
 def read_matmul_integer(node: Node) -> Callable[..., Tensor]:
     product = _matmul(node)

@@ -116,7 +116,9 @@ def read_roi_align(node: Node) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
                 taps.append(_taps(first, extent, n, cells, points))
             image = x[b]
             if mode == "avg":
-                rows, columns = (Tensor(_matrix(*tap, n).astype(x.dtype)) for tap, n in zip(taps, x.shape[2:], strict=True))
+                rows, columns = (
+                    Tensor(_matrix(*tap, n).astype(x.dtype)) for tap, n in zip(taps, x.shape[2:], strict=True)
+                )
                 node.works(x.shape[1], size[0] * x.shape[2] * x.shape[3] + math.prod(size) * x.shape[3])
                 results.append(rows @ image @ columns.mT)
             else:
@@ -129,7 +131,8 @@ def read_roi_align(node: Node) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
 def _check_boxes(x: Tensor, rois: Tensor, batch: Tensor) -> None:
     if x.ndim != 4 or rois.ndim != 2 or rois.shape[1] != 4 or batch.shape != rois.shape[:1]:
         raise ValueError(
-            f"X has shape {x.shape}, rois {rois.shape}, batch_indices {batch.shape}; expected (N, C, H, W), (n, 4), (n,)"
+            f"X has shape {x.shape}, rois {rois.shape}, batch_indices {batch.shape}; expected (N, C, H, W), (n, 4) "
+            "and (n,)"
         )
     inside = batch.array.size == 0 or 0 <= batch.array.min() <= batch.array.max() < x.shape[0]
     if not inside or min(x.shape[2:]) < 1 or not np.isfinite(rois.array.astype(np.float64)).all():

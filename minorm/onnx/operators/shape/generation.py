@@ -81,6 +81,7 @@ def read_eye_like(node: Node) -> Callable[[Tensor], Tensor]:
 
     return eye
 
+
 def count(g: Graph, length: Length, dtype: Any) -> Value:
     """0, 1, 2 ... to below a length, which follows a free axis."""
     if not isinstance(length, Size):
