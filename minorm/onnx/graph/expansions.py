@@ -33,6 +33,7 @@ class Call:
 
     inputs        whether each input is there; likewise the outputs
     ranks         how many axes each input has, as far as the file fixes it, else None
+    sequences     whether each input is known to be a sequence
     attributes    those that the node gives, as Python values
     opset         of the operator's domain
     """
@@ -40,6 +41,7 @@ class Call:
     inputs: tuple[bool, ...]
     outputs: tuple[bool, ...]
     ranks: tuple[int | None, ...]
+    sequences: tuple[bool, ...]
     attributes: dict[str, Any]
     opset: int
 
@@ -60,7 +62,7 @@ class Call:
         return self.attributes.get(name, default)
 
 
-Rule = Callable[[Call], str]
+Rule = Callable[[Call], Any]  # a rule may also return the FunctionProto itself
 
 EXPANSIONS: dict[tuple[str, str], tuple[str | Callable[[Call], str], Rule]] = {}  # by domain and operator
 
@@ -82,6 +84,8 @@ def function(domain: str, operator: str, call: Call) -> Any:
         return None
     head, rule = EXPANSIONS[domain, operator]
     body = rule(call)
+    if not isinstance(body, str):
+        return body
     if not body:
         return None
     written = head(call) if callable(head) else head

@@ -105,6 +105,7 @@ class Flattener:
         self.flat: list[Node] = []
         self.layout = Layout()
         self.expanded: set[Key] = set()  # functions of ours: each makes a few nodes, and none calls another
+        self.sequences = {entry.name for entry in model.graph.input if entry.type.HasField("sequence_type")}
         self.ranks: dict[str, int] | None = None  # of the initializers
 
     def nodes(self) -> list[Node]:
@@ -128,6 +129,10 @@ class Flattener:
                 self._count(1, sum(NAME + (len(part) if isinstance(part, str) else 0) for part in unfolded))
             elif place.names is not None:
                 self._count(0, len(place.label), "branches and loops")
+            if key[0] == "" and (
+                key[1] in _SEQUENCES or (inputs and inputs[0] in self.sequences and key[1] == "Identity")
+            ):
+                self.sequences.update(outputs)
             if key in self.functions or key in _HOLDING:
                 unique = self._unique(name or label, place, index)
                 nest = _Nest(key[1], unique, index, inputs, outputs, attributes, place, module)
@@ -147,7 +152,8 @@ class Flattener:
         flat = [self._name(name, place) for name in proto.input]
         call = expansions.Call(
             tuple(map(bool, flat)), tuple(map(bool, proto.output)), tuple(self._rank(name) for name in flat),
-            expansions.attribute_values(attributes), place.opsets.get(key[0], 0),
+            tuple(name in self.sequences for name in flat), expansions.attribute_values(attributes),
+            place.opsets.get(key[0], 0),
         )  # fmt: skip
         function = expansions.function(key[0], key[1], call)
         if function is None:
@@ -334,6 +340,9 @@ class Flattener:
         return found
 
 
+_SEQUENCES = frozenset(
+    ("SequenceConstruct", "SequenceEmpty", "SequenceErase", "SequenceInsert", "SequenceMap", "SplitToSequence")
+)  # what they make
 _HOLDING = {
     ("", "If", ""): Flattener._branches,
     ("", "Loop", ""): Flattener._repeat,

@@ -225,7 +225,7 @@ class GraphModule(Sealed):
         constants = [tensor for _, tensor in self._given if id(tensor) in fixed]
         return self._plans.recorder(given, held, constants, [*layers, *(layer for *_, layer in self.updates)])
 
-    def check(self, inputs: Sequence[Any]) -> list[Tensor]:
+    def check(self, inputs: Sequence[Any]) -> list[Any]:
         """The inputs as Tensors; TypeError or ValueError where they are not what the file declares."""
         if len(inputs) != len(self.inputs):
             names = ", ".join(map(printable, self.input_names))

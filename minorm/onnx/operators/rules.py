@@ -2,7 +2,14 @@
 
 from minorm.onnx.operators.contributed import activations, norms, quantized, training  # noqa: F401
 from minorm.onnx.operators.contributed import recurrent as quantized_recurrent  # noqa: F401
-from minorm.onnx.operators.control import branch, constant, repetition, sequence  # noqa: F401
+from minorm.onnx.operators.control import (  # noqa: F401
+    branch,
+    constant,
+    optional,
+    repetition,
+    sequence,
+    sequence_map,
+)
 from minorm.onnx.operators.math import (  # noqa: F401
     activation,
     activation_names,

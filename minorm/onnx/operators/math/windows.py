@@ -30,7 +30,8 @@ def _reader(weights: tuple[float, ...]) -> Rule:
             n = _one("size", size)
             node.fits((n,), dtypes.float64)
             angle = 2 * np.pi * np.arange(n) / max(1, n if periodic else n - 1)
-            return Tensor(sum(w * np.cos(k * angle) for k, w in enumerate(weights)).astype(dtype))
+            waves = [w * np.cos(k * angle) for k, w in enumerate(weights)]
+            return Tensor(np.sum(waves, 0).astype(dtype))
 
         return window
 

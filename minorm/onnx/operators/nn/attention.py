@@ -131,12 +131,12 @@ def _bias(
         seen = _both(seen, np.arange(keys) < lengths)
     place, key = np.arange(queries)[:, None] + first, np.arange(keys)
     left, right = node.get("left_window_size", -1), node.get("right_window_size", -1)
-    for wanted, allowed in (
-        (node["is_causal"], lambda: key <= place),
-        (left >= 0, lambda: key >= place - left),
-        (right >= 0, lambda: key <= place + right),
-    ):
-        seen = _both(seen, allowed()) if wanted else seen
+    if node["is_causal"]:
+        seen = _both(seen, key <= place)
+    if left >= 0:
+        seen = _both(seen, key >= place - left)
+    if right >= 0:
+        seen = _both(seen, key <= place + right)
     if seen is None or seen.all():
         return None, bias
     return Tensor(np.asarray(seen)), None if bias is None else where(Tensor(np.asarray(seen)), bias, 0.0)

@@ -24,8 +24,8 @@ def read_linear_attention(node: Node) -> Callable[..., tuple[Tensor, Tensor]]:
     rule, queries, heads = node["update_rule"], node["q_num_heads"], node["kv_num_heads"]
     if rule not in RULES or heads < 1 or queries < 1 or queries % heads:
         raise ValueError(
-            f"update_rule is {rule!r}, q_num_heads {queries}, kv_num_heads {heads}; expected one of {', '.join(RULES)}, and "
-            "heads of queries a multiple of the others"
+            f"update_rule is {rule!r}, q_num_heads {queries}, kv_num_heads {heads}; expected one of "
+            f"{', '.join(RULES)}, and heads of queries a multiple of the others"
         )
 
     def attention(

@@ -77,7 +77,7 @@ def read_eye_like(node: Node) -> Callable[[Tensor], Tensor]:
         kind = x.dtype if dtype is None else dtype
         node.fits(x.shape, kind)
         shift = max(-x.shape[0], min(x.shape[1], node["k"]))
-        return Tensor(np.eye(*x.shape, shift, dtype=kind))
+        return Tensor(np.eye(x.shape[0], x.shape[1], shift, dtype=kind))
 
     return eye
 
