@@ -105,6 +105,7 @@ EACH = {
     "onnx/graph/test_encoding.py::test_24_mb_load_within_150_mb": 3,
     "onnx/operators/shape/test_sampling.py::test_grid_sample": 3,
     "onnx/test_default_limits.py::test_networks_of_strangers": 3,
+    "onnx/test_node_gradients.py::test_gradients": 6,
     "onnx/test_pytorch_exports.py::test_outputs": 2,
     "onnx/test_pytorch_parameters.py::test_pytorchs_parameters_train_as_in_pytorch": 2,
     "onnx/test_pytorch_places.py::test_every_module_has_its_parameters": 2,

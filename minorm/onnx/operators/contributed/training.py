@@ -72,7 +72,9 @@ def Adam(call: Call) -> str:
     nodes = STARTED + "steps = CastLike(T, X0)\n" + number("one", 1, "X0")
     nodes += _numbers(call, NORM, ("after", "norm_coefficient_post", 0.0), ("alpha", "alpha", 0.9),
                       ("beta", "beta", 0.999), ("eps", "epsilon", 0.0))  # fmt: skip
-    nodes += "alpha_t = Pow(alpha, steps)  beta_t = Pow(beta, steps)  u = Sub(one, alpha_t)  v = Sub(one, beta_t)\n"
+    nodes += "alpha_t = Pow(alpha, steps)  beta_t = Pow(beta, steps)  u_t = Sub(one, alpha_t)  v_t = Sub(one, beta_t)\n"
+    # At step 0 both are 0, whose root has no slope: what is not chosen must have one too.
+    nodes += "u = Where(started, u_t, one)  v = Where(started, v_t, one)\n"
     nodes += "root = Sqrt(v)  wide = Mul(rate, root)  corrected = Div(wide, u)\n"
     nodes += "speed = Where(started, corrected, rate)  kept = Sub(one, after)\n"
     nodes += "alpha_rest = Sub(one, alpha)  beta_rest = Sub(one, beta)\n"
