@@ -9,6 +9,7 @@ import numpy as np
 from minorm.onnx.graph.reading import Node
 from minorm.onnx.graph.registry import EVERY, Rule, reads
 from minorm.onnx.operators.math.arithmetic import Binary, target_type
+from minorm.onnx.operators.whole import whole
 from minorm.ops.stepwise import Bitwise, Stepwise
 from minorm.tensor.tensor import Tensor
 
@@ -49,7 +50,7 @@ def read_shift(node: Node) -> Binary:
             return Tensor(np.where(far, 0, np.left_shift(a, near)).astype(a.dtype))
         return Tensor(np.where(far, np.where(a < 0, -1, 0), np.right_shift(a, near)).astype(a.dtype))
 
-    return shift
+    return whole(node, shift)
 
 
 @reads("BitCast", since=26, fixed=EVERY)
@@ -62,4 +63,4 @@ def read_bit_cast(node: Node) -> Callable[[Tensor], Tensor]:
                              f"{x.dtype.itemsize}")  # fmt: skip
         return Tensor(x.array.copy().view(dtype))
 
-    return cast
+    return whole(node, cast)

@@ -99,7 +99,9 @@ def write_step(g: Graph, x: Value, step: str) -> Value:
     if step == "trunc":  # towards 0: down above it, up below
         return g.add("Mul", g.add("Sign", x), g.add("Floor", g.add("Abs", x)))
     if step == "invert":
-        raise RuleNotApplicable("minorm writes ~ of bools alone")
+        if not g.has("BitwiseNot"):
+            raise RuleNotApplicable("BitwiseNot exists from opset 18 on; before, there is Not, of bools alone")
+        return g.add("BitwiseNot", x)
     operator = STEPS[step]
     if not g.has(operator):
         raise RuleNotApplicable(f"{operator} exists from opset {PUBLISHED[operator][0]} on")

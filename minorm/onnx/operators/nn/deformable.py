@@ -16,6 +16,7 @@ import numpy as np
 from minorm.onnx.graph.reading import Node
 from minorm.onnx.graph.registry import reads
 from minorm.onnx.operators.nn.convolution import windows
+from minorm.onnx.operators.whole import whole
 from minorm.tensor.tensor import Tensor
 
 
@@ -58,7 +59,7 @@ def read_deform_conv(node: Node) -> Callable[..., Tensor]:
         y = (w.reshape(groups, w.shape[0] // groups, w.shape[1] * taps) @ columns).reshape(batch, w.shape[0], *size)
         return y if b is None else y + b.reshape(-1, *(1,) * rank)
 
-    return conv
+    return whole(node, conv)
 
 
 def _grid(

@@ -16,19 +16,28 @@ from minorm.onnx.graph.reading import Node
 from minorm.onnx.graph.registry import EVERY, reads
 from minorm.onnx.operators.math.linear import read_matmul
 from minorm.onnx.operators.nn.convolution import read_conv
+from minorm.onnx.operators.whole import whole
 from minorm.tensor.tensor import Tensor
 
 
 @reads("MatMulInteger", since=10, fixed=EVERY)
 def read_matmul_integer(node: Node) -> Callable[..., Tensor]:
     product = _matmul(node)
-    return lambda a, b, a_zero=None, b_zero=None: Tensor(product(a, b, a_zero, b_zero).astype(np.int32))
+
+    def matmul(a: Tensor, b: Tensor, a_zero: Tensor | None = None, b_zero: Tensor | None = None) -> Tensor:
+        return Tensor(product(a, b, a_zero, b_zero))
+
+    return whole(node, matmul)
 
 
 @reads("ConvInteger", since=10, fixed=EVERY)
 def read_conv_integer(node: Node) -> Callable[..., Tensor]:
     product = _conv(node)
-    return lambda x, w, x_zero=None, w_zero=None: Tensor(product(x, w, x_zero, w_zero).astype(np.int32))
+
+    def conv(x: Tensor, w: Tensor, x_zero: Tensor | None = None, w_zero: Tensor | None = None) -> Tensor:
+        return Tensor(product(x, w, x_zero, w_zero))
+
+    return whole(node, conv)
 
 
 @reads("QLinearMatMul", since=10, fixed=EVERY)  # 21: scales of 16 bits
@@ -43,7 +52,7 @@ def read_qlinear_matmul(node: Node) -> Callable[..., Tensor]:
         left, right, own = _row(a_scale, a), _column(b_scale, b), y_scale.array.astype(np.float32)
         return _requantized(sums, left.astype(np.float32) * right.astype(np.float32) / own, y_zero)
 
-    return matmul
+    return whole(node, matmul)
 
 
 @reads("QLinearConv", since=10, fixed=EVERY)
@@ -61,7 +70,7 @@ def read_qlinear_conv(node: Node) -> Callable[..., Tensor]:
         scale = _channel("w_scale", w_scale, w).reshape(along)
         return _requantized(sums, x_scale.array * scale / y_scale.array, y_zero)
 
-    return conv
+    return whole(node, conv)
 
 
 def _matmul(node: Node) -> Callable[..., Any]:

@@ -12,6 +12,7 @@ from minorm.devices import dtypes
 from minorm.onnx.graph.memory_budget import TURN
 from minorm.onnx.graph.reading import Node
 from minorm.onnx.graph.registry import EVERY, reads
+from minorm.onnx.operators.whole import whole
 from minorm.tensor.combining import stack
 from minorm.tensor.tensor import Tensor
 
@@ -51,7 +52,7 @@ def read_nms(node: Node) -> Callable[..., Tensor]:
                 found.append(np.stack([np.full(len(kept), b), np.full(len(kept), c), kept], 1))
         return Tensor(np.concatenate(found).astype(np.int64))
 
-    return suppress
+    return whole(node, suppress)
 
 
 def _number(x: Tensor | None, default: float) -> float:
@@ -125,7 +126,7 @@ def read_roi_align(node: Node) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
                 results.append(_largest(node, image, taps))
         return stack(results) if results else x.new_zeros((0, x.shape[1], *size))
 
-    return align
+    return whole(node, align)
 
 
 def _check_boxes(x: Tensor, rois: Tensor, batch: Tensor) -> None:
@@ -196,7 +197,7 @@ def read_max_roi_pool(node: Node) -> Callable[[Tensor, Tensor], Tensor]:
             results.append(stack(cells, 1).reshape(x.shape[1], *size))
         return stack(results) if results else x.new_zeros((0, x.shape[1], *size))
 
-    return pool
+    return whole(node, pool)
 
 
 def _cells(first: int, last: int, n: int, cells: int) -> list[slice]:

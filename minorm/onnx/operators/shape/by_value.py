@@ -10,6 +10,7 @@ import numpy as np
 from minorm.devices import dtypes
 from minorm.onnx.graph.reading import Node
 from minorm.onnx.graph.registry import EVERY, reads
+from minorm.onnx.operators.whole import whole
 from minorm.ops.operands import axis_of
 from minorm.tensor.tensor import Tensor
 
@@ -23,7 +24,7 @@ def read_non_zero(node: Node) -> Callable[[Tensor], Tensor]:
         found = np.stack(np.nonzero(x.array.reshape(1) if x.ndim == 0 else x.array))
         return Tensor(found.astype(dtypes.int64))
 
-    return non_zero
+    return whole(node, non_zero)
 
 
 @reads("Compress", since=9, fixed=(1,))
@@ -40,7 +41,7 @@ def read_compress(node: Node) -> Callable[[Tensor, Tensor], Tensor]:
             )
         return given[(*(slice(None),) * place, np.flatnonzero(condition.array))]
 
-    return compress
+    return whole(node, compress)
 
 
 @reads("Unique", since=11)
@@ -62,7 +63,7 @@ def read_unique(node: Node) -> Callable[[Tensor], tuple[Tensor, ...]]:
         y = given[(*(slice(None),) * place, first)]
         return (y, *(Tensor(found.astype(dtypes.int64)) for found in (first, inverse, counts)))
 
-    return unique
+    return whole(node, unique)
 
 
 def _different(x: Any, axis: int) -> tuple[Any, Any, Any]:
