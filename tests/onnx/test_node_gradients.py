@@ -18,25 +18,10 @@ from minorm.devices import dtypes
 onnx = pytest.importorskip("onnx")
 
 from minorm.onnx import backend  # noqa: E402  after importorskip
+from minorm.onnx.graph import expansions, registry  # noqa: E402
 from tests.onnx.node_tests import considered, everything, plain  # noqa: E402
 
-# Inputs that stay what the test says, by operator and place, and why.
-BOUND = "bounds, fillings and ratios stay constants"
-PLACE = "where something lies, or how long it is, is no number to train"
-WEIGHED = "the weights of classes have no gradient in PyTorch either"
-HELD: dict[str, tuple[tuple[int, ...], str]] = {
-    "Clip": ((1, 2), BOUND),
-    "Dropout": ((1,), BOUND),
-    "Pad": ((2,), BOUND),
-    "NegativeLogLikelihoodLoss": ((2,), WEIGHED),
-    "SoftmaxCrossEntropyLoss": ((2,), WEIGHED),
-    "NonMaxSuppression": ((3, 4), PLACE),
-    "Range": ((0, 1, 2), PLACE),
-    "Resize": ((1, 2), PLACE),
-    "RoiAlign": ((1,), PLACE),
-    "Upsample": ((1,), PLACE),
-}
-
+# The weights of classes have no gradient, in PyTorch either: inputs of these tests called `w` and `weight`.
 LOSSES = ("test_sce_", "test_nllloss_")
 
 # Operators whose node tests say nothing of slopes, and why.
@@ -45,9 +30,10 @@ STEPS = (
     "made of steps; the gradient goes straight through, as if it did not round: tests/functional/test_quantization.py"
 )
 NOT_SMOOTH = {
-    "Bernoulli": RANDOM, "RandomUniformLike": RANDOM, "RandomNormalLike": RANDOM,
+    "Bernoulli": RANDOM,
     "QuantizeLinear": STEPS, "DynamicQuantizeLinear": STEPS,
     "BitCast": "of floats with other bits",
+    "Range": "how many numbers there are follows from the inputs",
 }  # fmt: skip
 
 # Tests of these names, and why.
@@ -144,7 +130,7 @@ def in_float64(proto: Any) -> Any:
 def inputs_of(case: Any) -> list[Any]:
     """The inputs in float64, with a gradient and moved a little where they are not held."""
     first = case.model.graph.node[0]
-    held = {first.input[place] for place in HELD.get(first.op_type, ((), ""))[0] if place < len(first.input)}
+    held = {name for place, name in enumerate(first.input) if place in fixed(case.model)}
     held |= {"w", "weight"} if case.name.startswith(LOSSES) else set()  # written out they are read by other nodes
     rng, far = np.random.default_rng(0), MOVED.get(first.op_type, 1e-3)
 
@@ -160,6 +146,15 @@ def inputs_of(case: Any) -> list[Any]:
     return [given(plain(x), name in held) for name, x in zip(names, case.data_sets[0][0], strict=True)]
 
 
+def fixed(model: Any) -> Any:
+    """The inputs of the first node that the table of operators calls fixed, where those are some and not all."""
+    node, opsets = model.graph.node[0], {entry.domain: entry.version for entry in model.opset_import}
+    if (node.domain, node.op_type) in expansions.EXPANSIONS:
+        return ()
+    places = registry.reader(node.op_type, opsets[""]).fixed
+    return places if isinstance(places, tuple) else ()
+
+
 def flat(values: Any) -> Iterator[Any]:
     """The Tensors among values, and in sequences."""
     for value in values if isinstance(values, (list, tuple)) else [values]:
@@ -173,4 +168,4 @@ def test_what_is_left_out_is_there() -> None:
     cases = {case.name: case for case in everything()}
     assert set(EXCEPT) <= cases.keys()
     operators = {case.model.graph.node[0].op_type for case in cases.values() if considered(case.model)}
-    assert HELD.keys() | NOT_SMOOTH.keys() - {"RandomUniformLike", "RandomNormalLike"} <= operators
+    assert set(NOT_SMOOTH) <= operators
