@@ -20,7 +20,7 @@ from onnx.backend.base import Backend, BackendRep
 
 from minorm import cuda
 from minorm.graph.grad_mode import no_grad
-from minorm.onnx.graph import versions
+from minorm.onnx.graph import narrow, versions
 from minorm.onnx.loading.graph_inputs import Input
 from minorm.onnx.loading.graph_module import GraphModule
 from minorm.onnx.loading.load import load, load_whole
@@ -69,7 +69,7 @@ def _arrays(result: Any) -> Any:
 
 def _tensor(value: Any, dtype: Any) -> Tensor:
     """Arrays as they are; numbers and lists in the type the graph declares."""
-    return Tensor(np.asarray(value) if hasattr(value, "dtype") else np.asarray(value, dtype))
+    return narrow.tensor(np.asarray(value) if hasattr(value, "dtype") else np.asarray(value, dtype))
 
 
 class MinormBackend(Backend):  # type: ignore[misc]

@@ -13,6 +13,7 @@ from onnx import numpy_helper
 from onnx.backend.test.loader import load_model_tests
 
 from minorm.onnx.graph import expansions, registry
+from minorm.onnx.graph.narrow import TYPES
 from minorm.onnx.graph.tensors import DTYPES
 
 # Two units in the last place, as onnx's own runner allows bfloat16; where float16 differs, ours is nearer the truth.
@@ -29,7 +30,7 @@ def everything() -> list[Any]:
 def considered(model: Any) -> bool:
     """Whether every operator is read and every type of inputs and outputs is one of minorm's."""
     operators = {("", operator) for operator, _ in registry.READERS} | expansions.EXPANSIONS.keys()
-    return all(element_of(value.type) in DTYPES for value in (*model.graph.input, *model.graph.output)) and all(
+    return all(element_of(value.type) in DTYPES | TYPES for value in (*model.graph.input, *model.graph.output)) and all(
         (node.domain, node.op_type) in operators for node in model.graph.node
     )
 

@@ -18,7 +18,7 @@ from minorm.devices import dtypes
 onnx = pytest.importorskip("onnx")
 
 from minorm.onnx import backend  # noqa: E402  after importorskip
-from minorm.onnx.graph import expansions, registry  # noqa: E402
+from minorm.onnx.graph import expansions, narrow, registry  # noqa: E402
 from tests.onnx.node_tests import considered, everything, plain  # noqa: E402
 
 # The weights of classes have no gradient, in PyTorch either: inputs of these tests called `w` and `weight`.
@@ -138,7 +138,7 @@ def inputs_of(case: Any) -> list[Any]:
         if isinstance(x, list) or x is None:
             return x if x is None else [given(element, fixed) for element in x]
         if not dtypes.is_float(x.dtype):
-            return mn.Tensor(x)
+            return narrow.tensor(x)
         x = x.astype(np.float64)
         return mn.Tensor(x if fixed else np.asarray(x + far * rng.standard_normal(x.shape)), requires_grad=not fixed)
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from minorm.devices import dtypes
+from minorm.onnx.graph import narrow
 from minorm.support.argument_errors import conversion, is_foreign, kind_of
 from minorm.support.masking import printable
 from minorm.tensor.tensor import Tensor
@@ -50,7 +51,7 @@ class Input:
         if not isinstance(given, (Tensor, np.ndarray)):
             fix = f"; {conversion('x', given)}" if is_foreign(given) else ""
             raise TypeError(f"input {self.name!r} is {kind_of(given)}; expected a Tensor{fix}")
-        x = given if isinstance(given, Tensor) else Tensor(given)
+        x = given if isinstance(given, Tensor) else narrow.tensor(given)
         wanted = converted_to if converted_to is not None and dtypes.is_float(self.dtype) else self.dtype
         if x.dtype != wanted:
             graph = f"the graph {'declares' if wanted == self.dtype else 'was converted to'} {wanted}"
