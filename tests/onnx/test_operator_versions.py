@@ -626,7 +626,7 @@ ELSEWHERE = {  # in files of their own
     "MeanVarianceNormalization", "LRN", "LpNormalization", "Dropout", "Constant",
     "Attention", "RotaryEmbedding", "LinearAttention", "CausalConvWithState", "DeformConv", "MelWeightMatrix",
     "MatMulInteger", "ConvInteger", "QLinearMatMul", "QLinearConv", "NonMaxSuppression", "RoiAlign", "MaxRoiPool",
-    "Optional", "OptionalHasElement", "OptionalGetElement",
+    "TfIdfVectorizer", "Optional", "OptionalHasElement", "OptionalGetElement",
 }  # fmt: skip
 
 

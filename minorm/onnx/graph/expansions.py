@@ -15,7 +15,7 @@ training are found as in a file that has these nodes; written back, the file has
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,17 +33,21 @@ class Call:
 
     inputs        whether each input is there; likewise the outputs
     ranks         how many axes each input has, as far as the file fixes it, else None
+    elements      the element type of each input, where it is one of the model or an initializer, else 0
     sequences     whether each input is known to be a sequence
     attributes    those that the node gives, as Python values
     opset         of the operator's domain
+    opsets        of all domains of the model
     """
 
     inputs: tuple[bool, ...]
     outputs: tuple[bool, ...]
     ranks: tuple[int | None, ...]
+    elements: tuple[int, ...]
     sequences: tuple[bool, ...]
     attributes: dict[str, Any]
     opset: int
+    opsets: Mapping[str, int]
 
     def has(self, place: int) -> bool:
         """Whether input `place` is there."""

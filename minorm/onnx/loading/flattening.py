@@ -106,7 +106,7 @@ class Flattener:
         self.layout = Layout()
         self.expanded: set[Key] = set()  # functions of ours: each makes a few nodes, and none calls another
         self.sequences = {entry.name for entry in model.graph.input if entry.type.HasField("sequence_type")}
-        self.ranks: dict[str, int] | None = None  # of the initializers
+        self.held: dict[str, tuple[int, int | None]] | None = None
 
     def nodes(self) -> list[Node]:
         """All nodes, in the order of the file."""
@@ -150,11 +150,17 @@ class Flattener:
         if key in self.functions or key[:2] not in expansions.EXPANSIONS:
             return key
         flat = [self._name(name, place) for name in proto.input]
+        known = [self._known(name) for name in flat]
         call = expansions.Call(
-            tuple(map(bool, flat)), tuple(map(bool, proto.output)), tuple(self._rank(name) for name in flat),
-            tuple(name in self.sequences for name in flat), expansions.attribute_values(attributes),
-            place.opsets.get(key[0], 0),
-        )  # fmt: skip
+            inputs=tuple(map(bool, flat)),
+            outputs=tuple(map(bool, proto.output)),
+            ranks=tuple(rank for _, rank in known),
+            elements=tuple(elem for elem, _ in known),
+            sequences=tuple(name in self.sequences for name in flat),
+            attributes=expansions.attribute_values(attributes),
+            opset=place.opsets.get(key[0], 0),
+            opsets=place.opsets,
+        )
         function = expansions.function(key[0], key[1], call)
         if function is None:
             return key
@@ -163,11 +169,13 @@ class Flattener:
         self.expanded.add(own)
         return own
 
-    def _rank(self, name: str) -> int | None:
-        """How many axes an initializer has."""
-        if self.ranks is None:
-            self.ranks = {tensor.name: len(tensor.dims) for tensor in self.model.graph.initializer}
-        return self.ranks.get(name)
+    def _known(self, name: str) -> tuple[int, int | None]:
+        """The element type of an input of the model or an initializer, and how many axes this has; 0 and None else."""
+        if self.held is None:
+            graph = self.model.graph
+            self.held = {entry.name: (entry.type.tensor_type.elem_type, None) for entry in graph.input}
+            self.held |= {tensor.name: (tensor.data_type, len(tensor.dims)) for tensor in graph.initializer}
+        return self.held.get(name, (0, None))
 
     def _count(self, nodes: int, letters: int, where: str = "the functions") -> None:
         """Count what unfolding makes: nodes and calls in functions, and characters of names."""

@@ -1,6 +1,12 @@
 """The rules of all operators: importing a family's file registers what is in it."""
 
-from minorm.onnx.operators.contributed import activations, norms, quantized, training  # noqa: F401
+from minorm.onnx.operators.contributed import (  # noqa: F401
+    activations,
+    flex_attention,
+    norms,
+    quantized,
+    training,
+)
 from minorm.onnx.operators.contributed import recurrent as quantized_recurrent  # noqa: F401
 from minorm.onnx.operators.control import (  # noqa: F401
     branch,
@@ -21,6 +27,7 @@ from minorm.onnx.operators.math import (  # noqa: F401
     elementary,
     fourier,
     linear,
+    ngrams,
     random,
     reduction,
     remainder,

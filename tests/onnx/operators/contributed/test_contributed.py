@@ -249,5 +249,10 @@ def test_many_calls_are_read() -> None:
 
 def test_the_cases_are_all_there() -> None:
     tried = {case[0] for case in CASES.values()} | {"DynamicQuantizeLSTM"}
-    later = {"QLinearConcat", "TransposeMatMul", "FusedMatMulActivation"}  # not on the CPU, or of the same text
+    later = {
+        "SequenceMap",
+        "QLinearConcat",
+        "TransposeMatMul",
+        "FusedMatMulActivation",
+    }  # not on the CPU, or of the same text
     assert {name for domain, name in expansions.EXPANSIONS if "preview" not in domain} - tried == later
