@@ -116,8 +116,8 @@ def contributed() -> list[Seed]:
     one("MatMulNBits", {"w": packed, "s": numbers(3)}, K=8, N=3, bits=4, block_size=8)
     eighth = rng.integers(-100, 100, (1, 4, 12)).astype(np.int8)
     scale, zero = np.full((1, 12), 0.01, np.float32), np.zeros((1, 12), np.int8)
-    model = one("DynamicQuantizeLSTM", {"w": eighth, "r": eighth[:, :3], "ws": scale, "wz": zero, "rs": scale, "rz": zero},
-                x=x.reshape(2, 2, 4), hidden_size=3)  # fmt: skip
+    weights = {"w": eighth, "r": eighth[:, :3], "ws": scale, "wz": zero, "rs": scale, "rz": zero}
+    model = one("DynamicQuantizeLSTM", weights, x=x.reshape(2, 2, 4), hidden_size=3)
     model.graph.node[0].input[3:3] = [""] * 5
     dense = one("MatMul", {"w": numbers(8, 2)}, domain="")
     values = numpy_helper.from_array(numbers(2), dense.graph.initializer.pop().name)
