@@ -12,9 +12,10 @@ import onnx
 from onnx import numpy_helper
 from onnx.backend.test.loader import load_model_tests
 
-from minorm.onnx.graph import expansions, registry
+from minorm.onnx.graph import registry
 from minorm.onnx.graph.narrow import TYPES
 from minorm.onnx.graph.tensors import DTYPES
+from minorm.onnx.operators import expansions
 
 # Two units in the last place, as onnx's own runner allows bfloat16; where float16 differs, ours is nearer the truth.
 TWO_UNITS = {"bfloat16": 2.0**-6, "float16": 2.0**-9}

@@ -14,12 +14,13 @@ from typing import Any, NamedTuple
 
 from onnx import TensorProto
 
-from minorm.onnx.graph import expansions, paths, tensors
+from minorm.onnx.graph import paths, tensors
 from minorm.onnx.graph.body import Body
 from minorm.onnx.graph.errors import LoadError
 from minorm.onnx.graph.reading import Node, attribute_value
 from minorm.onnx.graph.tensors import Budget, text
 from minorm.onnx.loading.signatures import Signature, domain_of
+from minorm.onnx.operators import expansions
 
 MAX_DEPTH = 64
 MAX_LOOPS = 16  # in one another

@@ -9,11 +9,11 @@ from typing import Any
 
 import onnx
 
-from minorm.onnx.graph import encoding, tensors
+from minorm.onnx.graph import encoding, sparse, tensors
 from minorm.onnx.graph.errors import LoadError
 from minorm.onnx.graph.lengths import length_of
 from minorm.onnx.graph.tensors import Budget, text
-from minorm.onnx.loading import metadata, original, recognition, sparse, updates, validation, weights
+from minorm.onnx.loading import metadata, original, recognition, updates, validation, weights
 from minorm.onnx.loading.flattening import Flattener
 from minorm.onnx.loading.graph_building import Builder
 from minorm.onnx.loading.graph_inputs import Input

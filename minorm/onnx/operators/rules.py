@@ -1,13 +1,13 @@
 """The rules of all operators: importing a family's file registers what is in it."""
 
 from minorm.onnx.operators.contributed import (  # noqa: F401
-    activations,
     flex_attention,
+    fused_operators,
     norms,
     quantized,
+    quantized_lstm,
     training,
 )
-from minorm.onnx.operators.contributed import recurrent as quantized_recurrent  # noqa: F401
 from minorm.onnx.operators.control import (  # noqa: F401
     branch,
     constant,

@@ -12,9 +12,9 @@ from pathlib import Path
 import onnx
 
 from minorm.onnx.graph import kinds, registry
-from minorm.onnx.graph.expansions import EXPANSIONS
 from minorm.onnx.graph.versions import PUBLISHED
 from minorm.onnx.operators import rules  # noqa: F401  importing the rules registers them
+from minorm.onnx.operators.expansions import EXPANSIONS
 from minorm.serialization import atomic
 
 BEGIN, END = "<!-- operators: python -m minorm.onnx.operators.table docs/onnx.md -->", "<!-- end of operators -->"

@@ -20,8 +20,8 @@ import minorm as mn
 import minorm.onnx as mo
 from minorm import nn
 from minorm.onnx.graph import registry
-from minorm.onnx.graph.expansions import EXPANSIONS
 from minorm.onnx.graph.tensors import DTYPES
+from minorm.onnx.operators.expansions import EXPANSIONS
 
 LARGEST = 20_000  # bytes of a model, and of its inputs together
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from onnx import GraphProto, NodeProto, helper
 
-from minorm.onnx.graph.expansions import Call, expands, integers, parsed, refuse
 from minorm.onnx.graph.node_rewriter import HALVES, graphs_of
+from minorm.onnx.operators.expansions import Call, expands, integers, parsed, refuse
 
 
 @expands("ai.onnx.preview", "FlexAttention")

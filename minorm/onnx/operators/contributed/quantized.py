@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from minorm.onnx.graph.expansions import Call, expands, integers, refuse
-from minorm.onnx.operators.contributed.activations import MICROSOFT
+from minorm.onnx.operators.contributed.fused_operators import MICROSOFT
+from minorm.onnx.operators.expansions import Call, expands, integers, refuse
 
 # Floats quantized on the way, and multiplied with integers
 

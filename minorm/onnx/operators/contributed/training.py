@@ -6,7 +6,7 @@ outputs all new weights, then all new states of each kind.
 
 from __future__ import annotations
 
-from minorm.onnx.graph.expansions import Call, expands, number
+from minorm.onnx.operators.expansions import Call, expands, number
 
 PREVIEW = "ai.onnx.preview.training"
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from onnx import GraphProto, helper
 
-from minorm.onnx.graph.expansions import Call, expands, parsed, refuse
+from minorm.onnx.operators.expansions import Call, expands, parsed, refuse
 
 
 @expands("", "SequenceMap")

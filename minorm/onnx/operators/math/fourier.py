@@ -13,8 +13,8 @@ from minorm.onnx.graph.errors import RuleNotApplicable
 from minorm.onnx.graph.model_graph import Graph, Value
 from minorm.onnx.graph.reading import Node
 from minorm.onnx.graph.registry import lowers, reads, writes
-from minorm.ops.fourier import Fourier
 from minorm.ops.operands import axis_of
+from minorm.ops.special import Fourier
 from minorm.tensor.combining import cat, pad, stack
 from minorm.tensor.tensor import Tensor
 

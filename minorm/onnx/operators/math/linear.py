@@ -14,8 +14,8 @@ from minorm.onnx.graph.reading import Node
 from minorm.onnx.graph.registry import lowers, reads, writes
 from minorm.onnx.operators.precision import stretches
 from minorm.onnx.operators.shape.shape import transpose
-from minorm.ops.determinant import Determinant
 from minorm.ops.matmul import MatMul
+from minorm.ops.special import Determinant
 from minorm.tensor.tensor import Tensor
 
 

@@ -16,9 +16,8 @@ from onnx import helper as h  # noqa: E402  after importorskip
 from onnx import numpy_helper  # noqa: E402
 
 import minorm.onnx as mo  # noqa: E402
-from minorm.onnx.graph import expansions  # noqa: E402
 from minorm.onnx.graph.errors import LoadError  # noqa: E402
-from minorm.onnx.operators import rules  # noqa: E402, F401
+from minorm.onnx.operators import expansions, rules  # noqa: E402, F401
 
 RNG = np.random.default_rng(5)
 

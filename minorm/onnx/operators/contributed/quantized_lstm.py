@@ -6,9 +6,9 @@ onnxruntime where it has a thread for each sample.
 
 from __future__ import annotations
 
-from minorm.onnx.graph.expansions import Call, expands, integers, refuse
-from minorm.onnx.operators.contributed.activations import MICROSOFT
+from minorm.onnx.operators.contributed.fused_operators import MICROSOFT
 from minorm.onnx.operators.contributed.quantized import product
+from minorm.onnx.operators.expansions import Call, expands, integers, refuse
 
 USUAL = ("sigmoid", "tanh", "tanh")
 NUMBERS = (("none", 0.0), ("unit", 1.0), ("most", 255.0))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from minorm.onnx.graph.expansions import Call, expands, number, refuse
+from minorm.onnx.operators.expansions import Call, expands, number, refuse
 
 MICROSOFT = "com.microsoft"
 
