@@ -120,6 +120,7 @@ EACH = {
     "onnx/operators/norm/test_masked_norm.py::test_onnxruntime_agrees_at_other_lengths_and_far_from_0": 3,
     "onnx/operators/shape/test_sampling.py::test_grid_sample": 6,
     "onnx/test_default_limits.py::test_networks_of_strangers": 6,
+    "onnx/test_node_gradients.py::test_gradients": 6,
     "onnx/test_pytorch_exports.py::test_outputs": 4,
     "onnx/test_pytorch_parameters.py::test_pytorchs_parameters_train_as_in_pytorch": 4,
     "onnx/test_pytorch_places.py::test_every_module_has_its_parameters": 4,

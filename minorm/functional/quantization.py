@@ -39,20 +39,21 @@ def quantize(
 ) -> Tensor:
     """q = round(x / scale) + zero_point, half way to the even one, cut off at the ends of the type.
 
-    The type is that of zero_point, or `dtype`: 8- or 16-bit integers. scale is one number; or (n,), one for each place
-    along `axis`; or, with a block_size, shaped as x but for ceil(n / block_size) places along `axis`.
-    Gradients pass straight through to x, but not where q is cut off, and to scale.
+    The type is that of zero_point, or `dtype`: 8- or 16-bit integers, or one that a file may store numbers in (NARROW).
+    scale is one number; or (n,), one for each place along `axis`; or, with a block_size, shaped as x but for ceil(n /
+    block_size) places along `axis`. Gradients pass straight through to x, but not where q is cut off, and to scale.
     """
     wanted = np.dtype(dtype) if zero_point is None else zero_point.dtype
-    if wanted not in INTEGERS:
+    if wanted not in INTEGERS and wanted not in ops.NARROW:
         raise TypeError(f"quantize: the result would be {wanted}; expected int8, uint8, int16 or uint16")
     place = _axis("quantize", x, scale, zero_point, axis, block_size)
     options = {"dtype": wanted, "axis": place, "block": block_size}
     straight = ops.Quantize.apply(x, scale, zero_point, **options)
-    integers = straight.detach().to(wanted)
+    narrow = Tensor.from_array(straight.array.astype(wanted)) if wanted in ops.NARROW else straight.detach().to(wanted)
     if not straight.requires_grad:
-        return integers
-    result = Quantized(integers.array)
+        return narrow
+    result = Quantized(straight.array)
+    result.set_array(narrow.array)
     result.straight = straight
     return result
 
@@ -67,7 +68,7 @@ def dequantize(
     dtype: Any = None,
 ) -> Tensor:
     """y = (x - zero_point) * scale, in the type of scale or in `dtype`; x are integers, scale as for `quantize`."""
-    if x.dtype.kind not in "iu":
+    if x.dtype.kind not in "iu" and x.dtype not in ops.NARROW:
         raise TypeError(f"dequantize: x is {x.dtype}; expected integers")
     if zero_point is not None and zero_point.dtype != x.dtype:
         raise TypeError(f"dequantize: zero_point is {zero_point.dtype}, x is {x.dtype}; expected one type")

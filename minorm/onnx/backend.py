@@ -20,7 +20,8 @@ from onnx.backend.base import Backend, BackendRep
 
 from minorm import cuda
 from minorm.graph.grad_mode import no_grad
-from minorm.onnx.graph import versions
+from minorm.onnx.graph import narrow, versions
+from minorm.onnx.loading.graph_inputs import Input
 from minorm.onnx.loading.graph_module import GraphModule
 from minorm.onnx.loading.load import load, load_whole
 from minorm.tensor.tensor import Tensor
@@ -39,22 +40,36 @@ class Prepared(BackendRep):  # type: ignore[misc]  # the package has no type hin
             inputs = [inputs[name] for name in self.module.input_names]
         elif isinstance(inputs, np.ndarray):
             inputs = [inputs]
-        declared = [entry.dtype for entry in self.module.inputs]
         before = [(buffer, buffer.clone()) for buffer in self.module.buffers()]
         try:
             with no_grad():
-                tensors = [_tensor(value, dtype) for value, dtype in zip(inputs, declared, strict=True)]
-                results = self.module(*[x.to(self.device) for x in tensors])
+                tensors = [self._given(value, entry) for value, entry in zip(inputs, self.module.inputs, strict=True)]
+                results = self.module(*tensors)
             results = results if isinstance(results, tuple) else (results,)
-            return tuple(np.array(result.cpu().array) for result in results)
+            return tuple(map(_arrays, results))
         finally:
             for buffer, contents in before:
                 buffer.copy_(contents)
 
+    def _given(self, value: Any, entry: Input) -> Any:
+        """An input as the graph takes it."""
+        if value is None and entry.optional:
+            return None
+        if entry.form == "sequence":
+            return [_tensor(x, entry.dtype).to(self.device) for x in value]
+        return _tensor(value, entry.dtype).to(self.device)
+
+
+def _arrays(result: Any) -> Any:
+    """A Tensor as an array, a sequence as a list of arrays, None where an optional value is absent."""
+    if isinstance(result, list):
+        return [_arrays(x) for x in result]
+    return None if result is None else np.array(result.cpu().array)
+
 
 def _tensor(value: Any, dtype: Any) -> Tensor:
     """Arrays as they are; numbers and lists in the type the graph declares."""
-    return Tensor(np.asarray(value) if hasattr(value, "dtype") else np.asarray(value, dtype))
+    return narrow.tensor(np.asarray(value) if hasattr(value, "dtype") else np.asarray(value, dtype))
 
 
 class MinormBackend(Backend):  # type: ignore[misc]

@@ -15,6 +15,11 @@ from minorm.devices import dtypes
 from minorm.graph.graph import Function
 from minorm.ops.elementwise import sum_to
 
+# Types of ml_dtypes that a file may store integers and floats in, an element a byte.
+_NAMES = ("float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float4_e2m1fn",
+          "int4", "uint4", "int2", "uint2")  # fmt: skip
+NARROW = frozenset(np.dtype(getattr(dtypes.ml_dtypes, name)) for name in _NAMES if hasattr(dtypes.ml_dtypes, name))
+
 
 def spread(parameter, shape, axis, block):
     """A scale or zero point as it broadcasts to x of this shape."""
@@ -49,15 +54,19 @@ class Quantize(Function):
     """round(x / scale) + zero, cut off at the ends of `dtype`; half way goes to the even one. As floats."""
 
     def forward(self, x, scale, zero, *, dtype, axis, block):
-        ends = np.iinfo(dtype)
         self.x, self.scale, self.axis, self.block = x, scale, axis, block
         self.wide = dtypes.compute_type(scale.dtype)
         s = spread(scale, x.shape, axis, block)
-        q = np.rint(x.astype(self.wide) / s.astype(self.wide))
+        q = x.astype(self.wide) / s.astype(self.wide)
+        floats = dtype in NARROW and "float" in dtype.name
+        q = q if floats else np.rint(q)
         if zero is not None:
             q = q + spread(zero, x.shape, axis, block).astype(self.wide)
-        self.inside = (q >= ends.min) & (q <= ends.max)
-        return np.clip(np.nan_to_num(q, nan=0), ends.min, ends.max).astype(self.wide)
+        ends = (dtypes.finfo if floats else dtypes.iinfo)(dtype)
+        low, high = float(ends.min), float(ends.max)
+        self.inside = (q >= low) & (q <= high)
+        q = np.clip(np.nan_to_num(q, nan=0), low, high)
+        return (q.astype(dtype) if floats else q).astype(self.wide)
 
     def backward(self, dq):
         s = spread(self.scale, self.x.shape, self.axis, self.block).astype(self.wide)
@@ -75,6 +84,8 @@ class Dequantize(Function):
     def forward(self, q, scale, zero, *, dtype, axis, block):
         self.scale, self.axis, self.block, self.given = scale, axis, block, q.dtype
         self.wide = dtypes.compute_type(scale.dtype)
+        if q.dtype in NARROW and "float" in q.dtype.name:
+            q = q.astype(self.wide)
         if not dtypes.is_float(q.dtype):
             q = q.astype(dtypes.int64)
         if zero is not None:

@@ -1,4 +1,4 @@
-"""erf, which NumPy lacks, and the remainder of a division, differentiable."""
+"""erf, which NumPy lacks, the remainder of a division, determinants and Fourier transforms, differentiable."""
 
 from __future__ import annotations
 
@@ -62,3 +62,49 @@ def _quotient_to_zero(a: Any, b: Any) -> Any:
     """a / b rounded towards 0, without the last digit in which a / b itself may round up to a whole number."""
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(b == 0, np.trunc(a / b), np.rint((a - np.fmod(a, b)) / b)).astype(a.dtype, copy=False)
+
+
+class Determinant(Function):
+    """det(x) of the last two axes. Its gradient are the cofactors: det(U V) U diag(products of the other s) V, for
+    x = U diag(s) V, which holds where x has no inverse too.
+    """
+
+    def forward(self, x: Any) -> Any:
+        self.x = x
+        return np.asanyarray(np.linalg.det(self.wide(x))).astype(x.dtype)
+
+    def backward(self, dy: Any) -> Any:
+        u, s, v = np.linalg.svd(self.wide(self.x))
+        sign = np.linalg.det(u) * np.linalg.det(v)
+        n = s.shape[-1]
+        others = np.where(np.eye(n, dtype=np.bool_), 1, s[..., None, :]).prod(-1)
+        cofactors = (u * (others * sign[..., None])[..., None, :]) @ v
+        return (dy.astype(s.dtype)[..., None, None] * cofactors).astype(self.x.dtype)
+
+    @staticmethod
+    def wide(x: Any) -> Any:
+        """x in the type that it is computed in."""
+        return x.astype(dtypes.compute_type(x.dtype), copy=False)
+
+
+class Fourier(Function):
+    """y[k] = sum over j of x[j] e^(-2 pi i j k / n), complex numbers as pairs on the last axis; inverse: with e^(+...),
+    and divided by n.
+
+    As a map of pairs its transposed is that of the other direction, but for the factor n.
+    """
+
+    def forward(self, x: Any, *, axis: int, inverse: bool) -> Any:
+        self.axis, self.inverse, self.n = axis, inverse, x.shape[axis]
+        return self.along(x, inverse)
+
+    def backward(self, dy: Any) -> Any:
+        dx = self.along(dy, not self.inverse)
+        return (dx / self.n if self.inverse else dx * self.n).astype(dy.dtype)
+
+    def along(self, x: Any, inverse: bool) -> Any:
+        """The transform of pairs along the axis, in their type; 16-bit floats in float32."""
+        wide = x.astype(dtypes.compute_type(x.dtype), copy=False)
+        z = wide[..., 0] + 1j * wide[..., 1]
+        z = np.fft.ifft(z, axis=self.axis) if inverse else np.fft.fft(z, axis=self.axis)
+        return np.stack([z.real, z.imag], -1).astype(x.dtype)

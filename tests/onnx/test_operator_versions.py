@@ -503,6 +503,120 @@ for name, scores, logp in (("SoftmaxCrossEntropyLoss", LOGITS, LOGP), ("Negative
     case(name, None, [scores, LABELS, WEIGHTS], (each * shares).sum(), graph=(0,), reduction="sum")
     case(name, None, [scores, LABELS], each[counted].mean(), ignore_index=2)
 
+# Angles and hyperbolic functions, and gates
+
+UNIT, ABOVE = RNG.uniform(-0.9, 0.9, (2, 3, 4)), RNG.uniform(1.1, 4, (2, 3, 4))
+for name, function, operand in (
+    ("Asin", np.arcsin, UNIT), ("Acos", np.arccos, UNIT), ("Atanh", np.arctanh, UNIT), ("Sinh", np.sinh, X),
+    ("Cosh", np.cosh, X), ("Asinh", np.arcsinh, X), ("Acosh", np.arccosh, ABOVE),
+):  # fmt: skip
+    case(name, None, [operand], function(operand))
+case("Shrink", None, [X], np.where(X < -0.5, X + 0.2, np.where(X > 0.5, X - 0.2, 0)), bias=0.2)
+case("Shrink", None, [WHOLE], np.where(abs(WHOLE) > 3, WHOLE, 0), lambd=3.0)
+case("SwiGLU", None, [X, Y], X / (1 + np.exp(-0.7 * X)) * Y, alpha=0.7)
+
+# Bits
+
+for name, function in (("And", np.bitwise_and), ("Or", np.bitwise_or), ("Xor", np.bitwise_xor)):
+    case(f"Bitwise{name}", None, [WHOLE, PARTS], function(WHOLE, PARTS), graph=(0, 1))
+case("BitwiseNot", None, [WHOLE], -WHOLE - 1)
+BYTES, COUNTS = RNG.integers(0, 256, (3, 4)).astype(np.uint8), np.array([0, 1, 7, 9], np.uint8)
+case("BitShift", None, [BYTES, COUNTS], (BYTES.astype(int) << COUNTS).astype(np.uint8), graph=(0, 1), direction="LEFT")
+case("BitShift", None, [BYTES, COUNTS], (BYTES.astype(int) >> COUNTS).astype(np.uint8), graph=(0, 1), direction="RIGHT")
+case(
+    "BitShift",
+    (28,),
+    [WHOLE, np.array([1, 0, 70, 2])],
+    WHOLE >> np.array([1, 0, 63, 2]),
+    graph=(0, 1),
+    direction="RIGHT",
+)
+case("BitCast", None, [X], X.view(np.int64), slope=False, to=7)
+
+# Chosen by value or place
+
+CHOSEN = np.array([False, True, True])
+case("Compress", None, [X, CHOSEN], X[:, 1:], axis=-2)
+case("Compress", None, [X, np.arange(24) % 3 == 1], X.reshape(-1)[1::3])
+case("NonZero", None, [np.round(X)], np.stack(np.nonzero(np.round(X))), slope=False)
+AGAIN = np.array([2.5, -1.0, 2.5, 0.5, -1.0])
+case("Unique", None, [X], np.sort(X.reshape(-1)))
+case("Unique", None, [X], X[:, np.argsort(X[0, :, 0])], axis=1)
+case("Unique", None, [AGAIN], np.array([-1, 0.5, 2.5]), slope=False)
+case("Unique", None, [AGAIN], np.array([2.5, -1, 0.5]), slope=False, sorted=0)
+case("Unique", None, [X[:, [1, 0, 1]]], X[:, [0, 1]][:, np.argsort(X[0, :2, 0])], slope=False, axis=1)
+case("EyeLike", None, [X[0]], np.eye(3, 4, 1), slope=False, k=1)
+case("EyeLike", None, [X[0]], np.eye(3, 4, dtype=np.int32), slope=False, dtype=6)
+LENGTHS_BY_SAMPLE = np.array([1, 3])
+TURNED = np.stack([X[0], X[1, ::-1]])
+case("ReverseSequence", None, [X, LENGTHS_BY_SAMPLE], TURNED, batch_axis=0, time_axis=1)
+case("ReverseSequence", None, [X.swapaxes(0, 1), LENGTHS_BY_SAMPLE], TURNED.swapaxes(0, 1))
+CACHE = RNG.normal(size=(2, 3, 4))
+WRITTEN, AROUND_END = CACHE.copy(), CACHE.copy()
+WRITTEN[0, 1:], WRITTEN[1, :2] = X[0, :2], X[1, :2]
+AROUND_END[0, [2, 0]], AROUND_END[1, 1:] = X[0, :2], X[1, :2]
+case("TensorScatter", None, [CACHE, X[:, :2], np.array([1, 0])], WRITTEN)
+case("TensorScatter", None, [CACHE, X[:, :2], np.array([2, 1])], AROUND_END, mode="circular", axis=1)
+
+# Images cut, padded, folded, and put back where their maxima were
+
+MIDDLE = np.pad(IMAGE[:, :, 1:4], ((0, 0), (0, 0), (0, 0), (1, 2)))
+case("CenterCropPad", None, [IMAGE, np.array([3, 9])], MIDDLE, axes=(-2, -1))
+case("CenterCropPad", None, [IMAGE, np.array([2, 4, 5, 6])], IMAGE)
+COLUMNS = RNG.normal(size=(2, 3 * 4, 6))
+FOLDED = np.zeros((2, 3, 5, 6))
+for tap, (row, column) in enumerate(itertools.product(range(2), repeat=2)):
+    parts = COLUMNS.reshape(2, 3, 4, 2, 3)[:, :, tap]
+    FOLDED[:, :, row : row + 3 : 2, column : column + 5 : 2] += parts
+case(
+    "Col2Im",
+    None,
+    [COLUMNS, np.array([4, 5]), np.array([2, 2])],
+    FOLDED[:, :, 1:, :5],
+    strides=(2, 2),
+    pads=(1, 0, 0, 1),
+)
+MAXIMA, PLACES = np.array([[[[1.5, 2], [3, 4]]]]), np.array([[[[5, 7], [13, 15]]]])
+UNPOOLED = np.zeros((1, 1, 4, 4))
+UNPOOLED.reshape(-1)[PLACES.reshape(-1)] = MAXIMA.reshape(-1)
+case("MaxUnpool", None, [MAXIMA, PLACES], UNPOOLED, kernel_shape=(2, 2), strides=(2, 2))
+case("MaxUnpool", None, [MAXIMA, PLACES, np.array([1, 1, 5, 4])], np.pad(UNPOOLED, ((0, 0), (0, 0), (0, 1), (0, 0))),
+     kernel_shape=(2, 2), strides=(2, 2))  # fmt: skip
+
+# Spectra
+
+SQUARES = RNG.normal(size=(2, 3, 3))
+case("Det", None, [SQUARES], np.linalg.det(SQUARES))
+SINGULAR = SQUARES.copy()
+SINGULAR[:, 2] = SINGULAR[:, 0] - SINGULAR[:, 1]
+case("Det", None, [SINGULAR], np.zeros(2))
+
+
+def pairs(z: Any) -> Any:
+    return np.stack([z.real, z.imag], -1)
+
+
+SIGNAL, WAVES = RNG.normal(size=(2, 7, 1)), RNG.normal(size=(2, 7, 3, 2))
+Z = WAVES[..., 0] + 1j * WAVES[..., 1]
+case("DFT", (17,), [SIGNAL], pairs(np.fft.fft(SIGNAL[..., 0])))
+case("DFT", (17,), [SIGNAL], pairs(np.fft.rfft(SIGNAL[..., 0])), onesided=1)
+case("DFT", (17,), [WAVES, np.array(5)], pairs(np.fft.ifft(Z, 5, axis=1)), inverse=1, axis=1)
+case("DFT", (20,), [WAVES], pairs(np.fft.fft(Z, axis=2)))
+case("DFT", (20,), [WAVES, np.array(9), np.array(-3)], pairs(np.fft.fft(Z, 9, axis=1)))
+case("DFT", (20,), [WAVES, None, np.array(1)], np.fft.irfft(Z, axis=1)[..., None], inverse=1, onesided=1)
+WINDOW_OF_SOUND = RNG.uniform(size=4)
+FRAMES = np.stack([SIGNAL[:, i : i + 4, 0] * WINDOW_OF_SOUND for i in (0, 2)], 1)
+case("STFT", None, [SIGNAL, np.array(2), WINDOW_OF_SOUND], pairs(np.fft.rfft(FRAMES)), graph=(0, 2))
+case("STFT", None, [SIGNAL, np.array(2), WINDOW_OF_SOUND], pairs(np.fft.fft(FRAMES)), onesided=0)
+ANGLE = 2 * np.pi * np.arange(6) / 6
+for name, wave in (
+    ("HannWindow", 0.5 - 0.5 * np.cos(ANGLE)),
+    ("HammingWindow", 25 / 46 - 21 / 46 * np.cos(ANGLE)),
+    ("BlackmanWindow", 0.42 - 0.5 * np.cos(ANGLE) + 0.08 * np.cos(2 * ANGLE)),
+):
+    case(name, None, [np.array(6)], wave, output_datatype=11)
+    case(name, None, [np.array(7)], np.append(wave, wave[0]), output_datatype=11, periodic=0)
+
 ELSEWHERE = {  # in files of their own
     "LSTM", "GRU", "RNN", "RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Bernoulli",
     "Multinomial",
@@ -510,6 +624,9 @@ ELSEWHERE = {  # in files of their own
     "SequenceAt", "SplitToSequence", "ConcatFromSequence",
     "BatchNormalization", "InstanceNormalization", "GroupNormalization", "LayerNormalization", "RMSNormalization",
     "MeanVarianceNormalization", "LRN", "LpNormalization", "Dropout", "Constant",
+    "Attention", "RotaryEmbedding", "LinearAttention", "CausalConvWithState", "DeformConv", "MelWeightMatrix",
+    "MatMulInteger", "ConvInteger", "QLinearMatMul", "QLinearConv", "NonMaxSuppression", "RoiAlign", "MaxRoiPool",
+    "TfIdfVectorizer", "Optional", "OptionalHasElement", "OptionalGetElement",
 }  # fmt: skip
 
 

@@ -36,6 +36,7 @@ TOLERANCE = {"float16": 2e-3, "bfloat16": 2e-2}
 REFUSED = {
     "test_constantofshape_float_ones": "its input is a shape",
     "test_constantofshape_int_zeros": "its input is a shape",
+    "test_nonmaxsuppression_suppress_by_IOU_and_scores": "how many boxes are kept depends on their scores",
 }
 LOOSE = {
     "test_pow_types_int64_float32": "a float exponent is a Parameter, until its result is known to be cast to integers",
@@ -128,7 +129,7 @@ def test_every_node_test() -> None:
     loops = {name for name, why in failures.items() if "how often it runs depends on the input" in why}
     assert len(loops) == 5  # traced; written back, they were compared before
     assert {name: why for name, why in failures.items() if name not in {*REFUSED, *loops}} == {}
-    assert done > 1100
+    assert done > 1500
 
 
 @pytest.mark.parametrize("name", LIGHT)

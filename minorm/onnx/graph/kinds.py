@@ -14,6 +14,7 @@ from typing import Any
 import onnx
 
 from minorm.devices import dtypes
+from minorm.onnx.graph import narrow
 from minorm.onnx.graph.tensors import DTYPES
 from minorm.onnx.graph.versions import PUBLISHED
 
@@ -25,6 +26,8 @@ def kind_of(value: Any) -> str:
     """f, i, b or s."""
     if isinstance(value, list):
         return "s"
+    if value.dtype in narrow.BITS:
+        return "i" if value.dtype in narrow.INTEGERS else "f"
     kind = value.dtype.kind
     return "i" if kind == "u" else kind if kind in "ib" else "f" if dtypes.is_float(value.dtype) else kind
 
@@ -54,6 +57,7 @@ def places(operator: str) -> tuple[Place, ...]:
 
 
 def _kind_of_type(name: str) -> str:
+    name = name.removeprefix("optional(")
     if name.startswith("seq("):
         return "s"
     inner = name.removeprefix("tensor(").rstrip(")")
@@ -155,5 +159,7 @@ def _is_float(node: Any) -> bool:
     """Whether the attributes of a node let its result be floats."""
     code, value = node.attributes.get("to"), node.attributes.get("value")
     if node.operator == "Cast":
+        if code in narrow.TYPES:
+            return False  # no gradient passes
         return not isinstance(code, int) or code not in DTYPES or dtypes.is_float(DTYPES[code])
     return not hasattr(value, "dtype") or dtypes.is_float(value.dtype)

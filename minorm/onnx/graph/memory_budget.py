@@ -180,7 +180,7 @@ def arrays_of(values: Iterable[Any]) -> set[int]:
 
 
 def _flat(values: Iterable[Any]) -> Iterator[Tensor]:
-    """The Tensors among values, and in sequences; None is of a branch that was not taken."""
+    """The Tensors among values, and in sequences; None is absent, or of a branch that was not taken."""
     for value in values:
         if isinstance(value, Tensor):
             yield value
@@ -234,7 +234,7 @@ def run(limit: int, taken: int, inputs: Sequence[Any], weights: Collection[int])
 
     weights    what id() says of the Tensors that the file holds
     """
-    worth = INPUTS * sum(x.array.nbytes for x in inputs) * (RECORDED if is_grad_enabled() else 1)
+    worth = INPUTS * sum(x.array.nbytes for x in _flat(inputs)) * (RECORDED if is_grad_enabled() else 1)
     allowed = max(limit - taken, worth if limit >= limits.ONNX else min(worth, SMALL))
     with entered(MemoryBudget(limit, allowed, weights)) as ledger:
         yield ledger

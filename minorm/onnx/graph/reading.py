@@ -152,6 +152,7 @@ _FIELDS = {
     AttributeProto.STRING: "s",
     AttributeProto.TENSOR: "t",
     AttributeProto.GRAPH: "g",
+    AttributeProto.TYPE_PROTO: "tp",
     AttributeProto.FLOATS: "floats",
     AttributeProto.INTS: "ints",
     AttributeProto.STRINGS: "strings",

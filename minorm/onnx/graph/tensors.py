@@ -16,7 +16,7 @@ import numpy as np
 from onnx import TensorProto
 
 from minorm.devices import dtypes
-from minorm.onnx.graph import memory_budget
+from minorm.onnx.graph import memory_budget, narrow
 from minorm.onnx.graph.errors import LoadError
 from minorm.onnx.graph.model_graph import ELEMENT_TYPES
 from minorm.onnx.graph.weights_folder import advice, holds
@@ -99,10 +99,12 @@ def text(value: Any, what: str) -> str:
 
 def element_type(code: int, what: str) -> np.dtype[Any]:
     """The dtype of an element type of ONNX; LoadError where minorm has none."""
+    if code in narrow.TYPES:
+        return narrow.TYPES[code]
     if code not in DTYPES:
         known = code in TensorProto.DataType.values()
         name = TensorProto.DataType.Name(code) if known else f"element type {code}, which ONNX does not define"
-        raise LoadError(f"load: {what} is {name}; minorm reads bool, 8- to 64-bit integers and 16- to 64-bit floats")
+        raise LoadError(f"load: {what} is {name}; minorm reads bool, integers and floats")
     return DTYPES[code]
 
 
@@ -118,6 +120,9 @@ def read(tensor: Any, what: str, folder: str | None, budget: Budget) -> Any:
         raise LoadError(f"load: {what} has shape {shape}, whose lengths are too large, though it is empty")
     if tensor.HasField("segment"):
         raise LoadError(f"load: {what} is stored in segments, which minorm does not read")
+    if dtype in narrow.BITS:
+        budget.take(count, what)
+        return _narrow(tensor, what, folder, dtype, shape)
     if tensor.data_location == TensorProto.EXTERNAL:
         budget.take(count * dtype.itemsize, what)
         return _external(tensor, what, folder, dtype, shape)
@@ -133,6 +138,22 @@ def read(tensor: Any, what: str, folder: str | None, budget: Budget) -> Any:
         raise LoadError(f"load: {what} has shape {shape} of {dtype}, so {expected} {unit}; the file holds {found}")
     budget.take(count * dtype.itemsize, what)
     return _typed(getattr(tensor, used[0]), dtype, shape, what) if used else _from_bytes(raw, dtype, shape)
+
+
+def _narrow(tensor: Any, what: str, folder: str | None, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Any:
+    """Elements of 8 bits or fewer, as bytes that hold one or several, in raw_data, int32_data or another file."""
+    count = narrow.nbytes(dtype, math.prod(shape))
+    if tensor.data_location == TensorProto.EXTERNAL:
+        return narrow.unpacked(_external(tensor, what, folder, np.dtype(np.uint8), (count,)), dtype, shape)
+    raw = np.frombuffer(tensor.raw_data, np.uint8) if tensor.raw_data else None
+    if raw is None:
+        numbers = np.array(tensor.int32_data, np.int64)
+        if ((numbers < 0) | (numbers > 255)).any():
+            raise LoadError(f"load: {what} is {dtype}, but stores elements that are no bytes")
+        raw = numbers.astype(np.uint8)
+    if len(raw) != count or (tensor.raw_data and len(tensor.int32_data)):
+        raise LoadError(f"load: {what} has shape {shape} of {dtype}, so {count} bytes; the file holds {len(raw)}")
+    return narrow.unpacked(raw, dtype, shape)
 
 
 def _from_bytes(raw: Any, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Any:

@@ -20,6 +20,7 @@ from minorm.onnx.graph.errors import LoadError
 from minorm.onnx.graph.reading import Node, attribute_value
 from minorm.onnx.graph.tensors import Budget, text
 from minorm.onnx.loading.signatures import Signature, domain_of
+from minorm.onnx.operators import expansions
 from minorm.support.masking import printable
 
 MAX_DEPTH = 64
@@ -105,6 +106,9 @@ class Flattener:
         self.made = self.letters = 0
         self.flat: list[Node] = []
         self.layout = Layout()
+        self.expanded: set[Key] = set()  # functions of ours: each makes a few nodes, and none calls another
+        self.sequences = {entry.name for entry in model.graph.input if entry.type.HasField("sequence_type")}
+        self.held: dict[str, tuple[int, int | None]] | None = None
 
     def nodes(self) -> list[Node]:
         """All nodes, in the order of the file."""
@@ -118,15 +122,19 @@ class Flattener:
             label = proto.name or f"{proto.op_type}_{index}"
             name = f"{place.label}/{label}" if place.label else proto.name
             attributes = self._attributes(proto, place, name or label)
-            key = (domain_of(proto.domain), proto.op_type, proto.overload)
+            key = self._expanded((domain_of(proto.domain), proto.op_type, proto.overload), proto, attributes, place)
             module = (place.module if place.stack else "") or paths.of(proto) or place.module
             inputs = tuple(self._name(n, place) for n in proto.input)
             outputs = tuple(self._name(n, place) for n in proto.output)
-            if place.stack:
+            if not self.expanded.issuperset(place.stack):
                 unfolded = (name, *inputs, *outputs, *proto.attribute, *proto.metadata_props)
                 self._count(1, sum(NAME + (len(part) if isinstance(part, str) else 0) for part in unfolded))
             elif place.names is not None:
                 self._count(0, len(place.label), "branches and loops")
+            if key[0] == "" and (
+                key[1] in _SEQUENCES or (inputs and inputs[0] in self.sequences and key[1] == "Identity")
+            ):
+                self.sequences.update(outputs)
             if key in self.functions or key in _HOLDING:
                 unique = self._unique(name or label, place, index)
                 nest = _Nest(key[1], unique, index, inputs, outputs, attributes, place, module)
@@ -138,6 +146,38 @@ class Flattener:
             what = f"node {name or label!r} ({printable(proto.op_type)})"
             values = self._values(attributes, what, place)
             self.flat.append(self._node(key[1], name, inputs, outputs, values, place, module, key[0]))
+
+    def _expanded(self, key: Key, proto: Any, attributes: dict[str, Any], place: _Place) -> Key:
+        """The key of a function of ours that the node stands for, made now; else `key` itself."""
+        if key in self.functions or key[:2] not in expansions.EXPANSIONS:
+            return key
+        flat = [self._name(name, place) for name in proto.input]
+        known = [self._known(name) for name in flat]
+        call = expansions.Call(
+            inputs=tuple(map(bool, flat)),
+            outputs=tuple(map(bool, proto.output)),
+            ranks=tuple(rank for _, rank in known),
+            elements=tuple(elem for elem, _ in known),
+            sequences=tuple(name in self.sequences for name in flat),
+            attributes=expansions.attribute_values(attributes),
+            opset=place.opsets.get(key[0], 0),
+            opsets=place.opsets,
+        )
+        function = expansions.function(key[0], key[1], call)
+        if function is None:
+            return key
+        own = (*key[:2], f"{key[2]}#{id(function)}")  # its text is kept, and so is its id
+        self.functions.setdefault(own, function)
+        self.expanded.add(own)
+        return own
+
+    def _known(self, name: str) -> tuple[int, int | None]:
+        """The element type of an input of the model or an initializer, and how many axes this has; 0 and None else."""
+        if self.held is None:
+            graph = self.model.graph
+            self.held = {entry.name: (entry.type.tensor_type.elem_type, None) for entry in graph.input}
+            self.held |= {tensor.name: (tensor.data_type, len(tensor.dims)) for tensor in graph.initializer}
+        return self.held.get(name, (0, None))
 
     def _count(self, nodes: int, letters: int, where: str = "the functions") -> None:
         """Count what unfolding makes: nodes and calls in functions, and characters of names."""
@@ -313,6 +353,9 @@ class Flattener:
         return found
 
 
+_SEQUENCES = frozenset(
+    ("SequenceConstruct", "SequenceEmpty", "SequenceErase", "SequenceInsert", "SequenceMap", "SplitToSequence")
+)  # what they make
 _HOLDING = {
     ("", "If", ""): Flattener._branches,
     ("", "Loop", ""): Flattener._repeat,

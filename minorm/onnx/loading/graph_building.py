@@ -14,7 +14,7 @@ import onnx
 from minorm.devices import dtypes
 from minorm.graph.grad_mode import no_grad
 from minorm.nn import Module, Parameter
-from minorm.onnx.graph import kinds, paths, registry
+from minorm.onnx.graph import kinds, narrow, paths, registry
 from minorm.onnx.graph.body import Body
 from minorm.onnx.graph.errors import LoadError, Unsupported
 from minorm.onnx.graph.memory_budget import Excess
@@ -120,7 +120,7 @@ class Builder:
         for name in self.ends:
             self._slot(name)
         [frame] = self.frames
-        constants = {name: Tensor(self.constants[name]) for name in frame.slots if name in self.constants}
+        constants = {name: narrow.tensor(self.constants[name]) for name in frame.slots if name in self.constants}
         model = GraphModule(
             self.inputs,
             self.outputs,
@@ -250,7 +250,7 @@ class Builder:
 
         False where it must be computed in each run: the result is a sequence, or much larger than the file.
         """
-        values: list[Any] = [Tensor(self.constants[name]) if name else None for name in names]
+        values: list[Any] = [narrow.tensor(self.constants[name]) if name else None for name in names]
         first = len(values)
         values += [None] * len(node.outputs)
         step = Step(operation, list(range(first)), list(range(first, len(values))), str(node), True)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from minorm.devices import dtypes
+from minorm.onnx.graph import narrow
 from minorm.support.argument_errors import conversion, is_foreign, kind_of
 from minorm.support.masking import printable
 from minorm.tensor.tensor import Tensor
@@ -16,22 +17,41 @@ from minorm.tensor.tensor import Tensor
 
 @dataclass
 class Input:
-    """An input of the graph, as the file declares it. A length is an int, or a name for one that is free."""
+    """An input of the graph, as the file declares it. A length is an int, or a name for one that is free.
+
+    form        "tensor", or "sequence", a list of Tensors of the type
+    optional    whether None may be given
+    """
 
     name: str
     dtype: np.dtype[Any]
     shape: tuple[int | str, ...] | None  # None: of any rank
+    form: str = "tensor"
+    optional: bool = False
 
     def __str__(self) -> str:
         shape = "of any rank" if self.shape is None else f"({', '.join(map(str, self.shape))})"
-        return printable(f"{self.name} {self.dtype} {shape}")
+        several = "sequence of " if self.form == "sequence" else ""
+        return printable(f"{self.name} {'optional ' if self.optional else ''}{several}{self.dtype} {shape}")
 
-    def check(self, given: Any, converted_to: Any = None) -> Tensor:
-        """`given` as a Tensor; raise where it is not what the file declares, in the type it was converted to."""
+    def check(self, given: Any, converted_to: Any = None) -> Any:
+        """`given` as a Tensor, or a list of them; raise where it is not what the file declares.
+
+        converted_to    the type that the graph was converted to
+        """
+        if given is None and self.optional:
+            return None
+        if self.form == "sequence":
+            if not isinstance(given, (list, tuple)):
+                raise TypeError(f"input {self.name!r} is {kind_of(given)}; expected a list of Tensors")
+            return [self._tensor(x, converted_to) for x in given]
+        return self._tensor(given, converted_to)
+
+    def _tensor(self, given: Any, converted_to: Any) -> Tensor:
         if not isinstance(given, (Tensor, np.ndarray)):
             fix = f"; {conversion('x', given)}" if is_foreign(given) else ""
             raise TypeError(f"input {self.name!r} is {kind_of(given)}; expected a Tensor{fix}")
-        x = given if isinstance(given, Tensor) else Tensor(given)
+        x = given if isinstance(given, Tensor) else narrow.tensor(given)
         wanted = converted_to if converted_to is not None and dtypes.is_float(self.dtype) else self.dtype
         if x.dtype != wanted:
             graph = f"the graph {'declares' if wanted == self.dtype else 'was converted to'} {wanted}"

@@ -187,7 +187,7 @@ class GraphModule(Sealed):
         """Parameters and buffers of the layers that were put in."""
         return [tensor for layer in self.layers_put_in.values() for tensor in (*layer.parameters(), *layer.buffers())]
 
-    def check(self, inputs: Sequence[Any]) -> list[Tensor]:
+    def check(self, inputs: Sequence[Any]) -> list[Any]:
         """The inputs as Tensors; TypeError or ValueError where they are not what the file declares."""
         if len(inputs) != len(self.inputs):
             names = ", ".join(map(printable, self.input_names))

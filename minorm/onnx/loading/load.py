@@ -9,7 +9,7 @@ from typing import Any
 
 import onnx
 
-from minorm.onnx.graph import encoding, tensors
+from minorm.onnx.graph import encoding, sparse, tensors
 from minorm.onnx.graph.errors import LoadError
 from minorm.onnx.graph.lengths import length_of
 from minorm.onnx.graph.tensors import Budget, text
@@ -114,6 +114,7 @@ def _module(
     model, folder = parse(source, max_bytes, folder, external_root)
     budget = Budget(max_bytes)
     opsets = validation.opsets_of(model)
+    model = sparse.densified(model, folder, budget)
     initializers = _initializers(model, folder, budget)
     inputs = [_input(entry) for entry in model.graph.input if entry.name not in initializers]
     flattener = Flattener(model, opsets, folder, budget)
@@ -192,16 +193,21 @@ def _initializers(model: Any, folder: str | None, budget: Budget) -> dict[str, A
 
 def _input(entry: Any) -> Input:
     text(entry.name, "the name of an input")
-    kind = entry.type.WhichOneof("value")
+    given, optional = entry.type, entry.type.HasField("optional_type")
+    given = given.optional_type.elem_type if optional else given
+    form = "sequence" if given.HasField("sequence_type") else "tensor"
+    given = given.sequence_type.elem_type if form == "sequence" else given
+    kind = given.WhichOneof("value")
     if kind != "tensor_type":
-        raise LoadError(f"load: input {entry.name!r} is a {kind or 'value without type'}; minorm reads tensors alone")
-    dtype = tensors.element_type(entry.type.tensor_type.elem_type, f"input {entry.name!r}")
-    if not entry.type.tensor_type.HasField("shape"):
-        return Input(entry.name, dtype, None)
-    if len(entry.type.tensor_type.shape.dim) > tensors.MAX_RANK:
+        came = kind or "value without type"
+        raise LoadError(f"load: input {entry.name!r} is a {came}; minorm reads tensors, and sequences of them")
+    dtype = tensors.element_type(given.tensor_type.elem_type, f"input {entry.name!r}")
+    if not given.tensor_type.HasField("shape"):
+        return Input(entry.name, dtype, None, form, optional)
+    if len(given.tensor_type.shape.dim) > tensors.MAX_RANK:
         raise LoadError(f"load: input {entry.name!r} declares more than {tensors.MAX_RANK} axes")
     lengths: list[int | str] = []
-    for length in entry.type.tensor_type.shape.dim:
+    for length in given.tensor_type.shape.dim:
         text(length.dim_param, "a length")
         said = length_of(length)
         if isinstance(said, int) and said < 0:
@@ -209,7 +215,7 @@ def _input(entry: Any) -> Input:
                 f"load: input {entry.name!r} declares a length of {said}; expected at least 0, or -1 for a free axis"
             )
         lengths.append("?" if said == "" else said)
-    return Input(entry.name, dtype, tuple(lengths))
+    return Input(entry.name, dtype, tuple(lengths), form, optional)
 
 
 def _outputs(model: Any, asked: Sequence[str] | None) -> list[str]:

@@ -89,7 +89,8 @@ class Original:
     @property
     def opset(self) -> int:
         """The opset of ONNX's own operators."""
-        return max(entry.version for entry in self.model.opset_import if entry.domain in ("", "ai.onnx"))
+        own = [entry.version for entry in self.model.opset_import if entry.domain in ("", "ai.onnx")]
+        return max(own, default=1)  # without one, no node is of ONNX's own domain
 
 
 def keep(

@@ -39,8 +39,6 @@ def opsets_of(model: Any) -> dict[str, int]:
         raise LoadError("load: the model does not say which opset it is of (opset_import is empty)")
     if "" in opsets and not 1 <= opsets[""] <= versions.NEWEST:
         raise LoadError(f"load: the model is of opset {opsets['']}; minorm knows opsets 1 to {versions.NEWEST}")
-    if model.graph.sparse_initializer:
-        raise LoadError("load: the model has sparse initializers, which minorm does not read")
     return opsets
 
 

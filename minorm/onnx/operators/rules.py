@@ -1,22 +1,45 @@
 """The rules of all operators: importing a family's file registers what is in it."""
 
-from minorm.onnx.operators.control import branch, constant, repetition, sequence  # noqa: F401
+from minorm.onnx.operators.contributed import (  # noqa: F401
+    flex_attention,
+    fused_operators,
+    norms,
+    quantized,
+    quantized_lstm,
+    training,
+)
+from minorm.onnx.operators.control import (  # noqa: F401
+    branch,
+    constant,
+    optional,
+    repetition,
+    sequence,
+    sequence_map,
+)
 from minorm.onnx.operators.math import (  # noqa: F401
     activation,
     activation_names,
     activation_steps,
     arithmetic,
+    bits,
     comparison,
     einsum,
     elementary,
+    fourier,
     linear,
+    ngrams,
     random,
     reduction,
     remainder,
+    windows,
 )
 from minorm.onnx.operators.nn import (  # noqa: F401
+    attention,
     convolution,
+    deformable,
     dropout,
+    integer,
+    linear_attention,
     loss,
     pooling,
     pooling_steps,
@@ -24,6 +47,8 @@ from minorm.onnx.operators.nn import (  # noqa: F401
     quantization_steps,
     recurrent,
     recurrent_steps,
+    regions,
+    unpooling,
 )
 from minorm.onnx.operators.norm import (  # noqa: F401
     batch_norm,
@@ -41,7 +66,9 @@ from minorm.onnx.operators.norm import (  # noqa: F401
 from minorm.onnx.operators.shape import (  # noqa: F401
     axes_steps,
     broadcasting,
+    by_value,
     depth,
+    folding,
     generation,
     indexing,
     indexing_steps,
@@ -52,5 +79,6 @@ from minorm.onnx.operators.shape import (  # noqa: F401
     sampling_steps,
     scatter,
     selection,
+    sequences,
     shape,
 )

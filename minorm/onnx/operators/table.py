@@ -1,4 +1,4 @@
-"""The operators that minorm reads and writes, with their versions, as a table in Markdown.
+"""The operators that minorm reads, differentiates and writes, with their versions, as a table in Markdown.
 
 python -m minorm.onnx.operators.table docs/onnx.md       puts it between the two marks of that file
 """
@@ -9,16 +9,22 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from minorm.onnx.graph import registry
+import onnx
+
+from minorm.onnx.graph import kinds, registry
 from minorm.onnx.graph.versions import PUBLISHED
 from minorm.onnx.operators import rules  # noqa: F401  importing the rules registers them
+from minorm.onnx.operators.expansions import EXPANSIONS
 from minorm.serialization import atomic
 
 BEGIN, END = "<!-- operators: python -m minorm.onnx.operators.table docs/onnx.md -->", "<!-- end of operators -->"
 
 
 def table() -> str:
-    """A line an operator: the versions that are read, and those that a rule of its own writes."""
+    """A line an operator: the versions read, the inputs with a gradient, the versions that a rule of its own writes.
+
+    Then a line for each domain whose operators are written in ONNX's.
+    """
     read: dict[str, set[int]] = {}
     for operator, since in registry.READERS:
         read.setdefault(operator, set()).add(since)
@@ -28,10 +34,36 @@ def table() -> str:
             if writer.operator is not None:
                 written.setdefault(writer.operator, set()).update(writer.versions())
     lines = [
-        f"| {operator} | {_versions(read.get(operator, ()))} | {_versions(written.get(operator, ()))} |"
+        f"| {operator} | {_versions(read.get(operator, ()))} | {', '.join(gradients(operator))} | "
+        f"{_versions(written.get(operator, ()))} |"
         for operator in sorted(set(read) | set(written))
     ]
-    return "\n".join(["| operator | read | written |", "|---|---|---|", *lines])
+    return "\n".join(["| operator | read | gradient of | written |", "|---|---|---|---|", *lines, *_elsewhere()])
+
+
+def gradients(operator: str) -> list[str]:
+    """The inputs of the newest version that a gradient reaches."""
+    since = max(version for name, version in registry.READERS if name == operator)
+    schema, fixed = onnx.defs.get_schema(operator, since, ""), registry.READERS[operator, since].fixed
+    fixed = () if callable(fixed) else fixed  # it depends on the node
+    if operator not in kinds.CARRIERS and not any(_may_be_float(formal.types) for formal in schema.outputs):
+        return []
+    return [x.name for i, x in enumerate(schema.inputs) if i not in fixed and _may_be_float(x.types)]
+
+
+def _may_be_float(types: Iterable[str]) -> bool:
+    return any("float" in name or "double" in name for name in types)
+
+
+def _elsewhere() -> list[str]:
+    """A line for each domain beside ONNX's own."""
+    names: dict[str, list[str]] = {}
+    for domain, operator in sorted(EXPANSIONS):
+        names.setdefault(domain or "of ONNX's own domain, but of onnxruntime", []).append(operator)
+    rest = "as the operators that they stand for"
+    return [
+        f"| {domain}: {', '.join(found)} | all | {rest} | written back as they are |" for domain, found in names.items()
+    ]
 
 
 def _versions(since: Iterable[int]) -> str:

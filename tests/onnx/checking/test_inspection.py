@@ -75,7 +75,7 @@ def test_every_node_that_minorm_lacks_is_listed_with_a_reason(tmp_path: Path, gr
     graph = graph_of(
         [
             helper.make_node("Relu", ["x"], ["a"]),
-            helper.make_node("Det", ["a"], ["b"], name="det"),
+            helper.make_node("StringNormalizer", ["a"], ["b"], name="det"),
             helper.make_node("Foo", ["a"], ["c"], name="foo", domain="com.acme"),
             helper.make_node("Add", ["b", "c"], ["y"]),
             helper.make_node("Resize", ["x", "", "", "sizes"], ["z"], mode="cubic", axes=[0]),
@@ -91,17 +91,17 @@ def test_every_node_that_minorm_lacks_is_listed_with_a_reason(tmp_path: Path, gr
     assert found.module is None
     assert "minorm does not run 2 of 5 nodes" in found.error
     reasons = {row.node: row.why for row in found.unsupported}
-    assert reasons["det"] == "minorm does not have the operator Det"
+    assert reasons["det"] == "minorm does not have the operator StringNormalizer"
     assert reasons["foo"] == "domain 'com.acme' is not ONNX's own, and the file brings no such function"
     assert found.cuts == ("a", "z")
     rows = {row.operator: row for row in found.rows}
-    assert rows["Det"].since == 11
+    assert rows["StringNormalizer"].since == 10
     assert rows["com.acme.Foo"].since == 0
     assert rows["Relu"].runs
 
 
 def test_a_node_that_nothing_needs_is_listed_too(tmp_path: Path, graph_of: Any) -> None:
-    nodes = [helper.make_node("Relu", ["x"], ["y"]), helper.make_node("Det", ["x"], ["unread"])]
+    nodes = [helper.make_node("Relu", ["x"], ["y"]), helper.make_node("StringNormalizer", ["x"], ["unread"])]
     onnx.save(graph_of(nodes, {"x": (np.float32, [2, 2])}, ["y"]), tmp_path / "m.onnx")
     found = inspect(tmp_path / "m.onnx")
     assert found.module is not None

@@ -115,7 +115,7 @@ def test_numbers_that_do_not_train_are_told_apart(graph_of: Any, tmp_path: Path)
 
 
 def test_a_file_that_does_not_load_is_drawn_too(graph_of: Any, tmp_path: Path) -> None:
-    nodes = [h.make_node("Mul", ["x", "w"], ["a"], name="m"), h.make_node("Det", ["a"], ["y"], name="d")]
+    nodes = [h.make_node("Mul", ["x", "w"], ["a"], name="m"), h.make_node("StringNormalizer", ["a"], ["y"], name="d")]
     proto = graph_of(nodes, {"x": (FLOAT, [2, 2])}, ["y"], {"w": np.ones((2, 2), FLOAT)})
     rows = rows_of(proto, tmp_path / "m.onnx")
     assert [(row.name, row.fixed, row.shape, row.multiplications) for row in rows] == [

@@ -21,6 +21,7 @@ import minorm.onnx as mo
 from minorm import nn
 from minorm.onnx.graph import registry
 from minorm.onnx.graph.tensors import DTYPES
+from minorm.onnx.operators.expansions import EXPANSIONS
 
 LARGEST = 20_000  # bytes of a model, and of its inputs together
 
@@ -40,17 +41,17 @@ def seeds() -> list[Seed]:
     mn.manual_seed(0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the package computes its expected values while it is asked for them
-        return [*node_tests(), *networks(), *handmade()]
+        return [*node_tests(), *networks(), *contributed(), *handmade()]
 
 
 def node_tests() -> list[Seed]:
     """Those whose operators and types are minorm's."""
-    operators = {operator for operator, _ in registry.READERS}
+    operators = {("", operator) for operator, _ in registry.READERS} | EXPANSIONS.keys()
     found = []
     for case in load_model_tests(kind="node"):
         types = [value.type for value in case.model.graph.input]
         if (
-            all(node.op_type in operators and not node.domain for node in case.model.graph.node)
+            all((node.domain, node.op_type) in operators for node in case.model.graph.node)
             and all(t.WhichOneof("value") == "tensor_type" and t.tensor_type.elem_type in DTYPES for t in types)
             and case.model.ByteSize() < LARGEST
         ):
@@ -88,6 +89,49 @@ def networks() -> list[Seed]:
             tensor.external_data.add(key=key, value=str(value))
         offset += length
     return [*found, *(Seed(f"outside {i}", outside, [x.array], files) for i in range(20))]
+
+
+def contributed() -> list[Seed]:
+    """Operators of onnxruntime, a sparse tensor, and weights of 4 bits and of 8-bit floats."""
+    x = np.linspace(-1, 1, 16, dtype=np.float32).reshape(2, 8)
+    rng, found = np.random.default_rng(0), []
+
+    def numbers(*shape: int) -> Any:
+        return rng.standard_normal(shape).astype(np.float32)
+
+    def one(operator: str, held: dict[str, Any], domain: str = "com.microsoft", x: Any = x, **attributes: Any) -> Any:
+        node = h.make_node(operator, ["x", *held], ["y"], domain=domain, **attributes)
+        graph = h.make_graph(
+            [node], "g", [h.make_tensor_value_info("x", onnx.TensorProto.FLOAT, x.shape)],
+            [h.make_empty_tensor_value_info("y")], [numpy_helper.from_array(np.asarray(a), n) for n, a in held.items()],
+        )  # fmt: skip
+        imports = [h.make_opsetid("", 21), h.make_opsetid("com.microsoft", 1)]
+        found.append(Seed(operator, h.make_model(graph, opset_imports=imports, ir_version=10), [x]))
+        return found[-1].model
+
+    one("FusedConv", {"w": numbers(3, 2, 1, 2), "b": numbers(3)}, x=x.reshape(1, 2, 2, 4), activation="Relu")
+    one("FusedMatMul", {"w": numbers(3, 8)}, transB=1, alpha=0.5)
+    one("SkipLayerNormalization", {"s": numbers(2, 8), "g": numbers(8)}, epsilon=1e-3)
+    packed = rng.integers(0, 256, (3, 1, 4)).astype(np.uint8)
+    one("MatMulNBits", {"w": packed, "s": numbers(3)}, K=8, N=3, bits=4, block_size=8)
+    eighth = rng.integers(-100, 100, (1, 4, 12)).astype(np.int8)
+    scale, zero = np.full((1, 12), 0.01, np.float32), np.zeros((1, 12), np.int8)
+    weights = {"w": eighth, "r": eighth[:, :3], "ws": scale, "wz": zero, "rs": scale, "rz": zero}
+    model = one("DynamicQuantizeLSTM", weights, x=x.reshape(2, 2, 4), hidden_size=3)
+    model.graph.node[0].input[3:3] = [""] * 5
+    dense = one("MatMul", {"w": numbers(8, 2)}, domain="")
+    values = numpy_helper.from_array(numbers(2), dense.graph.initializer.pop().name)
+    dense.graph.sparse_initializer.append(
+        h.make_sparse_tensor(values, numpy_helper.from_array(np.array([1, 9])), [8, 2])
+    )
+    for code, count in ((onnx.TensorProto.INT4, 4), (onnx.TensorProto.FLOAT8E4M3FN, 8)):
+        narrow = one("MatMul", {"w": np.zeros(1, np.uint8), "s": np.float32(0.1)}, domain="")
+        narrow.graph.initializer[0].CopyFrom(
+            onnx.TensorProto(name="w", dims=[8], data_type=code, raw_data=bytes(range(count)))
+        )
+        narrow.graph.node[0].input[:] = ["x", "v"]
+        narrow.graph.node.insert(0, h.make_node("DequantizeLinear", ["w", "s"], ["v"]))
+    return found
 
 
 def handmade() -> list[Seed]:

@@ -90,8 +90,8 @@ def test_without_a_version_a_rule_counts_for_all(empty: None) -> None:
 
 # Where the rule that reads an operator changes; the others have one rule for all their versions.
 CHANGES = {
-    "Clip": (1, 11), "Dropout": (1, 7, 12), "Pad": (1, 11), "Reshape": (1, 5), "Resize": (10, 11), "Scan": (8, 9),
-    "Slice": (1, 10), "Tile": (1, 6), "TopK": (1, 10), "Upsample": (1, 7, 9),
+    "Clip": (1, 11), "DFT": (17, 20), "Dropout": (1, 7, 12), "Pad": (1, 11), "Reshape": (1, 5), "Resize": (10, 11),
+    "Scan": (8, 9), "Slice": (1, 10), "Tile": (1, 6), "TopK": (1, 10), "Upsample": (1, 7, 9),
 }  # fmt: skip
 
 

@@ -25,7 +25,17 @@ def test_operators_are_read_in_every_version() -> None:
 
 def test_the_table_names_an_operator_with_its_versions() -> None:
     read = ", ".join(map(str, PUBLISHED["Softmax"]))
-    assert f"| Softmax | {read} | {read} |" in table.table().splitlines()
+    lines = table.table().splitlines()
+    assert f"| Softmax | {read} | input | {read} |" in lines
+    assert any(line.startswith("| com.microsoft: BiasGelu, ") for line in lines)
+
+
+def test_the_table_names_the_inputs_that_a_gradient_reaches() -> None:
+    assert table.gradients("Conv") == ["X", "W", "B"]
+    assert table.gradients("DeformConv") == ["X", "W", "offset", "B", "mask"]
+    assert table.gradients("Clip") == ["input"]
+    assert table.gradients("Where") == ["X", "Y"]
+    assert table.gradients("Floor") == table.gradients("Shape") == table.gradients("MatMulInteger") == []
 
 
 def test_main_changes_the_table_alone(tmp_path: Path) -> None:

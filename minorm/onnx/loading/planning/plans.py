@@ -93,4 +93,4 @@ def _may_repeat(given: Sequence[Tensor]) -> bool:
     """Whether a run may be one by a plan: it is only computed, by our own kernels, and nobody wants to see how."""
     if is_grad_enabled() or trace.state.calls is not None or trace.state.cast is not None or memory_budget.is_watched():
         return False
-    return all(type(x.array) is np.ndarray and x.array.flags.c_contiguous for x in given)
+    return all(isinstance(x, Tensor) and type(x.array) is np.ndarray and x.array.flags.c_contiguous for x in given)

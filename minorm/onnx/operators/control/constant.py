@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from minorm.devices import dtypes
+from minorm.onnx.graph import narrow
 from minorm.onnx.graph.errors import Unsupported
 from minorm.onnx.graph.reading import Node
 from minorm.onnx.graph.registry import reads
@@ -27,5 +28,5 @@ def read_constant(node: Node) -> Callable[[], Tensor]:
     [(name, value)] = node.attributes.items()
     if name != "value" and name not in _TYPES:
         raise Unsupported(f"its contents are {name}; minorm reads value, {', '.join(_TYPES)}")
-    tensor = Tensor(value if name == "value" else np.array(value, _TYPES[name]))
+    tensor = narrow.tensor(value if name == "value" else np.array(value, _TYPES[name]))
     return lambda: tensor

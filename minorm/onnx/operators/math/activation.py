@@ -122,6 +122,29 @@ def read_swish(node: Node) -> Unary:
     return F.silu if alpha == 1 else lambda x: x * F.sigmoid(x * alpha)
 
 
+@reads("SwiGLU", since=28)
+def read_swiglu(node: Node) -> Callable[[Tensor, Tensor], Tensor]:
+    swish = read_swish(node)
+
+    def gated(a: Tensor, b: Tensor) -> Tensor:
+        if a.shape != b.shape:
+            raise ValueError(f"A has shape {a.shape}, B has shape {b.shape}; expected the same")
+        return swish(a) * b
+
+    return gated
+
+
+@reads("Shrink", since=9)
+def read_shrink(node: Node) -> Unary:
+    bias, lambd = node["bias"], node["lambd"]
+
+    def shrink(x: Tensor) -> Tensor:
+        moved = where(x < -lambd, x + bias, where(x > lambd, x - bias, x.new_zeros(())))
+        return moved.to(x.dtype)  # integers and a bias that is none make floats
+
+    return shrink
+
+
 @reads("Mish", since=18)
 def read_mish(node: Node) -> Unary:
     return lambda x: x * F.tanh(softplus(x))

@@ -15,6 +15,7 @@ from onnx import TensorProto
 
 import minorm.functional as F
 from minorm.devices import dtypes
+from minorm.onnx.graph import narrow
 from minorm.onnx.graph.errors import LoadError, RuleNotApplicable, Unsupported
 from minorm.onnx.graph.model_graph import Graph, Value
 from minorm.onnx.graph.node_rewriter import FLOATS, NodeRewriter
@@ -267,8 +268,15 @@ def write_cast(g: Graph, x: Value, dtype: Any) -> Value:
 
 @reads("Cast", since=1, fixed=lambda node: () if _to_float(node) else EVERY)
 def read_cast(node: Node) -> Callable[[Tensor], Tensor]:
-    dtype = target_type(node)
-    return lambda x: x.to(dtype)
+    dtype, form = target_type(node), (bool(node.get("saturate", 1)), node.get("round_mode", "up"))
+    return lambda x: converted(x, dtype, *form)
+
+
+def converted(x: Tensor, dtype: Any, saturate: bool = True, round_mode: str = "up") -> Tensor:
+    """x in another type, of which either may be narrow."""
+    if dtype in narrow.BITS:
+        return narrow.tensor(narrow.cast(x.array, dtype, saturate, round_mode))
+    return Tensor(narrow.widened(x.array, dtype)) if x.dtype in narrow.BITS else x.to(dtype)
 
 
 def target_type(node: Node) -> Any:
@@ -291,7 +299,8 @@ def _to_float(node: Node) -> bool:
 
 @reads("CastLike", since=15, fixed=(1,))
 def read_cast_like(node: Node) -> Binary:
-    return lambda x, like: x.to(like.dtype)
+    form = bool(node.get("saturate", 1)), node.get("round_mode", "up")
+    return lambda x, like: converted(x, like.dtype, *form)
 
 
 @writes(ops.Copy, "Identity", since=1)

@@ -42,7 +42,10 @@ def write_compare(g: Graph, a: Value, b: Value, relation: str) -> Value:
 @lowers(Bitwise)
 def write_bitwise(g: Graph, a: Value, b: Value, relation: str) -> Value:
     if a.dtype != dtypes.bool:
-        raise RuleNotApplicable(f"minorm writes {relation} of bools alone")
+        operator = f"Bitwise{relation.removeprefix('bitwise_').title()}"
+        if not g.has(operator):
+            raise RuleNotApplicable(f"{operator} exists from opset 18 on; before, there are operators of bools alone")
+        return g.add(operator, a, b)
     return g.add(_LOGIC[relation.replace("bitwise", "logical")], a, b)
 
 

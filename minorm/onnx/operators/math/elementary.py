@@ -1,4 +1,4 @@
-"""Functions of one number: Neg, Abs, Exp, Log, Sqrt, Sin, Cos, Tan, Reciprocal, Erf, and those made of steps."""
+"""Functions of one number: exponentials, roots, trigonometric and hyperbolic functions, and those made of steps."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from minorm.onnx.graph.reading import Node
 from minorm.onnx.graph.registry import EVERY, Rule, lowers, reads, writes
 from minorm.onnx.graph.versions import PUBLISHED
 from minorm.ops import elementwise as ops
-from minorm.ops.elementary import Atan, Expm1, Log1p
+from minorm.ops.elementary import Acos, Acosh, Asin, Asinh, Atan, Atanh, Cosh, Expm1, Log1p, Sinh
 from minorm.ops.special import Erf
 from minorm.ops.stepwise import Rounded, Stepwise
 from minorm.tensor.tensor import Tensor
@@ -45,6 +45,13 @@ for _target, _operator in (
     (ops.Cos, "Cos"),
     (Erf, "Erf"),
     (Atan, "Atan"),
+    (Asin, "Asin"),
+    (Acos, "Acos"),
+    (Sinh, "Sinh"),
+    (Cosh, "Cosh"),
+    (Asinh, "Asinh"),
+    (Acosh, "Acosh"),
+    (Atanh, "Atanh"),
 ):
     writes(_target, _operator)(_write(_operator))
     reads(_operator)(_read(_target.apply))
@@ -92,7 +99,9 @@ def write_step(g: Graph, x: Value, step: str) -> Value:
     if step == "trunc":  # towards 0: down above it, up below
         return g.add("Mul", g.add("Sign", x), g.add("Floor", g.add("Abs", x)))
     if step == "invert":
-        raise RuleNotApplicable("minorm writes ~ of bools alone")
+        if not g.has("BitwiseNot"):
+            raise RuleNotApplicable("BitwiseNot exists from opset 18 on; before, there is Not, of bools alone")
+        return g.add("BitwiseNot", x)
     operator = STEPS[step]
     if not g.has(operator):
         raise RuleNotApplicable(f"{operator} exists from opset {PUBLISHED[operator][0]} on")

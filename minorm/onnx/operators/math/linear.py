@@ -1,4 +1,4 @@
-"""MatMul and Gemm. Linear keeps its weight as it is stored, (out, in): Gemm transposes it."""
+"""MatMul, Gemm and Det. Linear keeps its weight as it is stored, (out, in): Gemm transposes it."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ import numpy as np
 
 import minorm.functional as F
 from minorm.devices import dtypes
+from minorm.onnx.graph.errors import RuleNotApplicable
 from minorm.onnx.graph.model_graph import Graph, Value
 from minorm.onnx.graph.reading import Node
 from minorm.onnx.graph.registry import lowers, reads, writes
 from minorm.onnx.operators.precision import stretches
 from minorm.onnx.operators.shape.shape import transpose
 from minorm.ops.matmul import MatMul
+from minorm.ops.special import Determinant
 from minorm.tensor.tensor import Tensor
 
 
@@ -74,3 +76,24 @@ def read_gemm(node: Node) -> Callable[..., Tensor]:
         return y + (c if beta == 1 else (c * beta).to(a.dtype))
 
     return gemm
+
+
+@writes(Determinant, "Det", since=11)
+def write_det(g: Graph, x: Value) -> Value:
+    return g.add("Det", x, shape=x.known_shape[:-2])
+
+
+@lowers(Determinant)
+def lower_det(g: Graph, x: Value) -> Value:
+    raise RuleNotApplicable("Det exists from opset 11 on")
+
+
+@reads("Det", since=11)
+def read_det(node: Node) -> Callable[[Tensor], Tensor]:
+    def det(x: Tensor) -> Tensor:
+        if x.ndim < 2 or x.shape[-1] != x.shape[-2]:
+            raise ValueError(f"x has shape {x.shape}; expected square matrices")
+        node.works(x.numel(), x.shape[-1])
+        return Determinant.apply(x)
+
+    return det

@@ -1,8 +1,8 @@
 """QuantizeLinear, DequantizeLinear and DynamicQuantizeLinear.
 
 13: one scale for each place along an axis. 19: scales of 16 bits. 21: blocks, and integers of 16 bits. 23: the
-division's precision, the result's type. Types of 4 and 2 bits, and floats of 8 and 4, minorm does not have. Scales and
-zero points stay what the file says: they are not trained, what is quantized is.
+division's precision, the result's type. Scales and zero points stay what the file says: they are not trained, what is
+quantized is.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from onnx import TensorProto
 
 from minorm.devices import dtypes
 from minorm.functional import quantization as F
+from minorm.onnx.graph import narrow
 from minorm.onnx.graph.errors import RuleNotApplicable, Unsupported
 from minorm.onnx.graph.model_graph import ELEMENT_TYPES, Graph, Value
 from minorm.onnx.graph.reading import Node
@@ -28,12 +29,16 @@ def read_quantize(node: Node) -> Callable[..., Tensor]:
     axis, block = node.get("axis", 1), _block(node)
     default = _type(node, "output_dtype") or dtypes.uint8
     precision = _type(node, "precision")
-    if default not in F.INTEGERS:
-        raise Unsupported(f"output_dtype is {default}; minorm quantizes to int8, uint8, int16 and uint16")
+    if default not in F.INTEGERS and default not in narrow.BITS:
+        raise Unsupported(f"output_dtype is {default}; expected integers of at most 16 bits, or floats of at most 8")
+    if not node.get("saturate", 1):
+        raise Unsupported("saturate is 0; minorm cuts off at the largest number of the type")
 
     def quantize(x: Tensor, scale: Tensor, zero: Tensor | None = None) -> Tensor:
         if precision is not None and scale.dtype != precision:
             scale = scale.to(precision)
+        if zero is None and default in narrow.BITS:
+            zero = narrow.tensor(np.zeros(scale.shape, default))
         return F.quantize(x, scale, _shaped(zero, scale), default, axis, block)
 
     return quantize
@@ -68,6 +73,8 @@ def _type(node: Node, attribute: str) -> Any:
     code = node.get(attribute, 0)
     if code == 0:
         return None
+    if code in narrow.TYPES:
+        return narrow.TYPES[code]
     if code not in DTYPES:
         known = code in TensorProto.DataType.values()
         raise Unsupported(f"{attribute} is {TensorProto.DataType.Name(code) if known else code}, which minorm has not")
@@ -79,6 +86,8 @@ def write_quantize(
     g: Graph, x: Value, scale: Value, zero_point: Value | None, dtype: Any, axis: int, block_size: int
 ) -> Value:
     dtype = g.result.dtype
+    if dtype in narrow.BITS:
+        raise RuleNotApplicable(f"minorm writes {dtype} only as a part of a file that it has loaded")
     if zero_point is None and dtype != dtypes.uint8 and not g.has("QuantizeLinear", 21):
         zero_point = g.constant(np.zeros([int(n) for n in scale.known_shape]), dtype, "zero_point")
     says: dict[str, Any] = (
@@ -100,6 +109,8 @@ def write_quantize(
 def write_dequantize(
     g: Graph, x: Value, scale: Value, zero_point: Value | None, axis: int, block_size: int, dtype: Any
 ) -> Value:
+    if x.dtype in narrow.BITS:
+        raise RuleNotApplicable(f"minorm writes {x.dtype} only as a part of a file that it has loaded")
     wanted = g.result.dtype
     says: dict[str, Any] = {}
     if wanted != scale.dtype:

@@ -1,4 +1,4 @@
-"""Shape, Size, ConstantOfShape, Range: tensors that come of shapes and numbers, with no gradient."""
+"""Shape, Size, ConstantOfShape, Range, EyeLike: tensors that come of shapes and numbers, with no gradient."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from minorm.onnx.graph.model_graph import Graph, Value
 from minorm.onnx.graph.reading import Node, integers
 from minorm.onnx.graph.registry import EVERY, reads
 from minorm.onnx.graph.sizes import Length, Size
-from minorm.onnx.graph.tensors import MAX_RANK
+from minorm.onnx.graph.tensors import MAX_RANK, element_type
 from minorm.onnx.operators.shape.shape import reshape
 from minorm.tensor.tensor import Tensor
 
@@ -64,6 +64,22 @@ def read_range(node: Node) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
         return Tensor((np.arange(count, dtype=wide) * wide.type(step) + wide.type(first)).astype(start.dtype))
 
     return numbers
+
+
+@reads("EyeLike", since=9, fixed=EVERY)
+def read_eye_like(node: Node) -> Callable[[Tensor], Tensor]:
+    """Ones on a diagonal, 0 elsewhere, in the shape of a matrix."""
+    dtype = None if node["dtype"] is None else element_type(node["dtype"], "dtype")
+
+    def eye(x: Tensor) -> Tensor:
+        if x.ndim != 2:
+            raise ValueError(f"x has shape {x.shape}; expected a matrix")
+        kind = x.dtype if dtype is None else dtype
+        node.fits(x.shape, kind)
+        shift = max(-x.shape[0], min(x.shape[1], node["k"]))
+        return Tensor(np.eye(x.shape[0], x.shape[1], shift, dtype=kind))
+
+    return eye
 
 
 def count(g: Graph, length: Length, dtype: Any) -> Value:

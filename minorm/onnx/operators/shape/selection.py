@@ -60,7 +60,7 @@ def write_top_places(g: Graph, x: Value, count: int, axis: int, largest: bool) -
 # One at a place, 0 elsewhere
 
 
-@reads("OneHot", since=9, fixed=EVERY)  # 11: indices may count from the end
+@reads("OneHot", since=9, fixed=(0, 1))  # 11: indices may count from the end
 def read_one_hot(node: Node) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
     def one_hot(indices: Tensor, depth: Tensor, values: Tensor) -> Tensor:
         if depth.numel() != 1 or not 0 <= depth.item() < 2**31:

@@ -98,11 +98,51 @@ def test_integers_of_the_file_stay(one_node: Any) -> None:
     assert not model(mn.tensor(q)).requires_grad
 
 
-@pytest.mark.parametrize(("attribute", "code"), [("output_dtype", 17), ("output_dtype", 21), ("output_dtype", 77)])
+@pytest.mark.parametrize(("attribute", "code"), [("output_dtype", 8), ("output_dtype", 77), ("saturate", 0)])
 def test_types_that_minorm_has_not(one_node: Any, attribute: str, code: int) -> None:
     x, scale = np.ones(2, np.float32), np.float32(1)
-    with pytest.raises(mo.LoadError, match=r"output_dtype is (FLOAT8E4M3FN|UINT4|77), which minorm has not"):
+    message = r"output_dtype is (STRING|77), which minorm has not|saturate is 0; minorm cuts off"
+    with pytest.raises(mo.LoadError, match=message):
         mo.load(one_node("QuantizeLinear", [x, scale], 21, held=(1,), **{attribute: code}))
+
+
+@pytest.mark.parametrize("name", ["int4", "uint4", "int2", "float8_e4m3fn", "float8_e5m2", "float4_e2m1fn"])
+def test_weights_in_a_few_bits_are_trained_straight_through(graph_of: Any, name: str) -> None:
+    """They are the nearest numbers of the type, and what a step changes goes out again and comes in."""
+    ml_dtypes, onnx = pytest.importorskip("ml_dtypes"), pytest.importorskip("onnx")
+    dtype = np.dtype(getattr(ml_dtypes, name))
+    weight = np.linspace(-0.9, 1.1, 12).reshape(4, 3).astype(np.float32)
+    scale = np.float32(0.2)
+    nodes = [
+        onnx.helper.make_node("QuantizeLinear", ["f.weight", "s", "z"], ["q"]),
+        onnx.helper.make_node("DequantizeLinear", ["q", "s", "z"], ["w"]),
+        onnx.helper.make_node("MatMul", ["x", "w"], ["y"]),
+    ]
+    held = {"f.weight": weight, "s": scale, "z": np.zeros((), dtype)}
+    loaded = mo.load(graph_of(nodes, {"x": (np.float32, ["n", 4])}, ["y"], held, opset=25))
+    ends = ml_dtypes.iinfo(dtype) if "int" in name else ml_dtypes.finfo(dtype)
+    kept = (weight / scale >= float(ends.min)) & (weight / scale <= float(ends.max))
+    rounded = np.rint(weight / scale) if "int" in name else weight / scale
+    stored = np.clip(rounded, float(ends.min), float(ends.max)).astype(dtype).astype(np.float32) * scale
+    y = loaded(mn.tensor(np.eye(4, dtype=np.float32)))
+    np.testing.assert_allclose(y.array, stored, rtol=1e-6)
+    y.sum().backward()
+    [parameter] = loaded.parameters()
+    kept = kept if "int" not in name else (rounded >= float(ends.min)) & (rounded <= float(ends.max))
+    np.testing.assert_array_equal(parameter.grad.array, kept)
+    with mn.no_grad():
+        parameter *= 0.5
+    again = mo.load(mo.export(loaded, None))
+    np.testing.assert_array_equal(again(mn.ones(1, 4)).array, loaded(mn.ones(1, 4)).array)
+
+
+def test_weights_of_4_bits_lie_two_in_a_byte(one_node: Any) -> None:
+    onnx = pytest.importorskip("onnx")
+    proto = one_node("DequantizeLinear", [np.zeros(5, np.uint8), np.float32(0.5)], 21, held=(0, 1))
+    proto.graph.initializer[0].CopyFrom(
+        onnx.TensorProto(name="i0", dims=[5], data_type=onnx.TensorProto.INT4, raw_data=bytes([0x21, 0xF8, 0x07]))
+    )
+    np.testing.assert_array_equal(mo.load(proto)().array, [0.5, 1, -4, -0.5, 3.5])
 
 
 def test_a_negative_block(one_node: Any) -> None:

@@ -1,0 +1,126 @@
+"""Operators that are written in others: where a model has one, `load` reads the nodes that it stands for.
+
+These are operators of other domains, onnxruntime's com.microsoft above all, which come into files when a runtime
+optimizes or quantizes them. An expansion is a function of a model, in the text that the onnx package parses:
+
+    @expands("com.microsoft", "BiasGelu (A, B) => (C)")
+    def bias_gelu(call: Call) -> str:
+        return "s = Add(A, B)  C = Gelu(s)"
+
+The head lists attributes, with defaults, inputs and outputs; a node in the text may name an attribute (`@epsilon`).
+What a call leaves out is absent in its nodes as well. The nodes are of opset OPSET. So weights, layers and the modes of
+training are found as in a file that has these nodes; written back, the file has the operator itself.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import onnx.parser
+from onnx import AttributeProto, helper
+
+from minorm.onnx.graph.errors import LoadError
+
+OPSET = 24
+
+
+@dataclass(frozen=True)
+class Call:
+    """A node as its expansion sees it.
+
+    inputs        whether each input is there; likewise the outputs
+    ranks         how many axes each input has, as far as the file fixes it, else None
+    elements      the element type of each input, where it is one of the model or an initializer, else 0
+    sequences     whether each input is known to be a sequence
+    attributes    those that the node gives, as Python values
+    opset         of the operator's domain
+    opsets        of all domains of the model
+    """
+
+    inputs: tuple[bool, ...]
+    outputs: tuple[bool, ...]
+    ranks: tuple[int | None, ...]
+    elements: tuple[int, ...]
+    sequences: tuple[bool, ...]
+    attributes: dict[str, Any]
+    opset: int
+    opsets: Mapping[str, int]
+
+    def has(self, place: int) -> bool:
+        """Whether input `place` is there."""
+        return place < len(self.inputs) and self.inputs[place]
+
+    def wants(self, place: int) -> bool:
+        """Whether the node names output `place`."""
+        return place < len(self.outputs) and self.outputs[place]
+
+    def rank(self, place: int) -> int | None:
+        """How many axes input `place` has, if the file fixes it."""
+        return self.ranks[place] if place < len(self.ranks) else None
+
+    def get(self, name: str, default: Any) -> Any:
+        """An attribute, or a default."""
+        return self.attributes.get(name, default)
+
+
+Rule = Callable[[Call], Any]  # a rule may also return the FunctionProto itself
+
+EXPANSIONS: dict[tuple[str, str], tuple[str | Callable[[Call], str], Rule]] = {}  # by domain and operator
+
+
+def expands(domain: str, head: str | Callable[[Call], str]) -> Callable[[Rule], Rule]:
+    """Register the rule that writes nodes for an operator; `head` begins with its name, or a function returns it."""
+
+    def add(rule: Rule) -> Rule:
+        name = rule.__name__ if callable(head) else head.split()[0]
+        EXPANSIONS[domain, name] = head, rule
+        return rule
+
+    return add
+
+
+def function(domain: str, operator: str, call: Call) -> Any:
+    """The FunctionProto that a node stands for, None where it has no rule; LoadError for a form that is not read."""
+    if (domain, operator) not in EXPANSIONS:
+        return None
+    head, rule = EXPANSIONS[domain, operator]
+    body = rule(call)
+    if not isinstance(body, str):
+        return body
+    if not body:
+        return None
+    written = head(call) if callable(head) else head
+    return parsed(f'<domain: "{domain}", opset_import: ["" : {OPSET}]>\n{written}\n{{\n{body}\n}}')
+
+
+@functools.lru_cache(maxsize=256)
+def parsed(text: str) -> Any:
+    """A function in the text of the onnx package."""
+    return onnx.parser.parse_function(text)
+
+
+def number(name: str, value: float, like: str) -> str:
+    """A constant of the float type of a value."""
+    return f"{name}_32 = Constant <value_float: float = {float(value)!r}> ()  {name} = CastLike({name}_32, {like})\n"
+
+
+def integers(name: str, values: Sequence[int]) -> str:
+    """A constant of int64 with one axis."""
+    return f"{name} = Constant <value_ints: ints = [{', '.join(map(str, values))}]> ()\n"
+
+
+def refuse(operator: str, why: str) -> LoadError:
+    """The error for a form of an operator that is not read."""
+    return LoadError(f"load: minorm does not run {operator} with {why}")
+
+
+def attribute_values(attributes: dict[str, Any]) -> dict[str, Any]:
+    """AttributeProtos as Python values; graphs and tensors as they are."""
+    found = {}
+    for name, attribute in attributes.items():
+        value = helper.get_attribute_value(attribute) if attribute.type != AttributeProto.UNDEFINED else None
+        found[name] = value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+    return found

@@ -1,0 +1,75 @@
+"""TfIdfVectorizer: how often the n-grams of a pool stand in rows of whole numbers."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+
+import numpy as np
+
+from minorm.onnx.graph.errors import Unsupported
+from minorm.onnx.graph.memory_budget import TURN
+from minorm.onnx.graph.reading import Node
+from minorm.onnx.graph.registry import EVERY, reads
+from minorm.onnx.operators.whole import whole
+from minorm.tensor.tensor import Tensor
+
+MODES = ("TF", "IDF", "TFIDF")
+LOOK_UP = TURN // 200  # multiplications that take as long as the look-up of one n-gram
+
+
+@reads("TfIdfVectorizer", since=9, fixed=EVERY)
+def read_tf_idf(node: Node) -> Callable[[Tensor], Tensor]:
+    """(N, columns) of (N, C), or (columns,) of (C,): counts (TF), the weights of what is there (IDF), or both."""
+    if node["pool_strings"] or node["pool_int64s"] is None:
+        raise Unsupported("it counts texts; minorm counts whole numbers, of pool_int64s")
+    places, mode = _pool(node), node["mode"]
+    least, most, skips = node["min_gram_length"], node["max_gram_length"], node["max_skip_count"]
+    columns = node["ngram_indexes"]
+    width = max(columns) + 1 if columns else 0
+    weights = np.ones(len(columns), np.float32) if node["weights"] is None else np.array(node["weights"], np.float32)
+    if mode not in MODES or not 1 <= least <= most or skips < 0 or min(columns, default=0) < 0:
+        raise ValueError(
+            f"mode is {mode!r}, lengths {least} to {most}, max_skip_count {skips}, ngram_indexes {columns}; expected "
+            f"one of {', '.join(MODES)}, lengths of at least 1, and numbers of at least 0"
+        )
+    if len(weights) != len(columns):
+        raise ValueError(f"weights has {len(weights)} numbers; expected one for each of {len(columns)} n-grams")
+    factors = np.zeros(width, np.float32)
+    factors[list(columns)] = weights
+
+    def vectorize(x: Tensor) -> Tensor:
+        if x.ndim not in (1, 2):
+            raise ValueError(f"x has shape {x.shape}; expected (C,) or (N, C)")
+        rows = x.array.reshape(-1, x.shape[-1])
+        node.fits((len(rows), width), np.float32)
+        node.works(rows.size * (min(most, rows.shape[1]) - least + 1 if rows.size else 0), skips + 1, LOOK_UP)
+        counts = np.zeros((len(rows), width), np.float32)
+        for row, elements in zip(counts, rows.tolist(), strict=True):
+            for length in range(least, min(most, len(elements)) + 1):
+                for step in range(1, (skips if length > 1 else 0) + 2):
+                    for start in range(len(elements) - step * (length - 1)):
+                        gram = tuple(elements[start : start + step * (length - 1) + 1 : step])
+                        if gram in places:
+                            row[columns[places[gram]]] += 1
+        found = counts if mode == "TF" else np.where(counts > 0, factors, 0) if mode == "IDF" else counts * factors
+        return Tensor(found.astype(np.float32).reshape(*x.shape[:-1], width))
+
+    return whole(node, vectorize)
+
+
+def _pool(node: Node) -> dict[tuple[int, ...], int]:
+    """n-gram -> which of the pool it is. ngram_counts: where in the pool those of length 1, 2 ... begin."""
+    pool, begins = node["pool_int64s"], [*node["ngram_counts"], len(node["pool_int64s"])]
+    places: dict[tuple[int, ...], int] = {}
+    number = 0
+    for length, (begin, end) in enumerate(itertools.pairwise(begins), start=1):
+        if not 0 <= begin <= end <= len(pool) or (end - begin) % length:
+            raise ValueError(f"ngram_counts is {begins[:-1]}; expected where the n-grams of each length begin in "
+                             f"{len(pool)} numbers")  # fmt: skip
+        for start in range(begin, end, length):
+            places.setdefault(tuple(pool[start : start + length]), number)
+            number += 1
+    if number != len(node["ngram_indexes"]):
+        raise ValueError(f"ngram_indexes has {len(node['ngram_indexes'])} numbers; expected one for each of {number}")
+    return places

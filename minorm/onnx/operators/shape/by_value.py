@@ -1,0 +1,77 @@
+"""NonZero, Compress and Unique: how long their results are depends on values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from minorm.devices import dtypes
+from minorm.onnx.graph.reading import Node
+from minorm.onnx.graph.registry import EVERY, reads
+from minorm.onnx.operators.whole import whole
+from minorm.ops.operands import axis_of
+from minorm.tensor.tensor import Tensor
+
+
+@reads("NonZero", since=9, fixed=EVERY)
+def read_non_zero(node: Node) -> Callable[[Tensor], Tensor]:
+    """(axes, n): the places of what is not 0. A number without axes counts as one with one axis, as in onnxruntime."""
+
+    def non_zero(x: Tensor) -> Tensor:
+        node.fits((max(1, x.ndim), x.numel()), dtypes.int64)
+        found = np.stack(np.nonzero(x.array.reshape(1) if x.ndim == 0 else x.array))
+        return Tensor(found.astype(dtypes.int64))
+
+    return whole(node, non_zero)
+
+
+@reads("Compress", since=9, fixed=(1,))
+def read_compress(node: Node) -> Callable[[Tensor, Tensor], Tensor]:
+    """The slices of x along an axis, or without one its elements, whose condition is true; those without one go."""
+
+    def compress(x: Tensor, condition: Tensor) -> Tensor:
+        axis = None if node["axis"] is None else axis_of("compress", node["axis"], x)
+        given = x.reshape(-1) if axis is None else x
+        place = axis or 0
+        if condition.ndim != 1 or len(condition) > given.shape[place]:
+            raise ValueError(
+                f"condition has shape {condition.shape}; expected one axis of at most {given.shape[place]} bools"
+            )
+        return given[(*(slice(None),) * place, np.flatnonzero(condition.array))]
+
+    return whole(node, compress)
+
+
+@reads("Unique", since=11)
+def read_unique(node: Node) -> Callable[[Tensor], tuple[Tensor, ...]]:
+    """The different elements, or slices along an axis; where each stood first, which one each is, and how often."""
+    ordered = bool(node["sorted"])
+
+    def unique(x: Tensor) -> tuple[Tensor, ...]:
+        axis = None if node["axis"] is None else axis_of("unique", node["axis"], x)
+        given = x.reshape(-1) if axis is None else x
+        place = axis or 0
+        first, inverse, counts = _different(given.array, place)
+        if not ordered:
+            order = np.argsort(first)
+            first, counts = first[order], counts[order]
+            rank = np.empty_like(order)
+            rank[order] = np.arange(len(order))
+            inverse = rank[inverse]
+        y = given[(*(slice(None),) * place, first)]
+        return (y, *(Tensor(found.astype(dtypes.int64)) for found in (first, inverse, counts)))
+
+    return whole(node, unique)
+
+
+def _different(x: Any, axis: int) -> tuple[Any, Any, Any]:
+    """In ascending order: where each slice stands first, which of them each slice is, and how often each stands."""
+    if x.dtype == dtypes.bfloat16:
+        x = x.astype(dtypes.float32)
+    if x.size == 0:
+        places = np.arange(min(1, x.shape[axis]))
+        return places, np.zeros(x.shape[axis], np.int64), np.full(len(places), x.shape[axis])
+    _, first, inverse, counts = np.unique(x, True, True, True, axis=axis)
+    return first, inverse.reshape(-1), counts

@@ -1,0 +1,46 @@
+"""Nodes that a trace shows as one call: so `export` writes the node again, though no operation of minorm is like it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from minorm.graph import trace
+from minorm.onnx.graph.errors import RuleNotApplicable
+from minorm.onnx.graph.model_graph import Graph, Value
+from minorm.onnx.graph.reading import Node
+from minorm.onnx.graph.registry import lowers
+
+
+@dataclass(frozen=True)
+class Written:
+    """What is written of a node, and what computes it."""
+
+    operator: str
+    since: int
+    attributes: dict[str, Any]
+    compute: Callable[..., Any] = field(compare=False)
+
+
+def whole(node: Node, compute: Callable[..., Any]) -> Callable[..., Any]:
+    """`compute`, which takes the node's inputs, so that a trace shows the node and not what it is made of."""
+    written = Written(node.operator, node.since, dict(node.attributes), compute)
+    return lambda *arguments: loaded_node(list(arguments), written)
+
+
+@trace.operation
+def loaded_node(arguments: Sequence[Any], node: Written) -> Any:
+    """What the node computes of its inputs; None stands for an absent one."""
+    return node.compute(*arguments)
+
+
+@lowers(loaded_node)
+def write(g: Graph, arguments: Sequence[Value | None], node: Written) -> Any:
+    """The node itself."""
+    if not g.has(node.operator, node.since):
+        raise RuleNotApplicable(f"{node.operator} of the file exists from opset {node.since} on")
+    shapes, types = tuple(r.shape for r in g.results), tuple(r.dtype for r in g.results)
+    if len(shapes) == 1:
+        return g.add(node.operator, *arguments, shape=shapes[0], dtype=types[0], **node.attributes)
+    return g.add(node.operator, *arguments, outputs=len(shapes), shape=shapes, dtype=types, **node.attributes)
