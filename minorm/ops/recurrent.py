@@ -97,9 +97,11 @@ class Recurrent(Function):
         cell, (steps, batch), hidden = self.cells[d], self.x.shape[:2], self.r.shape[2]
         turn = _turn(x, self.reversed[d], self.lengths)
         a = (turn(x) @ w.mT).unbind(0) if steps else ()
-        bw, br = (None, None) if b is None else (b[: len(w)], b[len(w) :])
-        if b is not None and self.kind != "GRU":
-            bw, br = bw + br, None
+        bw = br = None
+        if b is not None and self.kind == "GRU":
+            bw, br = b[: len(w)], b[len(w) :]
+        elif b is not None:
+            bw = b[: len(w)] + b[len(w) :]
         h, c = (x.from_array(np.zeros_like(self.x, shape=(batch, hidden))) if s is None else s for s in (h, c))
         states, live = [], None
         for t in range(steps):
@@ -184,8 +186,8 @@ class LSTM(Recurrent):
     states = 2
 
     def step_expression(self, cell, a, h, c, r, br, p):  # noqa: ARG002
-        i, f, o, g = (_part(cell, a + h @ r.mT, gate) for gate in "ifog")
         hidden = h.shape[-1]
+        i, f, o, g = (_part(cell, a + h @ r.mT, gate, hidden) for gate in "ifog")
         pi, po, pf = (None,) * 3 if p is None else (p[k * hidden : (k + 1) * hidden] for k in range(3))
         if p is not None:
             i, f = i + pi * c, f + pf * c
@@ -202,16 +204,17 @@ class GRU(Recurrent):
     kind = "GRU"
 
     def step_expression(self, cell, a, h, c, r, br, p):  # noqa: ARG002
-        early = 2 * h.shape[-1]
+        hidden = h.shape[-1]
+        early = 2 * hidden
         recurrent = h @ (r if cell.variant else r[:early]).mT
         if br is not None:
             recurrent = recurrent + (br if cell.variant else br[:early])
         gates = _active(cell, 0, a[..., :early] + recurrent[..., :early])
-        z, reset = (_part(cell, gates, gate) for gate in "zr")
+        z, reset = (_part(cell, gates, gate, hidden) for gate in "zr")
         if cell.variant:
-            n = _part(cell, a, "n") + reset * _part(cell, recurrent, "n")
+            n = _part(cell, a, "n", hidden) + reset * _part(cell, recurrent, "n", hidden)
         else:
-            n = _part(cell, a, "n") + (reset * h) @ r[early:].mT
+            n = _part(cell, a, "n", hidden) + (reset * h) @ r[early:].mT
             n = n if br is None else n + br[early:]
         n = _active(cell, 1, n)
         return (1 - z) * n + z * h, c
@@ -248,10 +251,10 @@ def _turn(like, backwards, lengths):
     return lambda a: Take.apply(a, index=index)
 
 
-def _part(cell, a, gate):
+def _part(cell, a, gate, hidden):
     """The columns of one gate."""
-    size, i = a.shape[-1] // len(cell.gates), cell.gates.index(gate)
-    return a[..., i * size : (i + 1) * size]
+    i = cell.gates.index(gate)
+    return a[..., i * hidden : (i + 1) * hidden]
 
 
 def _active(cell, kind, a):

@@ -30,7 +30,7 @@ from minorm.onnx.graph.node_rewriter import Kind
 from minorm.onnx.graph.tensors import Budget
 from minorm.onnx.loading.exchange.stand_in import is_layer
 from minorm.onnx.loading.graph_module import GraphModule
-from minorm.onnx.loading.weights import KIND, PARAMETER, Origin
+from minorm.onnx.loading.judging.naming import KIND, PARAMETER, Origin
 from minorm.tensor.tensor import Tensor
 
 Axes = dict[int, str]
