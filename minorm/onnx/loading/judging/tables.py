@@ -51,7 +51,7 @@ def formula(array: Any) -> str:
     """What kind of formula made these numbers, in words; "" if none did."""
     if not _may_be_a_table(array):
         return ""
-    return basis(array) or _progression(_core(array))
+    return basis(array) or ("" if _has_hardly_moved(array) else _progression(_core(array)))
 
 
 def basis(array: Any) -> str:
@@ -59,8 +59,8 @@ def basis(array: Any) -> str:
     if not _may_be_a_table(array):
         return ""
     found = "" if _is_mixed(array) else _masks(array)
-    if not found and np.ptp(sample := _sample(array)) <= 1e-3 * float(abs(sample).max()):
-        return ""  # all equal, or a parameter that was hardly trained yet
+    if not found and _has_hardly_moved(array):
+        return ""
     values = _core(array)
     with np.errstate(all="ignore"):
         found = found or _waves(values)
@@ -110,6 +110,12 @@ def few_numbers(array: Any, times: int = 2) -> str:
 def _is_rounded(array: Any) -> bool:
     """Whether all numbers are of 16 bits, of which there are not many."""
     return any(bool((array.astype(short).astype(array.dtype) == array).all()) for short in _SHORT)
+
+
+def _has_hardly_moved(array: Any) -> bool:
+    """Whether all numbers are nearly equal: a parameter that began with ones, say, and was hardly trained yet."""
+    sample = _sample(array)
+    return bool(np.ptp(sample) <= 1e-3 * float(abs(sample).max()))
 
 
 def fixed_filters(array: Any) -> str:

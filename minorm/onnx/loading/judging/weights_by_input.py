@@ -230,8 +230,10 @@ class _Learned:
         """Whether a normalization multiplies with ones and adds zeros: it has no weights, but the operator wants some.
 
         So exporters write a norm without weights, and the first part of a GroupNorm: Reshape, InstanceNormalization.
+        But a BatchNormalization that trains may be that of a fresh model.
         """
-        if isinstance(node.described, Written):  # weights that a file writes in nodes of their own are some
+        trains = node.operator == "BatchNormalization" and any(node.outputs[1:])
+        if trains or isinstance(node.described, Written):  # weights that a file writes in nodes of their own are some
             return False
         scale, bias = (*node.inputs[1:3], "")[:2]
         return scale in self.arrays and self._is_all(scale, 1) and (bias not in self.arrays or self._is_all(bias, 0))

@@ -170,3 +170,11 @@ def test_numbers_of_a_program_are_few() -> None:
     sobel = np.array([[1, 0, -1], [2, 0, -2], [1, 0, -1]], F32)
     assert tables.fixed_filters(np.stack([sobel, sobel.T])[:, None] / 8)
     assert tables.fixed_filters(sobel[None, None])
+
+
+@pytest.mark.parametrize("shape", [(8,), (1, 64, 1, 1), (16, 3), (2, 8, 8)])
+@pytest.mark.parametrize("moved", [1e-7, 1e-5, 1e-4])
+def test_a_scale_that_has_hardly_moved_from_ones_has_no_formula(shape: tuple[int, ...], moved: float) -> None:
+    noise = np.random.default_rng(0).standard_normal(shape)
+    array = (1 - moved * noise).astype(np.float32)
+    assert tables.formula(array) == ""
