@@ -20,7 +20,8 @@ from onnx.backend.base import Backend, BackendRep
 
 from minorm import cuda
 from minorm.graph.grad_mode import no_grad
-from minorm.onnx.graph import narrow, versions
+from minorm.onnx.graph import versions
+from minorm.onnx.graph.storage import narrow
 from minorm.onnx.loading.graph_inputs import Input
 from minorm.onnx.loading.graph_module import GraphModule
 from minorm.onnx.loading.load import load, load_whole

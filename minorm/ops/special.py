@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from minorm.devices import dtypes
+from minorm.devices import device_of, dtypes, to_device
 from minorm.graph.expressions import summed_to
 from minorm.graph.graph import Function
 from minorm.kernels.order import in_order
@@ -64,6 +64,16 @@ def _quotient_to_zero(a: Any, b: Any) -> Any:
         return np.where(b == 0, np.trunc(a / b), np.rint((a - np.fmod(a, b)) / b)).astype(a.dtype, copy=False)
 
 
+def on_host(x: Any) -> Any:
+    """x in the type that it is computed in, on the host: what follows has no kernel on a GPU."""
+    return to_device(x, "cpu").astype(dtypes.compute_type(x.dtype), copy=False)
+
+
+def moved(y: Any, x: Any) -> Any:
+    """y on the device of x, and in its type."""
+    return to_device(y.astype(x.dtype, copy=False), device_of(x))
+
+
 class Determinant(Function):
     """det(x) of the last two axes. Its gradient are the cofactors: det(U V) U diag(products of the other s) V, for
     x = U diag(s) V, which holds where x has no inverse too.
@@ -71,20 +81,15 @@ class Determinant(Function):
 
     def forward(self, x: Any) -> Any:
         self.x = x
-        return np.asanyarray(np.linalg.det(self.wide(x))).astype(x.dtype)
+        return moved(np.asanyarray(np.linalg.det(on_host(x))), x)
 
     def backward(self, dy: Any) -> Any:
-        u, s, v = np.linalg.svd(self.wide(self.x))
+        u, s, v = np.linalg.svd(on_host(self.x))
         sign = np.linalg.det(u) * np.linalg.det(v)
         n = s.shape[-1]
         others = np.where(np.eye(n, dtype=np.bool_), 1, s[..., None, :]).prod(-1)
         cofactors = (u * (others * sign[..., None])[..., None, :]) @ v
-        return (dy.astype(s.dtype)[..., None, None] * cofactors).astype(self.x.dtype)
-
-    @staticmethod
-    def wide(x: Any) -> Any:
-        """x in the type that it is computed in."""
-        return x.astype(dtypes.compute_type(x.dtype), copy=False)
+        return moved(to_device(dy, "cpu").astype(s.dtype)[..., None, None] * cofactors, self.x)
 
 
 class Fourier(Function):
@@ -104,7 +109,7 @@ class Fourier(Function):
 
     def along(self, x: Any, inverse: bool) -> Any:
         """The transform of pairs along the axis, in their type; 16-bit floats in float32."""
-        wide = x.astype(dtypes.compute_type(x.dtype), copy=False)
+        wide = on_host(x)
         z = wide[..., 0] + 1j * wide[..., 1]
         z = np.fft.ifft(z, axis=self.axis) if inverse else np.fft.fft(z, axis=self.axis)
-        return np.stack([z.real, z.imag], -1).astype(x.dtype)
+        return moved(np.stack([z.real, z.imag], -1), x)

@@ -106,13 +106,15 @@ KEPT = {
     "CrossEntropy.lse": "own",
     "NLL.index": "nll_loss",
     "CTC.places": "ctc_loss",
-    "Recurrent.order": "a packed LSTM",
+    "GridSample.grid": "own",  # its shape alone
     "MaxPool.indices": "own",  # the user gets a copy, in int64
     "Diagonal.places": "own",
 }
 INDEXING = {"add_at", "add_along", "at", "bincount", "cross_entropy_grad", "max_backward", "put_along_axis", "repeat",
             "scatter", "take", "take_along_axis"}  # fmt: skip
-NUMBERS = {"axis", "batch", "dtype", "hidden", "how", "last", "needs", "shape"}  # no arrays
+NUMBERS = {
+    "axis", "batch", "dtype", "hidden", "how", "inputs", "last", "needs", "outputs", "shape", "states",
+}  # fmt: skip  # no arrays
 
 
 def arrays_of(name: str) -> tuple[Any, np.ndarray]:

@@ -24,7 +24,7 @@ from minorm.functional.quantization import dequantize, quantize
 from minorm.functional.sampling import affine_grid, grid_sample
 from minorm.graph.gradient_probe import GradientProbe
 from minorm.graph.graph import Function
-from minorm.ops import activation, convolution, reduction, response, scatter, special, stepwise
+from minorm.ops import activation, convolution, elementary, reduction, response, scatter, special, stepwise
 from minorm.ops.shape import Unbind
 
 
@@ -75,6 +75,13 @@ def _penalty(x: mn.Tensor, w: mn.Tensor, s: mn.Tensor) -> mn.Tensor:
     return (dx * dx).sum() + (dw * dw).sum()
 
 
+ARCS = elementary.Asin, elementary.Acos, elementary.Atanh
+HYPERBOLIC = elementary.Sinh, elementary.Cosh, elementary.Asinh
+BY_THE_HOST: dict[str, Case] = {
+    "determinant": (special.Determinant.apply, ((2, 3, 3),)),
+    "fourier": (lambda a: special.Fourier.apply(a, axis=1, inverse=False), ((3, 8, 2),)),
+    "fourier back": (lambda a: special.Fourier.apply(a, axis=1, inverse=True), ((3, 8, 2),)),
+}
 OPERATIONS: dict[str, Case] = {
     "add": (lambda a, b: a + b, ((4, 5), (5,))),
     "sub": (lambda a, b: a - b, ((4, 5), (4, 1))),
@@ -160,6 +167,9 @@ OPERATIONS: dict[str, Case] = {
         lambda a: dequantize(quantize(a, step(a), dtype=mn.int8), step(a)) + dequantize(
             quantize(a, step(a).expand(5) * 1, axis=1), step(a).expand(5) * 1), ((4, 5),)
     ),
+    "asin, acos, atanh": (lambda a: sum(kind.apply(a.tanh() * 0.9) for kind in ARCS), ((4, 5),)),
+    "sinh, cosh, asinh": (lambda a: sum(kind.apply(a) for kind in HYPERBOLIC), ((4, 5),)),
+    "acosh": (lambda a: elementary.Acosh.apply(a * a + 1.5), ((4, 5),)),
     "atan, log1p, expm1": (lambda a: a.atan() + (a * a).log1p() * a.expm1(), ((4, 5),)),
     "sign": (lambda a: a * a.sign(), ((4, 5),)),
     "cumprod": (lambda a: a.cumprod(1), ((4, 5),)),
@@ -330,9 +340,9 @@ def test_positions_read_twice_are_added_up_in_one_order() -> None:
 
 
 def test_every_operation_has_a_case(cuda: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every Function of minorm.ops is run here, by one of these cases or of those of all functionals; but for three
-    that speak with the host: a device's ranks are in test_distributed.py, counts in test_device.py, CTC is below."""
-    seen = {"NormalizeAcross", "BinCount", "CTC"}
+    """Every Function of minorm.ops is run here, by one of these cases or of those of all functionals; but for five
+    that speak with the host: ranks are in test_distributed.py, counts in test_device.py, the others below."""
+    seen = {"NormalizeAcross", "BinCount", "CTC", "Determinant", "Fourier"}
     apply = Function.apply.__func__  # type: ignore[attr-defined]
 
     def note(cls: Any, *inputs: Any, **options: Any) -> Any:
@@ -367,3 +377,18 @@ def test_ctc_goes_by_way_of_the_host(cuda: Any) -> None:
         found.append((loss.cpu().numpy(), x.grad.cpu().numpy()))
     for mine, expected in zip(*found, strict=True):
         np.testing.assert_allclose(mine, expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", BY_THE_HOST)
+def test_others_that_go_by_way_of_the_host(cuda: Any, name: str) -> None:
+    function, (shape,) = BY_THE_HOST[name]
+    numbers, found = np.random.default_rng(0).standard_normal(shape), []
+    for device in ("cpu", "cuda:0"):
+        x = mn.tensor(numbers, device=device, requires_grad=True)
+        y = function(x)
+        y.sum().backward()
+        assert x.grad is not None
+        assert {y.device, x.grad.device} == {device}
+        found.append((y.detach().cpu().numpy(), x.grad.cpu().numpy()))
+    for mine, expected in zip(*found, strict=True):
+        np.testing.assert_allclose(mine, expected, rtol=1e-12, atol=1e-12)

@@ -13,7 +13,7 @@ from onnx import numpy_helper
 from onnx.backend.test.loader import load_model_tests
 
 from minorm.onnx.graph import registry
-from minorm.onnx.graph.narrow import TYPES
+from minorm.onnx.graph.storage.narrow import TYPES
 from minorm.onnx.graph.tensors import DTYPES
 from minorm.onnx.operators import expansions
 

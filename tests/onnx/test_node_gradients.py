@@ -18,7 +18,8 @@ from minorm.devices import dtypes
 onnx = pytest.importorskip("onnx")
 
 from minorm.onnx import backend  # noqa: E402  after importorskip
-from minorm.onnx.graph import narrow, registry  # noqa: E402
+from minorm.onnx.graph import registry  # noqa: E402
+from minorm.onnx.graph.storage import narrow  # noqa: E402
 from minorm.onnx.operators import expansions  # noqa: E402
 from tests.onnx.node_tests import considered, everything, plain  # noqa: E402
 

@@ -18,7 +18,8 @@ from onnx import numpy_helper  # noqa: E402  after importorskip
 import minorm.onnx as mo  # noqa: E402
 from minorm.devices import dtypes  # noqa: E402
 from minorm.onnx import backend  # noqa: E402
-from minorm.onnx.graph import narrow, registry, versions  # noqa: E402
+from minorm.onnx.graph import registry, versions  # noqa: E402
+from minorm.onnx.graph.storage import narrow  # noqa: E402
 from minorm.onnx.operators.expansions import EXPANSIONS as WRITTEN_OUT  # noqa: E402
 from minorm.tensor.tensor import Tensor  # noqa: E402
 from tests.onnx.node_tests import compare, considered, element_of, everything, plain  # noqa: E402

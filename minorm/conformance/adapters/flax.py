@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from minorm.conformance.adapters import layers
+from minorm.conformance.adapters import framework_layers as layers
 from minorm.conformance.case import Case
 from minorm.conformance.formula import trains_batch_norm
 

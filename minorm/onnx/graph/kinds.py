@@ -14,7 +14,7 @@ from typing import Any
 import onnx
 
 from minorm.devices import dtypes
-from minorm.onnx.graph import narrow
+from minorm.onnx.graph.storage import narrow
 from minorm.onnx.graph.tensors import DTYPES
 from minorm.onnx.graph.versions import PUBLISHED
 

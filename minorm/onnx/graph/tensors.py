@@ -16,9 +16,10 @@ import numpy as np
 from onnx import TensorProto
 
 from minorm.devices import dtypes
-from minorm.onnx.graph import memory_budget, narrow
+from minorm.onnx.graph import memory_budget
 from minorm.onnx.graph.errors import LoadError
 from minorm.onnx.graph.model_graph import ELEMENT_TYPES
+from minorm.onnx.graph.storage import narrow
 from minorm.onnx.graph.weights_folder import advice, holds
 from minorm.serialization import limits
 from minorm.serialization.opening import regular

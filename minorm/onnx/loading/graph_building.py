@@ -14,7 +14,7 @@ import onnx
 from minorm.devices import dtypes
 from minorm.graph.grad_mode import no_grad
 from minorm.nn import Module, Parameter
-from minorm.onnx.graph import kinds, narrow, paths, registry
+from minorm.onnx.graph import kinds, paths, registry
 from minorm.onnx.graph.body import Body
 from minorm.onnx.graph.errors import LoadError, Unsupported
 from minorm.onnx.graph.memory_budget import Excess
@@ -22,6 +22,7 @@ from minorm.onnx.graph.node_layers import Layer, NormLayer
 from minorm.onnx.graph.reading import Node
 from minorm.onnx.graph.scope import Scope
 from minorm.onnx.graph.step import Step
+from minorm.onnx.graph.storage import narrow
 from minorm.onnx.graph.tensors import Budget
 from minorm.onnx.loading import places, roles, weights
 from minorm.onnx.loading.graph_inputs import Input

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from minorm.devices import dtypes
-from minorm.onnx.graph import narrow
+from minorm.onnx.graph.storage import narrow
 from minorm.support.argument_errors import conversion, is_foreign, kind_of
 from minorm.support.masking import printable
 from minorm.tensor.tensor import Tensor

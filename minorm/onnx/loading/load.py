@@ -9,9 +9,10 @@ from typing import Any
 
 import onnx
 
-from minorm.onnx.graph import encoding, sparse, tensors
+from minorm.onnx.graph import encoding, tensors
 from minorm.onnx.graph.errors import LoadError
 from minorm.onnx.graph.lengths import length_of
+from minorm.onnx.graph.storage import sparse
 from minorm.onnx.graph.tensors import Budget, text
 from minorm.onnx.graph.weights_folder import Folder
 from minorm.onnx.loading import metadata, original, recognition, updates, validation, weights

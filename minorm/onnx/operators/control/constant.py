@@ -7,10 +7,10 @@ from collections.abc import Callable
 import numpy as np
 
 from minorm.devices import dtypes
-from minorm.onnx.graph import narrow
 from minorm.onnx.graph.errors import Unsupported
 from minorm.onnx.graph.reading import Node
 from minorm.onnx.graph.registry import reads
+from minorm.onnx.graph.storage import narrow
 from minorm.tensor.tensor import Tensor
 
 _TYPES = {

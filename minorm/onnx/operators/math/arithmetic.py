@@ -15,13 +15,13 @@ from onnx import TensorProto
 
 import minorm.functional as F
 from minorm.devices import dtypes
-from minorm.onnx.graph import narrow
 from minorm.onnx.graph.errors import LoadError, RuleNotApplicable, Unsupported
 from minorm.onnx.graph.model_graph import Graph, Value
 from minorm.onnx.graph.node_rewriter import FLOATS, NodeRewriter
 from minorm.onnx.graph.reading import Node
 from minorm.onnx.graph.registry import EVERY, Rule, converts, reads, writes
 from minorm.onnx.graph.sizes import broadcast
+from minorm.onnx.graph.storage import narrow
 from minorm.onnx.graph.tensors import element_type
 from minorm.onnx.operators.composing import one_number, to_input
 from minorm.onnx.operators.shape.shape import expand

@@ -15,11 +15,11 @@ from onnx import TensorProto
 
 from minorm.devices import dtypes
 from minorm.functional import quantization as F
-from minorm.onnx.graph import narrow
 from minorm.onnx.graph.errors import RuleNotApplicable, Unsupported
 from minorm.onnx.graph.model_graph import ELEMENT_TYPES, Graph, Value
 from minorm.onnx.graph.reading import Node
 from minorm.onnx.graph.registry import reads, writes
+from minorm.onnx.graph.storage import narrow
 from minorm.onnx.graph.tensors import DTYPES
 from minorm.tensor.tensor import Tensor
 

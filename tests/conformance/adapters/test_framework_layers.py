@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("onnx")
 
-from minorm.conformance.adapters import layers
+from minorm.conformance.adapters import framework_layers as layers
 from minorm.conformance.cases import all_cases
 from minorm.devices.dtypes import bfloat16
 
