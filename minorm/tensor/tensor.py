@@ -17,8 +17,8 @@ import numpy as np
 
 from minorm import devices
 from minorm.devices import dtypes
-from minorm.graph import backward, grad_mode, recorded
-from minorm.graph.graph import Function, Version, View
+from minorm.graph import backward, grad_mode, graph, recorded
+from minorm.graph.graph import Version, View
 from minorm.kernels import select
 from minorm.kernels.select import backend
 from minorm.ops import elementwise
@@ -104,7 +104,7 @@ class Tensor(Methods["Tensor"]):
         self.array: Any = data
         self._requires_grad = requires_grad
         self.grad: Tensor | None = None
-        self.creator: Function | None = None
+        self.creator: graph.Function | None = None
         self.output_index = 0
         self.version = Version()
         self.view_of: View | None = None
@@ -116,7 +116,7 @@ class Tensor(Methods["Tensor"]):
         creator="the Function that computed it; None for a leaf",
         index="which of its results it is",
     )
-    def from_array(array: Any, creator: Function | None = None, index: int = 0) -> Tensor:
+    def from_array(array: Any, creator: graph.Function | None = None, index: int = 0) -> Tensor:
         """A Tensor around an array, or around a result of `creator`: how what does not know this class makes one.
 
         Example:
