@@ -4,7 +4,7 @@
 
 The step differentiates a gradient: that of the critic for images, of which the penalty is made. Critics are three
 convolutions with a normalization behind each, or three linear layers. Times are medians, each library in turn;
-memory is measured in a process of its own, as in benchmarks.peak.
+memory is measured in a separate process, as in benchmarks.peak.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def peak(name: str, side: str, threads: int) -> float:
 
 
 def in_a_process(name: str, side: str, threads: int) -> float:
-    """`peak` in a process of its own."""
+    """`peak` in a separate process."""
     command = [sys.executable, "-m", "benchmarks.gradient_penalty", "--case", name, "--side", side]
     done = subprocess.run([*command, "--threads", str(threads)], check=True, capture_output=True, text=True)
     return float(done.stdout)

@@ -1,4 +1,4 @@
-"""Functions of one's own in a model: a gradient that is turned round, and one that passes through a step.
+"""Custom Functions in a model: one reverses its gradient, one passes it through a step.
 
 First a classifier that must not know where a picture comes from. Half the digits are negatives. A second head tells
 negatives, and the gradient that it sends to the features is turned round (Ganin and Lempitsky 2015,

@@ -1,4 +1,4 @@
-"""PyTorch's place for what a Function of one's own is written with; minorm/graph/context.py holds it."""
+"""What a custom Function is written with, at PyTorch's path; minorm/graph/context.py holds it."""
 
 from minorm.graph.context import Context, Function, once_differentiable
 

@@ -119,7 +119,7 @@ class Node(graph.Function):
 
 @documented({})
 class Function(graph.Function):
-    """A differentiable operation of one's own, with `forward` and `backward`; `apply` runs it.
+    """A custom differentiable operation, with `forward` and `backward`; `apply` runs it.
 
     On arrays: forward(self, *arrays, **options) keeps what backward(self, *gradients) needs on self. A third method,
     gradient(self, *gradients), written with Tensors, makes it differentiable twice.

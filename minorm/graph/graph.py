@@ -194,7 +194,7 @@ class Function:
     def input(self, i: int, array: Any, like: Any) -> Any:
         """Input i as a Tensor, whose elements forward kept as `array`; `like` is a Tensor, which makes others.
 
-        The Function holds arrays alone, so that a graph costs no more where nobody asks for this. The Tensor is put
+        The Function holds arrays alone, so that a graph costs no more where this is not used. The Tensor is put
         together again from the array and from the edge, which says where it came from.
         """
         edge = None if self.edges is None else self.edges[i]

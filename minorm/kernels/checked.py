@@ -48,7 +48,7 @@ class CheckedBackend:
         return self._held()
 
     def loosen(self, gone: Callable[[Any], object]) -> None:
-        """From now on somebody else keeps the backend alive; when it dies `gone` is called."""
+        """Hold the backend weakly from now on; when it dies `gone` is called."""
         self._held = weakref.ref(self._held(), gone)
 
     def __getattr__(self, name: str) -> Any:

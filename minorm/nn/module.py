@@ -218,7 +218,7 @@ class Module(Attributes):
     def _get(self, operation: str, what: str, target: str, named: Iterable[tuple[str, Any]], *kinds: str) -> Any:
         found = {**dict(self._named("", True, *kinds)), **dict(named)}  # a shared one has several names
         if target not in found:
-            import difflib  # late: nobody waits for it who knows the names
+            import difflib  # late: only an unknown name needs it
 
             near = difflib.get_close_matches(str(target), found, n=3) or list(found)[-3:]
             hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else ""

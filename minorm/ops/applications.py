@@ -25,7 +25,7 @@ from minorm.ops.shape import Expand, Permute, Reshape
 
 
 class Application:
-    """One Function that a run applies: which registers it reads, which it fills, and which nobody reads after it."""
+    """One Function that a run applies: which registers it reads, which it fills, and which are not read after it."""
 
     __slots__ = ("dropped", "inputs", "kind", "needs", "options", "outputs")
 
@@ -43,7 +43,7 @@ class Application:
         return function.forward(*arrays, **self.options)
 
     def run(self, registers: list[Any]) -> None:
-        """Fill the outputs' registers from the inputs', and empty those that nobody reads after it."""
+        """Fill the outputs' registers from the inputs', and empty those that are not read after it."""
         result = self.compute(*[registers[i] for i in self.inputs])
         if type(result) is np.ndarray:
             registers[self.outputs[0]] = result

@@ -199,7 +199,7 @@ cdef inline void part_sums(const Work* w, Py_ssize_t row, Py_ssize_t part) noexc
                 &dy.view, &chunk.x.view, runs.at, runs.step, param_at(w, s, chunk.param), runs.param, runs.runs, runs.n,
                 runs.k, runs.d, sum_dy + number, sum_dyx + number,
             )
-        else:  # short runs, each with a parameter of its own
+        else:  # short runs, each with its own parameter
             runs.next = w.plan.next
             sums_of_runs(&dy.view, &chunk.x.view, runs, sum_dy + chunk.span.run, sum_dyx + chunk.span.run)
 

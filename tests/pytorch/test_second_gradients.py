@@ -26,7 +26,7 @@ from tests.pytorch.twins import operations, second_gradients  # noqa: E402
 FEW, MANY = 3, 30  # samples of an operation
 LEAST = 240  # operations that are compared
 HAS_NONE = {
-    "F.ctc_loss": "a sum over paths, in kernels of its own; PyTorch has none either",
+    "F.ctc_loss": "a sum over paths, in separate kernels; PyTorch has none either",
 }
 BOUNDS = {"F.hardsigmoid": 1e-7}  # PyTorch's slope is 1/6 in float32
 Case = tuple[str, Any, Any, list[Any]]  # the name, PyTorch's function, ours, and the samples

@@ -15,7 +15,8 @@ def find(layers: Mapping[str, Callable[..., Any]], case: Case, who: str) -> Call
     """The framework's layer for a case; NotImplementedError where it has none, or none of this form."""
     if case.operator not in layers:
         raise NotImplementedError(f"{who} has no {case.operator}")
-    x, scale = case.inputs[0], case.inputs[-1 if len(case.inputs) == 1 else 1]
+    x, *parameters = case.inputs
+    scale = parameters[0] if parameters else x  # LpNormalization and its like have none
     if case.operator == "BatchNormalization":
         if scale.ndim > 1:
             raise NotImplementedError(f"{who} has no statistics of every position")

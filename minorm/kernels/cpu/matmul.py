@@ -2,7 +2,7 @@
 
 A BLAS chooses its blocks, and with them the order of additions, by the number of its threads: OpenBLAS gives other bits
 on two threads than on one for 128x500 @ 500x800. The kernels of minorm_ext/matmul/matmul.pyx cut the work by the shape
-alone. They take float32 and float64 of any steps. bfloat16 has kernels of its own (minorm_ext/products/products.pyx),
+alone. They take float32 and float64 of any steps. bfloat16 has separate kernels (minorm_ext/products/products.pyx),
 which add up in the order of a processor's matrix tiles: a result has the same bits on every processor
 (docs/maths.md). float16 is widened to float32 and rounded once. Other types are left to NumPy, which is exact there.
 """

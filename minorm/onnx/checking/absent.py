@@ -51,7 +51,7 @@ def written_out(proto: Any) -> list[str]:
 
 
 def quantized(proto: Any) -> int:
-    """How many tensors of a quantized model are weights as small integers; 0 where it is none."""
+    """How many tensors of a quantized model are weights as small integers; 0 for any other model."""
     operators = {node.op_type for node in proto.graph.node}
     if not any(name.startswith("QLinear") or name.endswith(_OF_INTEGERS) for name in operators):
         return 0

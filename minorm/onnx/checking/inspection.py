@@ -105,7 +105,7 @@ class Inspection:
 
 
 def inspect(path: str | os.PathLike[str], max_bytes: int = limits.ONNX, external_root: Any = None) -> Inspection:
-    """Look into an ONNX file; LoadError where it is none. external_root: as for `load`."""
+    """Look into an ONNX file; LoadError for any other file. external_root: as for `load`."""
     proto, folder = _read(path, max_bytes), Folder.of(path, external_root)
     module, refused = None, LoadError("")
     try:

@@ -26,7 +26,7 @@ class Step:
     silent: bool  # computes with shapes alone: export sees the integers, not how they came about
     scope: Scope | None = None  # the path that the node's name begins with
     conditions: Sequence[tuple[int, bool]] = ()  # it runs only where these slots are true, or false
-    dropped: Sequence[int] = ()  # slots that nobody reads after this step
+    dropped: Sequence[int] = ()  # slots that are not read after this step
     precise: Sequence[int] = ()  # places of inputs whose type ONNX prescribes: Resize's scales are float32
     operator: str = ""
     names: Sequence[str] = ()  # of the outputs, in the file

@@ -63,7 +63,7 @@ def load(
     the network, unless a formula makes its numbers. If gradient can reach an output through it, it is a Parameter under
     its name; other numbers (an eps, an exponent) are constants: `minorm check --trainable` says why. The running
     statistics of a BatchNormalization are buffers under their names. A GroupNorm, LayerNorm or RMSNorm that is written
-    in other operators is one layer, as long as nobody reads what lies between them. Each layer is in the mode its node
+    in other operators is one layer where nothing else reads what lies between them. Each layer is in the mode its node
     says, train() and eval() switch all but those that are frozen, and those that were frozen when minorm exported them
     are so again.
 

@@ -67,7 +67,7 @@ def drop_stale_classes(model: Any) -> str:
 
 
 def set_entries(model: Any, given: Mapping[str, Any]) -> None:
-    """The entries that are not minorm's own become these; those that nobody changed stay as they are, and in order."""
+    """The entries that are not minorm's own become these; unchanged ones stay as they are, and in order."""
     if clash := [key for key in given if not isinstance(key, str) or key.startswith(PREFIX)]:
         raise ValueError(f"export: metadata has the key {clash[0]!r}; expected texts that do not begin with {PREFIX!r}")
     before = entries_of(model)

@@ -12,7 +12,7 @@ from minorm.onnx.graph.reading import Node
 from minorm.onnx.loading import cutting
 
 OPTIMIZED = (
-    "onnxruntime writes operators of its own when it saves a model that it has optimized (ORT_ENABLE_EXTENDED, "
+    "onnxruntime writes its own operators when it saves a model that it has optimized (ORT_ENABLE_EXTENDED, "
     "ORT_ENABLE_ALL): save with ORT_ENABLE_BASIC, or load the file that it was made from"
 )
 

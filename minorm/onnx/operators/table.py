@@ -21,7 +21,7 @@ BEGIN, END = "<!-- operators: python -m minorm.onnx.operators.table docs/onnx.md
 
 
 def table() -> str:
-    """A line an operator: the versions read, the inputs with a gradient, the versions that a rule of its own writes.
+    """A line an operator: the versions read, the inputs with a gradient, the versions that have their own writing rule.
 
     Then a line for each domain whose operators are written in ONNX's.
     """

@@ -16,7 +16,7 @@ from minorm.onnx.graph.errors import LoadError
 from minorm.onnx.graph.reading import Node
 from minorm.support.masking import printable
 
-PRODUCTS = {"MatMul", "Gemm", "Conv", "ConvTranspose"}  # to which a bias may be added by a node of its own
+PRODUCTS = {"MatMul", "Gemm", "Conv", "ConvTranspose"}  # to which a separate node may add a bias
 LENGTHS = {"Shape", "Size"}
 SHOWN = 3  # names that an error proposes
 LONGEST = 100  # characters of a name that is compared with others

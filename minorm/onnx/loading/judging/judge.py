@@ -5,7 +5,7 @@ the eps of a norm, the exponent of a square. To train these breaks the network. 
 
 1. What does the file say? minorm writes Constants for numbers; PyTorch's newer exporter says PARAMETER, BUFFER or
    CONSTANT_TENSOR of each tensor; PyTorch never writes a Parameter as a Constant node.
-2. What does its name say (naming.py)? Buffers have names of their own; a module's tensor is called as one.
+2. What does its name say (naming.py)? Buffers have their usual names; a module's tensor has the name of one.
 3. What are its numbers (tables.py)? What a formula makes was not trained: sines, filter banks, windows, masks, ranges.
 4. Where does it stand (weights_by_input.py)? What stands as a weight of an operator that has weights trains, whatever
    it is called. So does what is combined with values of the network, if it is more than one number and not all equal.

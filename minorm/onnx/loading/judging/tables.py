@@ -179,7 +179,7 @@ def _is_wave(values: Any) -> bool:
     n = values.shape[-1] if values.ndim else 0
     if n < 4 or n % 2:
         return False
-    for x in (values[(0,) * (values.ndim - 1)], values):  # one row tells of most weights that they are none
+    for x in (values[(0,) * (values.ndim - 1)], values):  # one row excludes most weights
         x = x.astype(np.float64)
         pairs = ((x[..., ::2], x[..., 1::2]), (x[..., : n // 2], x[..., n // 2 :]))
         if not any(bool((abs(a * a + b * b - 1) < 1e-3).all()) for a, b in pairs):

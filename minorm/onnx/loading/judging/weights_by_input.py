@@ -233,7 +233,7 @@ class _Learned:
         But a BatchNormalization that trains may be that of a fresh model.
         """
         trains = node.operator == "BatchNormalization" and any(node.outputs[1:])
-        if trains or isinstance(node.described, Written):  # weights that a file writes in nodes of their own are some
+        if trains or isinstance(node.described, Written):  # weights that a file writes in separate nodes count
             return False
         scale, bias = (*node.inputs[1:3], "")[:2]
         return scale in self.arrays and self._is_all(scale, 1) and (bias not in self.arrays or self._is_all(bias, 0))

@@ -17,7 +17,7 @@ class Plan:
 
     held      a register and the Tensor of the graph whose array it has when a run begins
     fixed     the registers when a run begins: arrays that follow from shapes, and None
-    layers    those with options of their own, which may be changed; then the plan is of another graph
+    layers    those with options, which may change; then the plan is of another graph
     """
 
     def __init__(

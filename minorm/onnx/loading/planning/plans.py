@@ -8,8 +8,8 @@ runs after it are these Functions, in the same order, on the same arrays: the sa
 A plan is made only where that is certain. What a rule reads itself of the elements of its arguments, instead of giving
 them to a Function, must follow from shapes; watched.py notices. So must the shapes of results, which some operators
 cannot promise (UNSTEADY). Indices of a Take are the one array among options that a run may give. No plan is made, and
-none used, while gradients are recorded, where a layer trains or has hooks, while a trace is open, where somebody is
-watching the nodes, in a graph that was converted to another type, and for arrays on a GPU. A graph without a plan runs
+none used, while gradients are recorded, where a layer trains or has hooks, while a trace is open, where the nodes are
+being watched, in a graph that was converted to another type, and for arrays on a GPU. A graph without a plan runs
 node by node, as it always can, and so does a run in which anything goes wrong, for the error that names the node.
 """
 
@@ -62,7 +62,7 @@ class Plans:
         """What writes down this run, if these inputs have come once before and nothing is against it."""
         if not _may_repeat(given) or any(map(is_active, layers)):
             return None
-        places = [*map(id, given)]  # of one Tensor in two of them nobody could tell which a node reads
+        places = [*map(id, given)]  # one Tensor in two of them hides which one a node reads
         if len(set(places)) < len(places) or not {*map(id, held), *map(id, constants)}.isdisjoint(places):
             return None
         key = _key(given)
@@ -90,7 +90,7 @@ def _key(given: Sequence[Tensor]) -> Any:
 
 
 def _may_repeat(given: Sequence[Tensor]) -> bool:
-    """Whether a run may be one by a plan: it is only computed, by our own kernels, and nobody wants to see how."""
+    """Whether a run may be one by a plan: it is only computed, by our own kernels, and is not watched."""
     if is_grad_enabled() or trace.state.calls is not None or trace.state.cast is not None or memory_budget.is_watched():
         return False
     return all(isinstance(x, Tensor) and type(x.array) is np.ndarray and x.array.flags.c_contiguous for x in given)

@@ -72,7 +72,7 @@ def _direction(call: Call, d: int, backwards: bool) -> str:
 
 
 def _by_sample(r: str, scale: str, zero: str) -> str:
-    """ph = h r, h quantized as DynamicQuantizeLinear does, but each row with a scale and a zero point of its own."""
+    """ph = h r, h quantized as DynamicQuantizeLinear does, but each row with its own scale and zero point."""
     return (
         "low_any = ReduceMin <keepdims = 0> (h, axis_1)  high_any = ReduceMax <keepdims = 0> (h, axis_1)\n"
         "low = Min(low_any, none)  high = Max(high_any, none)  span = Sub(high, low)  step = Div(span, most)\n"

@@ -1,4 +1,4 @@
-"""ReverseSequence and TensorScatter: each sample of a batch has a sequence, of a length or from a place of its own."""
+"""ReverseSequence and TensorScatter: each sample of a batch has its own length or place."""
 
 from __future__ import annotations
 
