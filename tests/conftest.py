@@ -72,7 +72,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     seen = Counter[str]()
     for item in items:
         name = item.nodeid.partition("[")[0].removeprefix("tests/")
-        if (each := EACH.get(name)) is not None:
+        if (each := EACH.get(name)) is not None and item.get_closest_marker("slow") is None:
             if each == 0 or seen[name] % each:
                 item.add_marker(pytest.mark.slow)
             seen[name] += 1

@@ -85,7 +85,7 @@ def test_p1_catches_a_share_left_out_and_statistics_of_ones_own(monkeypatch: pyt
 # P2: the same bits
 
 
-@pytest.mark.parametrize("batch_size", [25, 5])  # parts of 3 and 4 images; 5 images for 8 ranks
+@pytest.mark.parametrize("batch_size", [5, 25])  # 5 images for 8 ranks; parts of 3 and 4 images
 def test_p2_eight_ranks_have_the_same_bits_on_any_number_of_processes(batch_size: int) -> None:
     def program(group: Group) -> str:
         return digest(train(group, 8, batch_size, 75, dropout=0.2))

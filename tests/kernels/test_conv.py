@@ -298,7 +298,7 @@ def in_guarded_memory(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="mprotect through ctypes")
-@pytest.mark.parametrize("level", minorm_ext.levels())
+@pytest.mark.parametrize("level", minorm_ext.levels()[::-1])  # the highest is the one that always runs
 def test_no_address_is_outside_the_arrays(level: str) -> None:
     result = in_guarded_memory("conv", level)
     assert (result.returncode, result.stdout) == (0, "done\n"), result.stderr

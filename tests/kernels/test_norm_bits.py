@@ -20,7 +20,7 @@ from minorm.normalization.equation import Equation
 from minorm.normalization.nest import plan
 
 LEVELS = minorm_ext.levels()
-TYPES = ["float16", "bfloat16", "float32", "float64"]
+TYPES = ["float32", "float16", "bfloat16", "float64"]
 KINDS = ["batch", "table", "instance", "group", "group, one scale", "layer", "spatial", "rows"]
 LENGTHS = [1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 33, 48, 49, 64, 65, 100, 130, 256, 257, 400]
 

@@ -57,7 +57,11 @@ def found(model: Any, arrays: Arrays) -> Any:
     except (ValueError, TypeError, ZeroDivisionError) as error:
         return type(error)
     results = results if isinstance(results, tuple) else (results,)
-    return [(y.dtype, y.shape, y.numpy().tobytes()) if isinstance(y, mn.Tensor) else len(y) for y in results]
+    return [bits(y) if isinstance(y, mn.Tensor) else list(map(bits, y)) for y in results]
+
+
+def bits(y: Any) -> tuple[Any, ...]:
+    return y.dtype, y.shape, y.numpy().tobytes()
 
 
 def differences(chosen: Sequence[Any]) -> tuple[list[str], int]:

@@ -11,13 +11,13 @@ import pytest
 import minorm as mn
 
 
-def test_modules_are_reached_by_name_and_by_import() -> None:
+def test_modules_are_reached_by_name_and_by_import(monkeypatch: pytest.MonkeyPatch) -> None:
     import minorm.nn.functional as F
     import minorm.utils.data
 
     assert F.relu is mn.functional.relu is mn.nn.functional.relu
     assert minorm.utils.data.DataLoader is mn.data.DataLoader is mn.utils.data.DataLoader
-    mn.backends.cudnn.benchmark = True
+    monkeypatch.setattr(mn.backends.cudnn, "benchmark", True)
     assert mn.backends.cudnn.is_available() == mn.cuda.is_available()
     assert not mn.backends.mps.is_available()
     with pytest.raises(AttributeError, match="module 'minorm' has no attribute 'nothing'"):

@@ -277,5 +277,16 @@ def graphs(draw: Any) -> list[Any]:
 @settings(max_examples=20, deadline=None)
 @given(nodes=graphs())
 def test_any_mixture_of_data_lengths_and_constants(nodes: list[Any]) -> None:
+    prove_mixture(nodes)
+
+
+@pytest.mark.slow
+@settings(max_examples=60, deadline=None)
+@given(nodes=graphs())
+def test_many_mixtures(nodes: list[Any]) -> None:
+    prove_mixture(nodes)
+
+
+def prove_mixture(nodes: list[Any]) -> None:
     held = {**W, **THIRD, "pair": np.array([0.3, 2.0], F32)}
     prove(model_of(nodes, X, ["y", "z"], held), data())

@@ -39,7 +39,7 @@ def test_integers_alone_are_read_as_integers() -> None:
 def test_pads_of_another_type_are_an_error(kind: Any) -> None:
     node = helper.make_node("Pad", ["x", "pads"], ["y"])
     broken = model(node, 13, {"x": [2, 3]}, {"pads": np.zeros(4, kind)})
-    with pytest.raises((mo.LoadError, mo.ExportError), match=r"\w"):
+    with pytest.raises(mo.ExportError, match=f"pads has type {np.dtype(kind)}; expected int64 or int32"):
         mo.convert(broken, opset_version=7)
 
 
@@ -47,5 +47,5 @@ def test_pads_of_another_type_are_an_error(kind: Any) -> None:
 def test_a_stash_type_that_is_no_type_is_an_error(stash: int) -> None:
     node = helper.make_node("RMSNormalization", ["x", "s"], ["y"], stash_type=stash)
     broken = model(node, 23, {"x": [2, 3], "s": [3]}, {})
-    with pytest.raises((mo.LoadError, mo.ExportError), match=r"\w"):
+    with pytest.raises(mo.ExportError, match=r"'y' \(RMSNormalization\): .*(element type|tensor\(\?\))"):
         mo.convert(broken, opset_version=17)
