@@ -2,7 +2,7 @@
 
 The critic's slope is kept near 1 wherever drawn points turn into real ones (Gulrajani et al. 2017, arXiv:1704.00028).
 The penalty is a function of a gradient, so training differentiates it: `create_graph=True`, through Linear, LayerNorm
-and SiLU here. A GAN without it tends to draw a few of the clusters alone. Needs: pip install matplotlib.
+and SiLU here. A GAN without it tends to draw only a few of the clusters. Needs: pip install matplotlib.
 """
 
 import argparse

@@ -8,6 +8,7 @@ from typing import Any
 from minorm.graph.backward import grad
 from minorm.graph.grad_mode import enable_grad
 from minorm.support.argument_errors import kind_of
+from minorm.tensor.creation import ones_like, zeros_like
 from minorm.tensor.tensor import Tensor
 
 FUNCTION = "gives a Tensor, or a tuple of Tensors, for Tensors"
@@ -66,7 +67,7 @@ class Call:
             found = grad(ends, inputs, weights, retain_graph=True, create_graph=create_graph, allow_unused=True)
         if strict and any(g is None for g in found):
             raise RuntimeError(f"{self.operation}: the outputs do not depend on an input; strict=False gives zeros")
-        return [ones_like(x) * 0 if g is None else g for x, g in zip(inputs, found, strict=True)]
+        return [zeros_like(x) if g is None else g for x, g in zip(inputs, found, strict=True)]
 
 
 def tensors(operation: str, name: str, values: Any) -> tuple[Tensor, ...]:
@@ -77,12 +78,6 @@ def tensors(operation: str, name: str, values: Any) -> tuple[Tensor, ...]:
     return tuple(values)
 
 
-def ones_like(x: Tensor) -> Tensor:
-    """Ones of x's shape and type, on its device."""
-    made = x.detach().clone()
-    return made.fill_(1)
-
-
 def finished(results: Sequence[Tensor], create_graph: bool) -> list[Tensor]:
     """The results, outside the graph unless it was asked for."""
     return list(results) if create_graph else [x.detach() for x in results]
@@ -90,5 +85,5 @@ def finished(results: Sequence[Tensor], create_graph: bool) -> list[Tensor]:
 
 def _apart(x: Tensor, create_graph: bool) -> Tensor:
     if create_graph and x.requires_grad:
-        return x.view(*x.shape) if x.ndim else x.reshape(())
+        return x.reshape(x.shape)
     return x.detach().requires_grad_()

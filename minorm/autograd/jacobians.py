@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from minorm.autograd.derivatives import FUNCTION, GRAPH, STRICT, Call, finished, ones_like
+from minorm.autograd.derivatives import FUNCTION, GRAPH, STRICT, Call, finished
+from minorm.graph.grad_mode import enable_grad
 from minorm.support.documented import documented
 from minorm.tensor.combining import stack
+from minorm.tensor.creation import ones_like, zeros
 from minorm.tensor.tensor import Tensor
 
 UNUSED = "taken, without effect: a row is one walk"
@@ -47,14 +49,14 @@ def jacobian(
 
 def _of_output(call: Call, y: Tensor, strict: bool, create_graph: bool) -> list[Tensor]:
     """For each input the derivatives of all elements of one output."""
-    flat = y.reshape(-1)
-    rows = [
-        call.gradients([flat[i]], call.inputs, [ones_like(flat[i])], strict, create_graph) for i in range(flat.numel())
-    ]
-    if not rows:
-        return [(ones_like(x) * 0).reshape(-1)[:0].reshape(*y.shape, *x.shape) for x in call.inputs]
-    blocks = [stack(list(column), 0) for column in zip(*rows, strict=True)]
-    shaped = [block.reshape(*y.shape, *x.shape) for block, x in zip(blocks, call.inputs, strict=True)]
+    if y.numel() == 0:
+        return [zeros(*y.shape, *x.shape, dtype=x.dtype, device=x.device) for x in call.inputs]
+    with enable_grad():  # which elements are which is part of the graph, whatever the caller has switched off
+        flat = y.reshape(-1)
+        parts = [flat[i] for i in range(flat.numel())]
+        rows = [call.gradients([part], call.inputs, [ones_like(part)], strict, create_graph) for part in parts]
+        blocks = [stack(list(column), 0) for column in zip(*rows, strict=True)]
+        shaped = [block.reshape(*y.shape, *x.shape) for block, x in zip(blocks, call.inputs, strict=True)]
     return finished(shaped, create_graph)
 
 

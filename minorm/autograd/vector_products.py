@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from minorm.autograd.derivatives import FUNCTION, GRAPH, STRICT, Call, finished, ones_like
-from minorm.graph.grad_mode import enable_grad
+from minorm.autograd.derivatives import FUNCTION, GRAPH, STRICT, Call, finished
 from minorm.support.documented import documented
+from minorm.tensor.creation import ones_like
 
 INPUTS = "a Tensor, or a tuple of Tensors: where it is differentiated"
 OF_INPUTS = "the vector, of the inputs' shapes; None where there is one element"
@@ -97,8 +97,7 @@ def hvp(
     y = call.single()
     weights = call.weights(v, call.inputs, "inputs")
     slopes = call.gradients([y], call.inputs, [ones_like(y)], strict, True)
-    with enable_grad():
-        w = [ones_like(x).requires_grad_() for x in call.inputs]
+    w = [ones_like(x).requires_grad_() for x in call.inputs]
     rows = call.gradients(slopes, call.inputs, w, strict, True)
     found = call.gradients(rows, w, weights, strict, create_graph)
     return _outputs(call, create_graph), call.packed(finished(found, create_graph))

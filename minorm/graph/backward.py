@@ -13,8 +13,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import heapq
-import os
-import threading
 from collections.abc import Sequence
 from typing import Any
 
@@ -24,15 +22,8 @@ from minorm import devices
 from minorm.devices import capture
 from minorm.graph import hooks, recorded
 from minorm.graph.graph import Function
+from minorm.graph.recorded import adding
 from minorm.support.documented import documented
-
-# Threads may add to one gradient at the same time, and none may be lost between reading it and writing the sum. One
-# lock, taken once a walk, costs a tenth of a microsecond; a lock for each tensor cost more. The handler of a signal may
-# walk another graph meanwhile, hence RLock. A fork waits for it: a lock that another thread holds would stay locked in
-# the child, which does not have that thread.
-_adding = threading.RLock()
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_adding.acquire, after_in_parent=_adding.release, after_in_child=_adding.release)
 
 
 @documented(
@@ -62,7 +53,7 @@ def backward(root: Any, gradient: Any, retain_graph: bool = False, create_graph:
     watch = capture.watch()
     if watch is not None:
         watch.gradients += [(leaf, leaf.grad) for leaf, _ in found]
-    with _adding:
+    with adding:
         for leaf, array in found:
             if id(array) in given or (array.base is not None and isinstance(array.base, type(array))):
                 array = leaf._copied(array)  # no two leaves may share memory: grad is the user's to change
@@ -98,10 +89,7 @@ def walk(seeds: Sequence[tuple[Any, Any]], retain_graph: bool) -> list[tuple[Any
         if gradients is None:
             if isinstance(source, Function):
                 if source.edges is None:
-                    raise RuntimeError(
-                        f"backward: the graph of {type(source).__name__} was freed by an earlier backward(); "
-                        "call backward(retain_graph=True) the first time to walk it twice"
-                    )
+                    raise source.freed()
                 heapq.heappush(heap, (-source.serial, source))
                 gradients = [None] * source.outputs
             else:
@@ -176,7 +164,7 @@ def _retain(retained: dict[int, Any], gradients: list[Any]) -> None:
     for index, reference in retained.items():
         tensor, array = reference(), gradients[index]
         if tensor is not None and array is not None:
-            with _adding:
+            with adding:
                 array = (
                     tensor._copied(array) if tensor.grad is None else tensor.accumulate(tensor.grad.array, array, False)
                 )

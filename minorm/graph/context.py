@@ -61,7 +61,7 @@ class Context:
         self._dirty = inputs
 
     def set_materialize_grads(self, value: bool) -> None:
-        """False gives backward None for an output without a gradient, where it else gets zeros."""
+        """False gives backward None for an output without a gradient, where it would get zeros otherwise."""
         self._materialize = value
 
     @property

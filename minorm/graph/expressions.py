@@ -34,8 +34,10 @@ class LinearMap(Function):
         return LinearMap.apply(dy, of=self.of, there=self.back, back=self.there)
 
     def check(self) -> None:
-        """RuntimeError where what the maps read was changed in place."""
+        """RuntimeError where what the maps read was changed in place, or freed."""
         if self.of is not None:
+            if not vars(self.of):
+                raise self.of.freed()
             self.of.check_unchanged()
 
 

@@ -185,6 +185,13 @@ class Function:
                 results = self.backward(*gradients)
         return results if type(results) is tuple else (results,)
 
+    def freed(self) -> RuntimeError:
+        """The error for a walk that comes here after `free`."""
+        return RuntimeError(
+            f"backward: the graph of {type(self).__name__} was freed by an earlier backward(); "
+            "call backward(retain_graph=True) the first time to walk it twice"
+        )
+
     def free(self) -> None:
         """Let go of everything forward kept."""
         self.__dict__.clear()

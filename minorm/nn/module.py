@@ -218,9 +218,9 @@ class Module(Attributes):
     def _get(self, operation: str, what: str, target: str, named: Iterable[tuple[str, Any]], *kinds: str) -> Any:
         found = {**dict(self._named("", True, *kinds)), **dict(named)}  # a shared one has several names
         if target not in found:
-            import difflib  # late: only an unknown name needs it
+            import difflib  # late: only a wrong name needs it
 
-            near = difflib.get_close_matches(str(target), found, n=3) or list(found)[-3:]
+            near = difflib.get_close_matches(str(target)[:100], found, n=3)
             hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
             raise AttributeError(f"{operation}: {type(self).__name__} has no {what} {target!r}{hint}")
         return found[target]

@@ -197,10 +197,12 @@ def _before_activation(function: Any, dy: Any) -> tuple[Any, Any]:
     """The Tensor dy as it comes through the activation, to what is normalized and to the residual."""
     if function.y is None:
         return dy, None
-    through: Any = LinearMap.apply(
-        dy, of=function, there=lambda g: activation_grad(g, function.y), back=lambda g: activation_grad(g, function.y)
-    )
-    return through, through
+
+    def through(g: Any) -> Any:
+        return activation_grad(g, function.y)
+
+    found: Any = LinearMap.apply(dy, of=function, there=through, back=through)
+    return found, found
 
 
 def _masked(call: NormCall, x: Array, mask: Array) -> dict[str, Array]:

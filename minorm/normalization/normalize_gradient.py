@@ -45,6 +45,7 @@ class NormalizeGradient(Function):
     ) -> tuple[Array, ...]:
         self.dy, self.scale, self.mask = dy, scale, mask
         self.stats, self.like, self.wanted = stats, like, wanted
+        self.backend = call.backend  # which lives until backward calls it
         call, x = self.call, self.x = call.arranged(x)
         if x.size == 0:
             return tuple([np.zeros_like(a) for a, one in zip((x, *like), wanted, strict=True) if one])
@@ -78,8 +79,8 @@ class NormalizeGradient(Function):
         if vb is not None:
             of_dy.append(second.of_db(vb))
         return (
-            second.elements(sum(of_dy)) if self.needs[0] else None,
-            second.elements(sum(of_x)) if self.needs[1] and of_x else None,
+            second.elements(sum(of_dy[1:], of_dy[0])) if self.needs[0] else None,
+            second.elements(sum(of_x[1:], of_x[0])) if self.needs[1] and of_x else None,
             second.parameter(of_s) if self.needs[2] and of_s is not None else None,
             None,
         )[: len(self.needs)]

@@ -225,7 +225,7 @@ def _is_row(shape: tuple[int, ...], along: tuple[int, ...]) -> bool:
 
 
 def _with_views(applications: Sequence[Application], values: Values) -> list[Application]:
-    """With each view after the one that it alone is a view of."""
+    """Joins each view with the views before it that it alone reads."""
     parts: dict[int, list[Application]] = {}  # by the register of the last result
     absorbed: set[int] = set()
     for application in applications:

@@ -94,6 +94,7 @@ class CrossEntropy(Function):
         return class_axis(dx, x.shape), None
 
     def gradient(self, dy):
+        dy = dy.to(dtypes.compute_type(self.x.dtype))
         axis = min(1, self.x.ndim - 1)
         mean = self.count is not None
         dlosses = shared(dy, "mean", self.count) if mean else dy.unsqueeze(axis) if dy.ndim else dy
@@ -162,19 +163,19 @@ class SoftCrossEntropy(Function):
         dlosses = shared(dy.to(wide_type), self.reduction, self.count)
         if self.reduction == "none":
             dlosses = dlosses.unsqueeze(axis)
-        counted = np.ones((), bool) if self.counted is None else self.counted
-        logp = LogSoftmax.apply(x if self.counted is None else passing(x, counted), axis=axis)
+        counted = self.counted
+        logp = LogSoftmax.apply(x if counted is None else passing(x, counted), axis=axis)
         dx = dq = None
         if self.needs[0]:
             dx = dlosses * (logp.exp() * q.sum(axis, keepdim=True) - q)
-            dx = (dx if self.counted is None else passing(dx, counted)).to(self.x.dtype)
+            dx = (dx if counted is None else passing(dx, counted)).to(self.x.dtype)
         if self.needs[1]:
             dq = (-dlosses * logp).to(self.q.dtype)
         return dx, dq
 
 
 def weighted(q, values):
-    """q * values, with 0 * inf = 0: a masked class (-inf) that nobody asks for costs nothing. NaN stays NaN."""
+    """q * values, with 0 * inf = 0: a masked class (-inf) that is not asked for costs nothing. NaN stays NaN."""
     return q * np.where((q == 0) & np.isinf(values), q, values)
 
 

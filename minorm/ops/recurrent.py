@@ -23,13 +23,8 @@ from minorm.kernels.select import backend
 from minorm.ops import activation
 from minorm.ops.elementwise import Where
 from minorm.ops.indexing import Take
-from minorm.ops.shape import Cat, Flip
-
-
-def rows(a):
-    """a (..., n) as (rows, n)."""
-    return a.reshape(math.prod(a.shape[:-1]), a.shape[-1])
-
+from minorm.ops.matmul import as_rows
+from minorm.ops.shape import Flip, stacked
 
 cell_of = functools.lru_cache(maxsize=64)(Cell)
 
@@ -47,7 +42,7 @@ class Recurrent(Function):
         if x.dtype != wide:
             x, w, r, b, h, c, p = (None if a is None else a.astype(wide) for a in (x, w, r, b, h, c, p))
         self.x, self.w, self.r, self.p = x, w, r, p
-        self.b, self.states_before = b, (h, c)  # small, and what `gradient` begins with
+        self.b, self.h, self.c = b, h, c  # small, and what `gradient` begins with
         self.lengths = lengths
         self.reversed = [direction == "reverse"] if len(w) == 1 else [False, True]
         self.cells = [cell_of(self.kind, gates, tuple(own), clip, variant) for own in activations]
@@ -74,7 +69,7 @@ class Recurrent(Function):
     def gradient(self, *gradients):
         """From the steps written with Tensors: all of them are recorded, and each is differentiated."""
         like = next(g for g in gradients if g is not None)
-        kept = self.x, self.w, self.r, self.b, *self.states_before, self.p
+        kept = self.x, self.w, self.r, self.b, self.h, self.c, self.p
         inputs = [
             None if a is None else self.input(i, a.astype(self.dtype, copy=False), like)
             for i, a in enumerate(kept[: len(self.needs)])
@@ -88,8 +83,8 @@ class Recurrent(Function):
         directions = range(len(self.cells))
         own = [[None if a is None else a[d] for a in (w, r, b, h, c, p)] for d in directions]
         found = [self._steps(d, x, *own[d]) for d in directions]
-        results = [Cat.apply(*[each.unsqueeze(1) for each in of], axis=1) for of in list(zip(*found, strict=True))[:1]]
-        results += [Cat.apply(*[each.unsqueeze(0) for each in of], axis=0) for of in list(zip(*found, strict=True))[1:]]
+        y, *states = zip(*found, strict=True)
+        results = [stacked(y, 1), *[stacked(of, 0) for of in states]]
         return tuple([result.to(self.dtype) for result in results])
 
     def _steps(self, d, x, w, r, b, h, c, p):
@@ -110,12 +105,9 @@ class Recurrent(Function):
             if self.lengths is not None:
                 live = x.from_array(constant_of((t < self.lengths)[:, None], self.x))
                 h, c = (Where.apply(live, new, old) for new, old in zip((h, c), before, strict=True))
-            states.append((h if live is None else passing(h, live.array)).unsqueeze(0))
-        y = (
-            turn(Cat.apply(*states, axis=0))
-            if states
-            else x.from_array(np.zeros_like(self.x, shape=(0, batch, hidden)))
-        )
+            states.append(h if live is None else passing(h, live.array))
+        none = np.zeros_like(self.x, shape=(0, batch, hidden))
+        y = turn(stacked(states, 0)) if states else x.from_array(none)
         alive = None if self.lengths is None else constant_of((self.lengths > 0)[:, None], self.x)
         return [y, *[state if alive is None else passing(state, alive) for state in (h, c)[: self.states]]]
 
@@ -131,7 +123,7 @@ class Recurrent(Function):
             bias, between = b[d, : len(w)], b[d, len(w) :]
             if self.kind != "GRU":
                 bias, between = bias + between, None
-        a = kernels.matmul.linear(rows(x), w, bias).reshape(*x.shape[:2], len(w))
+        a = kernels.matmul.linear(as_rows(x), w, bias).reshape(*x.shape[:2], len(w))
         p = None if self.p is None else self.p[d]
         how = self.lengths, self.reversed[d], True in self.needs
         return kernels.recurrent.forward(self.cells[d], a, self.r[d], between, p, h, c, y, *how)
@@ -143,10 +135,10 @@ class Recurrent(Function):
         own = None if dy is None else dy[:, d]
         how = self.lengths, self.reversed[d]
         da, dq = kernels.recurrent.backward(self.cells[d], memory, self.r[d], p, own, dh, dc, *how)
-        dx = kernels.matmul.matmul(rows(da), self.w[d]).reshape(self.x.shape) if self.needs[0] else None
+        dx = kernels.matmul.matmul(as_rows(da), self.w[d]).reshape(self.x.shape) if self.needs[0] else None
         dw = dr = db = None
         if self.needs[1] or self.needs[3]:
-            dw, db = kernels.matmul.linear_grads(rows(da), rows(self.x), self.needs[3])
+            dw, db = kernels.matmul.linear_grads(as_rows(da), as_rows(self.x), self.needs[3])
         if self.needs[2] or self.needs[3]:
             dr, after = self._recurrent_gradients(kernels.matmul.linear_grads, self.cells[d], memory, dq)
             db = np.concatenate([db, after]) if self.needs[3] else None
@@ -155,12 +147,12 @@ class Recurrent(Function):
 
     def _recurrent_gradients(self, linear_grads, cell, memory, dq):
         """dR, and the gradient of the bias that is added to R h."""
-        flat = rows(dq)
+        flat = as_rows(dq)
         if self.kind != "GRU" or cell.variant:
-            return linear_grads(flat, rows(memory.h), self.needs[3])
+            return linear_grads(flat, as_rows(memory.h), self.needs[3])
         early = 2 * memory.h.shape[2]  # the product of n is with r * h
-        found = linear_grads(flat[:, :early], rows(memory.h), self.needs[3])
-        late = linear_grads(flat[:, early:], rows(memory.e), self.needs[3])
+        found = linear_grads(flat[:, :early], as_rows(memory.h), self.needs[3])
+        late = linear_grads(flat[:, early:], as_rows(memory.e), self.needs[3])
         return [None if g is None else np.concatenate([g, n]) for g, n in zip(found, late, strict=True)]
 
     def _alive(self, state):

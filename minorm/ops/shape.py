@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -95,6 +96,11 @@ class Cat(Function):
         return tuple([dy[(*before, slice(end - n, end))] for n, end in zip(self.lengths, ends, strict=True)])
 
 
+def stacked(tensors: Sequence[Any], axis: int) -> Any:
+    """Tensors of one shape side by side along a new axis."""
+    return Cat.apply(*[x.unsqueeze(axis) for x in tensors], axis=axis)
+
+
 class Unbind(Function):
     """The slices of a copy of x along `axis`: their gradients make one array, where those of x[i] are one each."""
 
@@ -114,7 +120,7 @@ class Unbind(Function):
     def gradient(self, *slices: Any) -> Any:
         like = next(dy for dy in slices if dy is not None)
         zero = like.from_array(np.zeros_like(like.array))
-        return Cat.apply(*[(zero if dy is None else dy).unsqueeze(self.axis) for dy in slices], axis=self.axis)
+        return stacked([zero if dy is None else dy for dy in slices], self.axis)
 
 
 class Pad(Function):

@@ -75,8 +75,8 @@ def moved(y: Any, x: Any) -> Any:
 
 
 class Determinant(Function):
-    """det(x) of the last two axes. Its gradient are the cofactors: det(U V) U diag(products of the other s) V, for
-    x = U diag(s) V, which holds where x has no inverse too.
+    """det(x) of the last two axes. Its gradient is the matrix of cofactors: det(U V) U diag(products of the other s) V
+    for x = U diag(s) V, which holds where x has no inverse too.
     """
 
     def forward(self, x: Any) -> Any:

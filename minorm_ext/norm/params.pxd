@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
 # The gradients of scale and bias where a parameter belongs to whole rows, runs or columns: the jobs have left sums of
-# each, which are added up here, in double and in the order in which they lie. Where each element has a parameter
-# of its own, collect_piece in row_jobs.pxd does it.
+# each, which are added up here, in double and in the order in which they lie. Where each element has its own
+# parameter, collect_piece in row_jobs.pxd does it.
 
 from minorm_ext.norm.columns cimport column_row_param
 from minorm_ext.norm.nest cimport Nest

@@ -59,3 +59,10 @@ def test_strict() -> None:
         mn.autograd.functional.jacobian(unused, (mn.ones(2), mn.ones(2)), strict=True)
     with pytest.raises(RuntimeError, match=r"hessian: func gives shape \(2,\)"):
         mn.autograd.functional.hessian(lambda x: x * x, mn.ones(2))
+
+
+def test_no_grad_around_them_changes_nothing() -> None:
+    x = mn.tensor([1.0, 2.0])
+    with mn.no_grad():
+        assert mn.autograd.functional.jacobian(lambda x: x * x, x).tolist() == [[2, 0], [0, 4]]
+        assert mn.autograd.functional.hessian(lambda x: (x**3).sum(), x).tolist() == [[6, 0], [0, 12]]

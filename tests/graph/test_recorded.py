@@ -283,3 +283,58 @@ def test_a_gradient_of_another_shape_names_the_function() -> None:
     x = leaf(1.0, 2.0)
     with pytest.raises(RuntimeError, match=r"gradient of Wrong: it is float64\(\), its input is float64\(2,\)"):
         grad(Wrong.apply(x).sum(), x, create_graph=True)
+
+
+def test_threads_lose_no_gradient() -> None:
+    import threading
+
+    x = leaf(1.0)
+
+    def add() -> None:
+        for _ in range(200):
+            (x * 2.0).sum().backward(create_graph=True)
+
+    threads = [threading.Thread(target=add) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert x.grad.tolist() == [1600.0]
+
+
+def test_the_hook_of_a_leaf_is_part_of_the_graph_under_no_grad_too() -> None:
+    x = leaf(3.0)
+    x.register_hook(lambda g: g * x)
+    y = (x * 2.0).sum()
+    with mn.no_grad():
+        (g,) = grad(y, x, create_graph=True)
+    (second,) = grad(g.sum(), x)
+    assert (g.item(), second.item()) == (6.0, 6.0)  # d(2 x) / dx through the hook once more: 2 * x
+
+
+@pytest.mark.parametrize("function", [F.relu, F.leaky_relu])
+def test_what_was_freed_is_named(function: Any) -> None:
+    x = leaf(1.0, -2.0)
+    y = (function(x * x - 2) ** 2).sum()
+    (g,) = grad(y, x, create_graph=True)
+    y.backward()
+    with pytest.raises(RuntimeError, match="was freed by an earlier backward"):
+        (g * g).sum().backward()
+
+
+def test_a_changed_first_state_of_a_recurrent_layer_is_seen() -> None:
+    layer, h = mn.nn.GRU(2, 3).double(), mn.zeros(1, 1, 3, dtype=mn.float64)
+    x = mn.ones(2, 1, 2, dtype=mn.float64, requires_grad=True)
+    y = layer(x, h)[0].sum()
+    h.add_(3.0)
+    with pytest.raises(RuntimeError, match="changed in place"):
+        grad(y, x, create_graph=True)
+
+
+def test_cross_entropy_of_16_bits_behind_a_product() -> None:
+    x = mn.tensor([[0.5, -1.5, 2.0]], dtype=mn.float16, requires_grad=True)
+    loss = F.cross_entropy(x, mn.tensor([1]))
+    (g,) = grad(loss * loss, x, create_graph=True)
+    (second,) = grad((g * g).sum(), x)
+    assert second.dtype == mn.float16
+    assert second.isfinite().all()

@@ -28,7 +28,19 @@ F32 = np.float32
 FLOAT, DOUBLE, HALF, INT64 = TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16, TensorProto.INT64
 WITHIN = {"float16": 2e-2, "bfloat16": 8e-2, "float64": 1e-5, "float32": 1e-4}  # of the file, if that is no coarser
 DECIMALS = {"float64": 1e-12}  # the eps of a layer is read as the decimal that a float32 stands for, a float64 as it is
+ONE_ROUNDING = 2**-8  # of bfloat16
 CLOSE = {"float16": 5e-3, "float64": 1e-6}  # of minorm; some nodes of a float64 model compute in float32
+
+
+def is_wide(model: Any) -> bool:
+    """Whether the file computes a convolution of bfloat16 in float32, as it must before opset 22.
+
+    minorm adds up in the order of tiles then (docs/maths.md), and float32 in another.
+    """
+    casts = {node.output[0] for node in model.graph.node if node.op_type == "Cast"}
+    return any(
+        n.op_type in ("Conv", "ConvTranspose") and casts.issuperset(n.input[1:2]) for n in model.graph.node
+    ) and any(a.i == onnx.TensorProto.BFLOAT16 for n in model.graph.node if n.op_type == "Cast" for a in n.attribute)
 
 
 def prove(
@@ -51,7 +63,7 @@ def prove(
         expected = want if module.converted_to() is None else retyped.results(module, *inputs)
         got = retyped.results(mo.load(new, trainable=trainable), *inputs)
         if module.converted_to() is not None:
-            assert difference(got, expected) <= DECIMALS.get(name, 0), name
+            assert difference(got, expected) <= (ONE_ROUNDING if is_wide(new) else DECIMALS.get(name, 0)), name
         within = max(WITHIN.get(kind, 0) for kind in (name, *(str(y.dtype) for y in want)))
         assert difference([cast(y, np.float64) for y in got], [cast(y, np.float64) for y in want]) <= within
         if runs and name in CLOSE:
@@ -274,19 +286,8 @@ def graphs(draw: Any) -> list[Any]:
     return [*nodes, make("Sum", ["v0", pool[-1], pool[-2]], ["y"]), make("Identity", [pool[-1]], ["z"])]
 
 
-@settings(max_examples=20, deadline=None)
-@given(nodes=graphs())
-def test_any_mixture_of_data_lengths_and_constants(nodes: list[Any]) -> None:
-    prove_mixture(nodes)
-
-
-@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(nodes=graphs())
-def test_many_mixtures(nodes: list[Any]) -> None:
-    prove_mixture(nodes)
-
-
-def prove_mixture(nodes: list[Any]) -> None:
+def test_any_mixture_of_data_lengths_and_constants(nodes: list[Any]) -> None:
     held = {**W, **THIRD, "pair": np.array([0.3, 2.0], F32)}
     prove(model_of(nodes, X, ["y", "z"], held), data())
