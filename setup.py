@@ -156,10 +156,8 @@ class BuildKernels(build_ext):
             if module_name(extension) in modules and level_name(extension) in levels
         ]
         if self.only and (left := sorted(modules - set(map(module_name, self.extensions)))):
-            raise OptionError(
-                f"--level: {', '.join(left)} of --only is compiled for {', '.join(levels_of(left[0]))} alone; "
-                f"got {self.level}"
-            )
+            alone = "; ".join(f"{name} of --only is compiled for {', '.join(levels_of(name))} alone" for name in left)
+            raise OptionError(f"--level: {alone}; got {self.level}")
 
     def run(self) -> None:  # noqa: D102
         if NO_KERNELS:

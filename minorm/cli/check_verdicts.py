@@ -43,8 +43,8 @@ def judge(found: Inspection, path: str, guess: Guess, seconds: float) -> Judged:
     accepted = _Accepted(found, guess)
     args = next(accepted, None)
     fed = args
-    if found.module is None and found.inputs:
-        fed = examples.exact(found.inputs, guess.shapes, guess.values)
+    if args is None and found.inputs and (found.module is None or not examples.is_guessed(found.inputs, guess)):
+        fed = examples.exact(found.inputs, guess)
     answer = sandbox.ask(path, _arrays(found, fed), checker=how, seconds=seconds)
     checker = _checker(how, answer)
     if not answer["checker"].passed and how:  # it stopped there; onnxruntime may think otherwise

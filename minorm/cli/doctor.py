@@ -56,8 +56,7 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("--fix and --out FILE go together: what to do, and where the corrected model goes")
     if args.plot and not args.plot.lower().endswith(FORMS):
         raise UsageError(f"--plot {args.plot}: expected a name that ends in .png, .svg or .pdf")
-    limits = {"max_bytes": args.max_bytes, "external_root": args.external_root}
-    source = sources.open_model(args.model, sources.allowed(args), **limits)
+    source = sources.opened(args)
     for path in filter(None, (args.plot, args.out)):  # an error now, and not after the work
         if os.path.exists(path) and os.path.samefile(path, source.path):
             raise UsageError(f"{path} is the model itself; expected another file")

@@ -41,8 +41,7 @@ def add(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the scores."""
-    limits = {"max_bytes": args.max_bytes, "external_root": args.external_root}
-    source = sources.open_model(args.model, sources.allowed(args), **limits)
+    source = sources.opened(args)
     chosen = sources.choose(source, args)
     split = args.split or _usual_split(source, chosen, args)
     output.note(f"minorm evaluate: {_where(split, chosen.path)}")

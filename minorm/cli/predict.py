@@ -45,8 +45,7 @@ def add(commands: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print a line for each picture; 1 where one could not be read."""
     extras.need("PIL")
-    limits = {"max_bytes": args.max_bytes, "external_root": args.external_root}
-    source = sources.open_model(args.model, sources.allowed(args), **limits)
+    source = sources.opened(args)
     found = source.preprocessing
     if found is None:
         raise ValueError(f"{source.path} does not say how images are scaled, nor is its input N x C x size x size with "

@@ -92,6 +92,11 @@ def open_model(
     return Source(path, "onnx", model, preprocessing=described(model.metadata) or _of_its_input(model))
 
 
+def opened(args: argparse.Namespace) -> Source:
+    """The model of a command that also takes limits for an ONNX file."""
+    return open_model(args.model, allowed(args), max_bytes=args.max_bytes, external_root=args.external_root)
+
+
 def open_checkpoint(given: str, allowed: Trust = trust.NOTHING) -> Source:
     """The same for commands that take no ONNX file."""
     return _checkpoint(weights_file(given), allowed)

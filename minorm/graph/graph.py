@@ -62,6 +62,7 @@ class Function:
     outputs: int = 1
     watched: Sequence[tuple[Any, int, int]] = ()  # (version counter, its value then, input i or output ~i)
     total: Any = None  # the gradient of the first input that other consumers have sent so far
+    _hooks: Any = None  # output index -> hooks: see hooks.py
     retained: dict[int, Any] | None = None  # output index -> weak reference to a tensor that wants its gradient
 
     def forward(self, *arrays: Any, **options: Any) -> Any:

@@ -1,12 +1,13 @@
 """Functions that see a gradient on its way: `x.register_hook(hook)`.
 
-They are kept by the id of a leaf or a Function and the index of its output, apart from both: who has none pays one
-look at a dict in a backward walk.
+A leaf or a Function holds its own hooks, so that a hook which holds the leaf is garbage together with it. A backward
+walk without any hook pays one look at a set.
 """
 
 from __future__ import annotations
 
 import itertools
+import threading
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -15,8 +16,9 @@ from minorm.support.argument_errors import kind_of
 
 Hook = Callable[[Any], Any]
 
-registered: dict[tuple[int, int], dict[int, Hook]] = {}
+registered: set[int] = set()  # the ids of leaves and Functions that have had a hook
 _numbers = itertools.count()
+_registering = threading.Lock()
 
 
 class RemovableHandle:
@@ -41,14 +43,20 @@ def register(tensor: Any, hook: Hook) -> RemovableHandle:
     if not tensor.requires_grad:
         raise RuntimeError("register_hook: the tensor does not require grad; expected one that does")
     source = tensor.creator or tensor
-    key = id(source), tensor.output_index
-    fresh: dict[int, Hook] = {}
-    own = registered.setdefault(key, fresh)  # one step: two threads may be here, and neither hook may be lost
-    if own is fresh:
-        weakref.finalize(source, registered.pop, key, None).atexit = False
+    with _registering:  # two threads may be here, and neither hook may be lost
+        if id(source) not in registered:
+            source._hooks = {}
+            registered.add(id(source))
+            weakref.finalize(source, registered.discard, id(source)).atexit = False
+        own = source._hooks.setdefault(tensor.output_index, {})
     number = next(_numbers)
     own[number] = hook
     return RemovableHandle(own, number)
+
+
+def _hooks_of(source: Any, index: int) -> list[Hook]:
+    """The hooks of output `index` of a Function, or of a leaf; a hook may register and remove hooks while it runs."""
+    return list(source._hooks.get(index, {}).values()) if id(source) in registered else []
 
 
 def run(source: Any, index: int, array: Any, like: Any) -> Any:
@@ -56,7 +64,7 @@ def run(source: Any, index: int, array: Any, like: Any) -> Any:
 
     None where there are no hooks. They may keep what they saw and what they returned: the caller goes on with a copy.
     """
-    hooks = list(registered.get((id(source), index), {}).values())
+    hooks = _hooks_of(source, index)
     for hook in hooks:
         answer = hook(like.from_array(array))
         if answer is not None:
@@ -66,7 +74,7 @@ def run(source: Any, index: int, array: Any, like: Any) -> Any:
 
 def run_recorded(source: Any, index: int, gradient: Any) -> Any:
     """The same for a gradient that is a Tensor of the graph; what a hook returns goes on in the graph."""
-    for hook in list(registered.get((id(source), index), {}).values()):
+    for hook in _hooks_of(source, index):
         answer = hook(gradient)
         if answer is not None:
             _checked(answer, gradient.array)

@@ -67,6 +67,7 @@ class Tensor(Methods["Tensor"]):
 
     __slots__ = {  # with their docstrings
         "__weakref__": None,
+        "_hooks": "Of a leaf: see graph/hooks.py; not there before the first.",
         "_requires_grad": "What `requires_grad` says: read where an operation is applied, so without a call.",
         "array": "The elements, an array of NumPy or of CuPy.",
         "creator": "The Function that computed it; None for a leaf.",
@@ -159,6 +160,12 @@ class Tensor(Methods["Tensor"]):
             return array.copy()
         with devices.on_device_of(array):
             return backend(array).copying.copy(array)
+
+    def __getstate__(self) -> Any:
+        """What copy and pickle take along: all but the hooks."""
+        state = object.__getstate__(self)
+        state[1].pop("_hooks", None)
+        return state
 
     # What it is
 

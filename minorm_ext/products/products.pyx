@@ -227,6 +227,9 @@ cdef class Convolution:
         g.exact = FUSED or products_exact(range_of_array(dy, self.y_count), range_of_array(x, self.x_count))
         threads = threads_for(self.work, threads)
         sums = p.chunks * p.groups * p.column_panels * sum_rows(p.outputs) * PANEL * sizeof(float)
+        if p.outputs * gradient_row(p) >= 1 << 31:  # the offsets of rows are int32
+            raise ValueError(
+                f"conv: the results of a strip take {p.outputs * gradient_row(p)} numbers; expected less than 2^31")
         g.own = (ceil_div(plane_cells(p), 32) * 32 + p.outputs * gradient_row(p)) * sizeof(Cell)
         g.own = ceil_div(g.own, 64) * 64
         memory = empty((ceil_div(sums + threads * g.own + p.outputs * sizeof(int32_t), 64) * 32,), x.dtype)

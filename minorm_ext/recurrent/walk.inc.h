@@ -136,8 +136,10 @@ static void NAME(backward_job)(const void *task, ptrdiff_t job) {
                 continue;
             }
             const REAL *a = ROW(w->a, w->columns), *v = ROW(w->v, w->columns);
-            const REAL *dy = (REAL *)w->y + t * w->y_step + row * w->y_row;
-            if (w->y) for (ptrdiff_t j = 0; j < n; j++) dh[j] += dy[j];
+            if (w->y) {
+                const REAL *dy = (REAL *)w->y + t * w->y_step + row * w->y_row;
+                for (ptrdiff_t j = 0; j < n; j++) dh[j] += dy[j];
+            }
             if (k->kind == RNN) NAME(rnn_back)(k, a, v, dh, da, scratch);
             else if (k->kind == LSTM) NAME(lstm_back)(k, a, v, ROW(w->e, n), ROW(w->cs, n), (REAL *)w->p, dh,
                                                       STATE(w->c), da, scratch);

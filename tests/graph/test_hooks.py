@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import weakref
 from typing import Any
 
 import numpy as np
@@ -64,11 +65,16 @@ def test_what_a_hook_returns_is_like_the_gradient(answer: Any, error: type[Excep
 
 def test_hooks_go_with_what_they_were_for() -> None:
     x = mn.ones(2, requires_grad=True)
-    (x * 2).register_hook(print)
-    x.register_hook(print)
-    del x
+    before = len(hooks.registered)
+    y = x * 2
+    y.register_hook(lambda g: g * y)  # a hook may hold what it is for
+    x.register_hook(lambda g: g * x)
+    assert len(hooks.registered) == before + 2
+    there = weakref.ref(x), weakref.ref(y)
+    x = y = None
     gc.collect()
-    assert not hooks.registered
+    assert [reference() for reference in there] == [None, None]
+    assert len(hooks.registered) == before
     with pytest.raises(RuntimeError, match="register_hook: the tensor does not require grad"):
         mn.ones(2).register_hook(print)
 

@@ -33,7 +33,10 @@ def forward(
 ) -> Any:
     """y = W * x + b, and then the epilogue of minorm/kernels/epilogue.py, before y is stored."""
     if x.dtype in HALVES:
-        if by_tiles(x, w, w.shape, groups):
+        tiles = by_tiles(x, w, w.shape, groups)
+        if tiles and b is not None and b.dtype != x.dtype:
+            return reference.forward(x, w, b, stride, padding, dilation, groups, epilogue)
+        if tiles:
             how, shape = tiled.forward(x.shape, w.shape, stride, padding, dilation, groups)
             check_bias("conv.forward", b, shape[1])
             y = _correlate_tiled(how, x, w, b, shape, False)
@@ -63,16 +66,18 @@ def grad_input(
     """dx = W^T * dy, plus a bias where this is the forward pass of a transposed convolution; then plus `accumulate`."""
     check_accumulate("conv.grad_input", accumulate, x_shape, dy.dtype)
     phases = math.prod(min(s, n) for s, n in zip(stride, x_shape[2:], strict=True))
-    if dy.dtype in HALVES:
-        if by_tiles(dy, w, w.shape, groups) and phases <= MOST_PHASES:
-            how = tiled.grad_input(dy.shape, w.shape, x_shape, stride, padding, dilation, groups)
-            check_bias("conv.grad_input", b, x_shape[1])
-            dx = _correlate_tiled(how, dy, w, b, x_shape, True)
-        else:
-            dx = grad_input(_wide(dy), _wide(w), x_shape, stride, padding, dilation, groups, _wide(b)).astype(dy.dtype)
+    tiles = by_tiles(dy, w, w.shape, groups)
+    if dy.dtype in HALVES and not tiles:
+        dx = grad_input(_wide(dy), _wide(w), x_shape, stride, padding, dilation, groups, _wide(b)).astype(dy.dtype)
         return dx if accumulate is None else add(dx, accumulate)
-    if not _covers(dy, w) or phases > MOST_PHASES:
+    mixed = tiles and b is not None and b.dtype != dy.dtype
+    if mixed or not 0 < phases <= MOST_PHASES or not (tiles or _covers(dy, w)):
         return reference.grad_input(dy, w, x_shape, stride, padding, dilation, groups, b, accumulate)
+    if tiles:
+        how = tiled.grad_input(dy.shape, w.shape, x_shape, stride, padding, dilation, groups)
+        check_bias("conv.grad_input", b, x_shape[1])
+        dx = _correlate_tiled(how, dy, w, b, x_shape, True)
+        return dx if accumulate is None else add(dx, accumulate)
     how = plan.grad_input(dy.shape, w.shape, x_shape, stride, padding, dilation, groups, dy.itemsize)
     check_bias("conv.grad_input", b, x_shape[1])
     return _correlate(how, dy, w, b, x_shape, True, None, accumulate)

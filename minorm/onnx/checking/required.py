@@ -12,10 +12,10 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-from onnx import numpy_helper
-
+from minorm.onnx.graph import tensors
+from minorm.onnx.graph.errors import LoadError
 from minorm.onnx.graph.lengths import declared_of
+from minorm.onnx.graph.tensors import Budget
 
 Axis = tuple[str, int]  # an input and an axis of it
 Length = Axis | int | None  # of a value's axis: that of an input's, a number, or unknown
@@ -90,7 +90,7 @@ class Required:
             return
         rule = _RULES.get(node.op_type) if not node.domain or node.domain.startswith("com.microsoft") else None
         x = self.values.get(node.input[0]) if node.input else None
-        if rule is None or not node.output or (x is None and node.op_type not in LATER):
+        if rule is None or not node.output or not node.input or (x is None and node.op_type not in LATER):
             return
         made = rule(self, node, list(x or ()))
         if made is not None and len(made) <= MAX_RANK:
@@ -103,8 +103,12 @@ class Required:
 
     def same(self, a: Length, b: Length) -> Length:
         """Two axes must be equally long; what is known of them. A length of 1 stretches to the other."""
-        if a is None or a == 1 or b is None or b == 1:
-            return (b if a == 1 else None) if a is None or a == 1 else (a if b == 1 else None)
+        if a == 1:
+            return b
+        if b == 1:
+            return a
+        if a is None or b is None:
+            return None
         if isinstance(a, int) or isinstance(b, int):
             number = a if isinstance(a, int) else b
             assert isinstance(number, int)
@@ -129,12 +133,13 @@ class Required:
             if given.name == name:
                 return list(given.ints)
         tensor = self.arrays.get(node.input[place]) if place < len(node.input) else None
-        if tensor is None or math.prod(tensor.dims) > SMALL or tensor.external_data:
+        if tensor is None or math.prod(tensor.dims) > SMALL:
             return None
         try:
-            return [int(n) for n in np.reshape(numpy_helper.to_array(tensor), -1)]
-        except (ValueError, TypeError):
+            array = tensors.read(tensor, f"tensor {tensor.name!r}", None, Budget())
+        except LoadError:
             return None
+        return array.reshape(-1).tolist() if array.dtype.kind in "iu" else None
 
     def number(self, node: Any, name: str, default: int) -> int:
         """An attribute that is a whole number."""
@@ -227,7 +232,7 @@ def _unsqueeze(r: Required, node: Any, x: list[Length]) -> list[Length] | None:
 
 def _squeeze(r: Required, node: Any, x: list[Length]) -> list[Length] | None:
     axes = r.integers(node, "axes", 1)
-    if axes is None:
+    if axes is None or not x:
         return None
     gone = {axis % len(x) for axis in axes}
     for axis in gone:
@@ -239,7 +244,7 @@ def _reshape(r: Required, node: Any, x: list[Length]) -> list[Length] | None:
     target = r.integers(node, "shape", 1)
     if not target or len(target) > MAX_RANK:
         return None
-    if len(x) == 2 and target[0] in (0, -1) and all(n > 0 for n in target[1:]):
+    if len(target) > 1 and len(x) == 2 and target[0] in (0, -1) and all(n > 0 for n in target[1:]):
         r.need(x, 1, math.prod(target[1:]))
     return [x[i] if n == 0 and i < len(x) else n if n > 0 else None for i, n in enumerate(target)]
 

@@ -20,6 +20,7 @@ from minorm.onnx.conversion.constant_folding import folded, with_constants
 from minorm.onnx.conversion.equivalence import against
 from minorm.onnx.conversion.rewriting import Rewriter
 from minorm.onnx.graph import encoding, external, tensors, versions
+from minorm.onnx.graph.errors import LoadError
 from minorm.onnx.graph.external import Path, Weights
 from minorm.onnx.graph.lengths import Shapes
 from minorm.onnx.graph.node_rewriter import Kinds, tensors_of
@@ -88,6 +89,8 @@ def convert(
         raise ValueError(f"convert: max_bytes is {max_bytes!r}; expected a number of bytes, at least 1")
     old, folder = parse(source, max_bytes, external_root=external_root)
     validation.opsets_of(old)
+    if opset_version < 11 and old.graph.sparse_initializer:
+        raise LoadError("convert: the model has sparse initializers, which files have from opset 11 on")
     encoding.reserve(3 * sum(len(tensor.raw_data) for tensor in old.graph.initializer), "convert: a copy of the model")
     new = onnx.ModelProto()
     new.CopyFrom(old)

@@ -64,7 +64,7 @@ def example(model: GraphModule, shapes: Shapes | None = None) -> tuple[Tensor, .
     """Inputs that the model runs on; ValueError where none of the usual lengths of its free axes fit.
 
     Floats are drawn from a normal distribution, always the same ones; integers are 0, which is an index and a class of
-    everything. shapes: lengths where guessing fails, of inputs or of free axes by name.
+    everything, or 1 where 0 does not do. shapes: lengths where guessing fails, of inputs or of free axes by name.
     """
     first: Exception | None = None
     dtype = model.converted_to()
@@ -162,11 +162,11 @@ def _filled(entry: Input, shape: tuple[int, ...], value: Any, number: int) -> Te
     return Tensor(np.full(shape, number, entry.dtype))
 
 
-def exact(inputs: Sequence[Input], shapes: Shapes, values: Mapping[str, Any] | None = None) -> Any:
+def exact(inputs: Sequence[Input], guess: Guess) -> Any:
     """Inputs of the shapes that are declared or given; None where an axis is free, or there are too many elements."""
-    given = with_lengths(inputs, shapes)
+    given = settled(inputs, guess)
     if any(entry.shape is None for entry in given) or any(free_axes(given).values()):
         return None
     if any(math.prod(n for n in entry.shape or () if isinstance(n, int)) > MOST for entry in given):
         return None
-    return next(guesses(inputs, Guess(shapes, values or {})))
+    return next(guesses(inputs, guess))

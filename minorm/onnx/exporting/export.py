@@ -155,7 +155,7 @@ def _carry_metadata(proto: onnx.ModelProto, model: Any) -> None:
 
 def _drop_stale_classes(proto: onnx.ModelProto) -> None:
     if why := metadata.drop_stale_classes(proto):
-        warnings.warn(f"export: {why}", stacklevel=4)
+        warnings.warn(f"export: {why}", stacklevel=5)
 
 
 @contextmanager

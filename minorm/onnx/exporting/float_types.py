@@ -41,10 +41,11 @@ NAMED: dict[str, tuple[str, int, int | None]] = {
 # on it has the type; 16-bit floats it casts itself.
 NEVER = 1 << 30
 _NO_DOUBLE = (
-    "Atan", "AveragePool", "Clip", "Conv", "ConvTranspose", "Elu", "Erf", "GRU", "Gelu", "GlobalAveragePool",
-    "GlobalLpPool", "GlobalMaxPool", "HardSigmoid", "HardSwish", "Hardmax", "InstanceNormalization", "LRN", "LSTM",
-    "LeakyRelu", "LpPool", "MaxUnpool", "Mean", "Mish", "Multinomial", "OneHot", "PRelu", "RNN", "Resize", "Selu",
-    "Softplus", "Softsign", "Tan", "ThresholdedRelu", "Upsample",
+    "Acos", "Acosh", "Asin", "Asinh", "Atan", "Atanh", "AveragePool", "Clip", "Col2Im", "Conv", "ConvTranspose", "Cosh",
+    "Det", "Elu", "Erf", "GRU", "Gelu", "GlobalAveragePool", "GlobalLpPool", "GlobalMaxPool", "HardSigmoid",
+    "HardSwish", "Hardmax", "InstanceNormalization", "LRN", "LSTM", "LeakyRelu", "LpPool", "MaxUnpool", "Mean", "Mish",
+    "Multinomial", "NonZero", "OneHot", "PRelu", "RNN", "Resize", "Selu", "Sinh", "Softplus", "Softsign", "Tan",
+    "ThresholdedRelu", "Upsample",
 )  # fmt: skip
 _DOUBLE_SINCE = {"GridSample": 20, "Max": 8, "MaxPool": 8, "Min": 8}
 _FLOAT_ALONE = {"MeanVarianceNormalization": NEVER}  # its published body mixes types

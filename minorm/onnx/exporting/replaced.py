@@ -77,7 +77,8 @@ def _given(module: GraphModule, examples: Sequence[Tensor] | None) -> tuple[dict
         for handle in handles:
             handle.remove()
     shape = module.inputs[0].shape if module.inputs else None
-    return seen, examples[0].shape[0] if shape and isinstance(shape[0], str) else 0
+    first: Any = examples[0] if examples else None
+    return seen, first.shape[0] if isinstance(first, Tensor) and shape and isinstance(shape[0], str) else 0
 
 
 def _free_axes(model: Any, node: Any, args: Sequence[Tensor], batch: int) -> list[Axes]:

@@ -199,12 +199,6 @@ class GraphModule(Sealed):
         """Parameters and buffers under the names of the file, those that are equal or shared too."""
         return dict(self._state)
 
-    def all_tensors(self) -> dict[str, Tensor]:
-        """The same, and those of the layers that were put in."""
-        layers = self.layers_put_in.items()
-        added = {f"{path}.{name}": tensor for path, layer in layers for name, tensor in layer._loadable().items()}
-        return {**self._state, **added}
-
     def watching(self, see: memory_budget.See) -> AbstractContextManager[None]:
         """Inside, `see(step, arguments, results, multiplications)` is told of every node of a graph that runs."""
         return memory_budget.watching(see)

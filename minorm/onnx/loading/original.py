@@ -81,11 +81,6 @@ class Original:
         expanded = {name: whole for name, whole in self.expanded.items() if name in held}
         return replace(self, model=model, layout=layout, expanded=expanded)
 
-    def named(self, path: str) -> Original:
-        """The same, after the layer that was put in last got its path. Nobody else has this copy yet."""
-        stand_in.name_layer(self.model, path)
-        return self
-
     @property
     def opset(self) -> int:
         """The opset of ONNX's own operators."""

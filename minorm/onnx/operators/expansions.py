@@ -83,17 +83,18 @@ def expands(domain: str, head: str | Callable[[Call], str]) -> Callable[[Rule], 
 
 
 def function(domain: str, operator: str, call: Call) -> Any:
-    """The FunctionProto that a node stands for, None where it has no rule; LoadError for a form that is not read."""
-    if (domain, operator) not in EXPANSIONS:
-        return None
+    """The FunctionProto that a node of EXPANSIONS stands for, None for an ordinary one; LoadError for other forms."""
     head, rule = EXPANSIONS[domain, operator]
-    body = rule(call)
-    if not isinstance(body, str):
-        return body
-    if not body:
-        return None
-    written = head(call) if callable(head) else head
-    return parsed(f'<domain: "{domain}", opset_import: ["" : {OPSET}]>\n{written}\n{{\n{body}\n}}')
+    try:
+        body = rule(call)
+        if not body or not isinstance(body, str):
+            return body or None
+        written = head(call) if callable(head) else head
+        return parsed(f'<domain: "{domain}", opset_import: ["" : {OPSET}]>\n{written}\n{{\n{body}\n}}')
+    except LoadError:
+        raise
+    except (IndexError, KeyError, TypeError, ValueError, onnx.parser.ParseError) as error:
+        raise refuse(operator, f"what this node gives it ({error})") from error
 
 
 @functools.lru_cache(maxsize=256)
@@ -117,10 +118,14 @@ def refuse(operator: str, why: str) -> LoadError:
     return LoadError(f"load: minorm does not run {operator} with {why}")
 
 
+def _text(value: Any) -> Any:
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+
+
 def attribute_values(attributes: dict[str, Any]) -> dict[str, Any]:
     """AttributeProtos as Python values; graphs and tensors as they are."""
     found = {}
     for name, attribute in attributes.items():
         value = helper.get_attribute_value(attribute) if attribute.type != AttributeProto.UNDEFINED else None
-        found[name] = value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+        found[name] = [_text(part) for part in value] if isinstance(value, list) else _text(value)
     return found

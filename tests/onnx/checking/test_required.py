@@ -90,3 +90,18 @@ def test_lengths_that_a_file_says_stay(graph_of: Any) -> None:
         [N("MatMul", ["x", "w"], ["y"])], {"x": (F32, ["n", 5])}, ["y"], {"w": draw(7, 3)}
     )  # which contradicts itself
     assert Required(proto.graph).lengths({"x": ["n", 5]}) == {"x": ["n", 5]}
+
+
+@pytest.mark.parametrize(
+    ("node", "held"),
+    [
+        (N("Reshape", ["x", "s"], ["y"]), np.array([-1])),  # to one axis: it says nothing of C
+        (N("Squeeze", ["z", "s"], ["y"]), np.array([0])),  # of a number
+        (N("Add", [], ["y"]), np.array([0])),
+        (N("Squeeze", ["x", "s"], ["y"]), np.array([np.inf])),
+    ],
+)
+def test_what_says_nothing_and_what_is_damaged_fixes_nothing(node: Any, held: Any, graph_of: Any) -> None:
+    proto = graph_of([node], {"x": (F32, ["n", "c"]), "z": (F32, [])}, ["y"], {"s": held})
+    given = {"x": ["n", "c"], "z": []}
+    assert Required(proto.graph).lengths(given) == given

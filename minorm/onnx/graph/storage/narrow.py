@@ -66,7 +66,7 @@ def unpacked(raw: Any, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Any:
 
 def cast(x: Any, dtype: np.dtype[Any], saturate: bool = True, round_mode: str = "up") -> Any:
     """An array in a narrow type. saturate: what is beyond the largest number of a float type becomes that number."""
-    if dtype is POWERS or dtype == POWERS:
+    if dtype == POWERS:
         return _power(x, saturate, round_mode)
     x = x.astype(np.float32) if x.dtype in BITS or x.dtype in dtypes.HALVES else x
     if saturate and dtype not in INTEGERS:

@@ -12,7 +12,7 @@ from typing import Any
 from minorm.nn import Module
 from minorm.onnx.graph.node_layers import Layer
 from minorm.onnx.graph.step import Step
-from minorm.onnx.loading.exchange import housing
+from minorm.onnx.loading.exchange import housing, stand_in
 from minorm.onnx.loading.exchange.spots import Part, Spot, Spots
 from minorm.onnx.loading.original import Original
 from minorm.onnx.loading.updates import ENDING
@@ -93,7 +93,7 @@ class Replacement:
         path = housing.move_in(model, self.layer, self.wished, self.gone, self.lost)
         step.label, step.node, step.module = f"{path!r}, a {type(self.layer).__name__}", path, path
         if self.file is not None:
-            self.file = self.file.named(path)
+            stand_in.name_layer(self.file.model, path)
         model.placed = [placed for placed in model.placed if id(placed.layer) not in self.gone]
         model._rewire(self)
         self.layer.train(model.training)

@@ -20,7 +20,6 @@ TOLERANCE = 2e-3  # of the largest number of a line: sines of large angles are r
 WINDOW = 8  # the shortest vector whose symmetry says something
 BINARY = "zeros and ones"
 FEW = 6  # different numbers in the kernels of fixed filters
-_SHORT = (dtypes.float16, dtypes.bfloat16)
 LINES = 16  # that are looked at first: they tell of most weights that they have no formula
 SAMPLE = 256  # numbers that are looked at first
 SMALL = 1 << 12  # elements of a tensor of which all are looked at
@@ -109,7 +108,7 @@ def few_numbers(array: Any, times: int = 2) -> str:
 
 def _is_rounded(array: Any) -> bool:
     """Whether all numbers are of 16 bits, of which there are not many."""
-    return any(bool((array.astype(short).astype(array.dtype) == array).all()) for short in _SHORT)
+    return any(bool((array.astype(short).astype(array.dtype) == array).all()) for short in dtypes.HALVES)
 
 
 def _has_hardly_moved(array: Any) -> bool:

@@ -81,7 +81,7 @@ _ORDER = {kind: i for i, kind in enumerate(Kind)}
 
 def places(nodes: Sequence[Node], inputs: Iterable[str], arrays: Mapping[str, Any]) -> dict[str, Place]:
     """array -> its place, for those that have one. inputs: of the graph."""
-    return _Walk(nodes, inputs, arrays).found(arrays)
+    return _Walk(nodes, inputs, arrays).found()
 
 
 class _Walk:
@@ -100,7 +100,7 @@ class _Walk:
             for name in node.inputs:
                 readers.setdefault(name, set()).add(node.operator)
             if node.operator not in LENGTHS and any(name in self.live for name in node.inputs):
-                self.live.update(node.outputs)
+                self.live.update(filter(None, node.outputs))
                 self._follow(node)
         # What goes into a sine and a cosine, perhaps 2 pi times.
         self.waves = {name for name, found in readers.items() if {"Sin", "Cos"} <= found}
@@ -119,13 +119,14 @@ class _Walk:
         if scales and node.operator in ("Add", "Mul"):
             self.behind.update((node.outputs[0], self.behind[name]) for name in node.inputs if name in self.behind)
         if (node.operator in REPEATING or scales) and any(name in self.raw for name in node.inputs):
-            self.raw.update(node.outputs)
+            self.raw.update(filter(None, node.outputs))
 
     def _only_scales(self, node: Node) -> bool:
         numbers = [self.arrays[name].size for name in node.inputs if name in self.arrays]
         return node.operator in REPEATING or (node.operator == "Mul" and numbers == [1])
 
-    def found(self, arrays: Mapping[str, Any]) -> dict[str, Place]:
+    def found(self) -> dict[str, Place]:
+        arrays = self.arrays
         for node in reversed(self.nodes):
             self._images(node)
             if node.body is not None:

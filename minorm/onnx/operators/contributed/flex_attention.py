@@ -8,7 +8,7 @@ from typing import Any
 from onnx import GraphProto, NodeProto, helper
 
 from minorm.onnx.graph.node_rewriter import HALVES, graphs_of
-from minorm.onnx.operators.expansions import Call, expands, integers, parsed, refuse
+from minorm.onnx.operators.expansions import OPSET, Call, expands, integers, parsed, refuse
 
 
 @expands("ai.onnx.preview", "FlexAttention")
@@ -27,7 +27,7 @@ def flex_attention(call: Call) -> Any:
     nodes += "flex_scale = CastLike(flex_scale_32, flex_q)  flex_scaled = Mul(flex_q, flex_scale)\n"
     nodes += "flex_turned = Transpose <perm = [0, 1, 3, 2]> (flex_keys)  flex_raw = MatMul(flex_scaled, flex_turned)\n"
     nodes += f"flex_scores = {kind}(flex_raw)\n"
-    head = f'<domain: "ai.onnx.preview", opset_import: ["" : {call.opsets[""]}]> FlexAttention '
+    head = f'<domain: "ai.onnx.preview", opset_import: ["" : {call.opsets.get("", OPSET)}]> FlexAttention '
     head += "<scale, score_mod, prob_mod, softmax_precision> (Q, K, V) => (Y)"
     function = parsed(f"{head} {{ {nodes} }}")
     function = type(function).FromString(function.SerializeToString())  # the parsed one is shared

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from minorm.onnx.operators.contributed.fused_operators import MICROSOFT
-from minorm.onnx.operators.expansions import Call, expands, integers, number
+from minorm.onnx.operators.expansions import Call, expands, integers, number, refuse
 
 OPTIONS = "axis: int = @axis, epsilon: float = @epsilon, stash_type: int = @stash_type"
 
@@ -44,8 +44,9 @@ def _inverse(x: str, call: Call, axes: str) -> str:
 def rms_norm(call: Call) -> str:
     norm = f"Y = RMSNormalization <{OPTIONS}> (X, scale)\n"
     axis = call.get("axis", -1)
-    wanted = f"[{', '.join(map(str, range(axis, 0)))}]" if axis < 0 else ""
-    return norm + (_inverse("X", call, wanted) if call.wants(1) and wanted else "")
+    if call.wants(1) and axis >= 0:
+        raise refuse("SimplifiedLayerNormalization", f"axis={axis} and its second output; expected a negative axis")
+    return norm + (_inverse("X", call, f"[{', '.join(map(str, range(axis, 0)))}]") if call.wants(1) else "")
 
 
 @expands("", "LayerNormalization <axis: int = -1, epsilon: float = 1e-5, stash_type: int = 1> "

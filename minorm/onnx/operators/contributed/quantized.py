@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from minorm.onnx.graph.node_rewriter import FLOATS
 from minorm.onnx.operators.contributed.fused_operators import MICROSOFT
 from minorm.onnx.operators.expansions import Call, expands, integers, refuse
 
 # Floats quantized on the way, and multiplied with integers
 
 
-def product(y: str, a: str, b: str, scale_b: str, zero_b: str, scope: str = "") -> str:
+def product(y: str, a: str, b: str, scale_b: str, zero_b: str) -> str:
     """y = a b in float32, a quantized as it comes, b held as integers."""
-    n = f"{scope}_{y}"
+    n = f"_{y}"
     return (
         f"q{n}, s{n}, z{n} = DynamicQuantizeLinear({a})\n"
         f"i{n} = MatMulInteger(q{n}, {b}, z{n}, {zero_b})  f{n} = Cast <to = 1> (i{n})\n"
@@ -53,11 +54,12 @@ def matmul_n_bits(call: Call) -> str:
     nodes += "scale = Reshape(scales, each)  factor = CastLike(scale, A)\n"
     if not call.has(3):
         nodes += f"middle_32 = Constant <value_float: float = {2.0 ** (bits - 1)}> ()  zero = CastLike(middle_32, A)\n"
-    elif call.get("float_zeros", 0):
+    elif call.elements[3] in FLOATS:
         nodes += "zero_parts = Reshape(zero_points, each)  zero = CastLike(zero_parts, A)\n"
     else:
-        count = -(-blocks * bits // 8) * 8 // bits  # the zero points of a row fill whole bytes
-        nodes += integers("bytes", [columns, blocks * bits // 8 + bool(blocks * bits % 8)])
+        width = -(-blocks * bits // 8)  # the zero points of a row fill whole bytes
+        count = width * 8 // bits
+        nodes += integers("bytes", [columns, width])
         nodes += "zero_bytes = Reshape(zero_points, bytes)\n" + _unpacked("zero_whole", "zero_bytes", bits)
         nodes += integers("counts", [columns, count, 1]) + "zero_all = Reshape(zero_whole, counts)\n"
         nodes += integers("first", [0]) + integers("end", [blocks]) + integers("along", [1])

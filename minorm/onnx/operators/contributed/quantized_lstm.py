@@ -22,7 +22,7 @@ NUMBERS = (("none", 0.0), ("unit", 1.0), ("most", 255.0))
 )
 def dynamic_quantize_lstm(call: Call) -> str:
     direction, hidden = call.get("direction", "forward"), call.get("hidden_size", 0)
-    given = [a.decode() if isinstance(a, bytes) else a for a in call.get("activations", [])]
+    given = call.get("activations", [])
     odd = [name for name in ("clip", "input_forget") if call.get(name, 0)] + ["sequence_lens"] * call.has(4)
     if odd or hidden < 1 or any(a.lower() != USUAL[i % 3] for i, a in enumerate(given)):
         found = ", ".join(odd) or f"activations={given}, hidden_size={hidden}"

@@ -6,6 +6,8 @@ outputs all new weights, then all new states of each kind.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from minorm.onnx.operators.expansions import Call, expands, number
 
 PREVIEW = "ai.onnx.preview.training"
@@ -15,7 +17,7 @@ def _count(call: Call, groups: int) -> int:
     return max(1, (len(call.inputs) - 2) // groups)
 
 
-def _head(name: str, attributes: str, inputs: str, outputs: str) -> object:
+def _head(name: str, attributes: str, inputs: str, outputs: str) -> Callable[[Call], str]:
     """The head of a function whose inputs and outputs are groups, each named by a letter."""
 
     def head(call: Call) -> str:
@@ -88,8 +90,8 @@ def Adam(call: Call) -> str:
     return nodes
 
 
-expands(PREVIEW, _head("Momentum", "alpha, beta, mode, norm_coefficient", "XGV", "XV"))(Momentum)  # type: ignore[arg-type]
-expands(PREVIEW, _head("Adagrad", "decay_factor, epsilon, norm_coefficient", "XGH", "XH"))(Adagrad)  # type: ignore[arg-type]
+expands(PREVIEW, _head("Momentum", "alpha, beta, mode, norm_coefficient", "XGV", "XV"))(Momentum)
+expands(PREVIEW, _head("Adagrad", "decay_factor, epsilon, norm_coefficient", "XGH", "XH"))(Adagrad)
 expands(
-    PREVIEW, _head("Adam", "alpha, beta, epsilon, norm_coefficient, norm_coefficient_post", "XGVH", "XVH")  # type: ignore[arg-type]
+    PREVIEW, _head("Adam", "alpha, beta, epsilon, norm_coefficient, norm_coefficient_post", "XGVH", "XVH")
 )(Adam)  # fmt: skip

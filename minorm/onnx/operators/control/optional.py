@@ -1,6 +1,6 @@
 """Optional, OptionalHasElement and OptionalGetElement: an absent value is None, another one is itself.
 
-18: the two that read also take what is no optional value, and no input at all.
+18: the two that read also take a plain value, and OptionalHasElement no input at all.
 """
 
 from __future__ import annotations

@@ -140,7 +140,7 @@ def read_shrink(node: Node) -> Unary:
 
     def shrink(x: Tensor) -> Tensor:
         moved = where(x < -lambd, x + bias, where(x > lambd, x - bias, x.new_zeros(())))
-        return moved.to(x.dtype)  # integers without a bias make floats
+        return moved.to(x.dtype)  # an integer x and a float bias make floats
 
     return shrink
 

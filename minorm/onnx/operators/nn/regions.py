@@ -60,7 +60,7 @@ def _number(x: Tensor | None, default: float) -> float:
 
 
 def _corners(boxes: Any, centered: bool) -> Any:
-    """(4, n): the least and the largest of both coordinates, and thirdly ... the areas are (high - low)'s product."""
+    """(4, n): the lower corners of the boxes, two coordinates, then the upper ones."""
     if centered:
         middle, size = boxes[:, :2], boxes[:, 2:]
         return np.concatenate([middle - size / 2, middle + size / 2], 1).T
