@@ -36,5 +36,5 @@ def test_inputs_that_are_too_large_are_not_made(graph_of: Any) -> None:
     model = mo.load(relu)
     with pytest.raises(ValueError, match=f"an input would have {1 << 40} elements; expected at most {examples.MOST}"):
         examples.example(model, {"n": 1})
-    assert examples.exact(model.inputs, {"n": 1}) is None
-    assert examples.exact(model.inputs, {}) is None
+    assert examples.exact(model.inputs, examples.Guess({"n": 1})) is None
+    assert examples.exact(model.inputs, examples.Guess({})) is None

@@ -59,9 +59,9 @@ def _dense(sparse: Any, what: str, folder: str | None, budget: Budget) -> Tensor
         raise LoadError(f"load: {what} has shape {shape}; expected at most {MAX_RANK} lengths of at least 0")
     values = tensors.read(sparse.values, f"the values of {what}", folder, budget)
     places = tensors.read(sparse.indices, f"the places of {what}", folder, budget)
+    budget.take(math.prod(shape) * values.dtype.itemsize, what)
     if math.prod(max(n, 1) for n in shape) * values.dtype.itemsize >= 2**63:  # NumPy multiplies them, though one is 0
         raise LoadError(f"load: {what} has shape {shape}, whose lengths are too large")
-    budget.take(math.prod(shape) * values.dtype.itemsize, what)
     count = values.size
     flat = places.ndim == 1 and places.shape == (count,)
     if values.ndim != 1 or places.dtype != np.int64 or not (flat or places.shape == (count, len(shape))):

@@ -70,6 +70,7 @@ def test_it_is_the_dense_tensor_and_trains(places: Any, constant: bool) -> None:
         (sparse([1]), "expected int64 places, one for each of 2 values"),
         (sparse([1, 5], elem=TensorProto.INT32), "int32 places"),
         (sparse([1, 5], shape=(2**40, 2**40)), "more than max_bytes"),
+        (sparse([1, 5], shape=(2**40, 2**40, 0)), "whose lengths are too large"),
         (sparse([1, 5], shape=(2, -3)), "expected at most 32 lengths of at least 0"),
     ],
 )
