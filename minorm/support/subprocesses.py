@@ -8,21 +8,30 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 LAST = 500  # bytes of what it printed
 
 
-def run(command: Sequence[str], errors: str, seconds: float, progress: str = "", first: float = 0.0) -> int | None:
+def run(
+    command: Sequence[str],
+    errors: str,
+    seconds: float,
+    progress: str = "",
+    first: float = 0.0,
+    environment: Mapping[str, str] | None = None,
+) -> int | None:
     """Run a program without input, what it prints as errors to the file `errors`; its exit status.
 
     None where it took longer than `seconds` and was stopped; with `progress`, longer from one change of that file's
-    size to the next, or than `first` to the first change.
+    size to the next, or than `first` to the first change. environment: variables beside those of this process.
     """
     null = subprocess.DEVNULL
     with open(errors, "wb") as stderr:
-        process = subprocess.Popen(command, stdin=null, stdout=null, stderr=stderr)
+        process = subprocess.Popen(
+            command, stdin=null, stdout=null, stderr=stderr, env={**os.environ, **(environment or {})}
+        )
     try:
         if not progress:
             with contextlib.suppress(subprocess.TimeoutExpired):

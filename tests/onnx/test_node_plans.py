@@ -91,9 +91,9 @@ def differences(chosen: Sequence[Any]) -> tuple[list[str], int]:
 @pytest.mark.filterwarnings("ignore")
 def test_some_node_tests() -> None:
     with mn.no_grad():
-        bad, planned = differences(cases()[::12])
+        bad, planned = differences(cases()[::37])
     assert bad == []
-    assert planned > 50
+    assert planned > 16
 
 
 @pytest.mark.slow

@@ -32,6 +32,7 @@ from minorm.support.masking import quoted
 SECONDS = 300.0
 MEMORY = 4 << 30  # bytes of address space, besides what model and inputs need
 WORKER = (sys.executable, "-P", os.path.join(os.path.dirname(__file__), "sandbox_worker.py"))
+ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1"}  # NumPy would start a pool, which takes longer than all else it does there
 _NO_MEMORY = ("bad_alloc", "bad allocation", "Failed to allocate memory", "MemoryError", "Cannot allocate memory",
               "failed to map segment")  # fmt: skip
 _NO_KERNEL = ("NOT_IMPLEMENTED", "ValidateOpsetForDomain", "Unsupported model IR version")
@@ -237,7 +238,7 @@ def _read_results(folder: str, name: str = "results.npz") -> tuple[Any, ...]:
 
 def _start(command: Sequence[str], errors: str, seconds: float) -> str:
     """Run the worker; what became of it: "" where it ended by itself."""
-    code = subprocesses.run(command, errors, seconds)
+    code = subprocesses.run(command, errors, seconds, environment=ONE_THREAD)
     if code is None:
         return f"gave no answer in {seconds:g} seconds and was stopped"
     if code == -getattr(signal, "SIGKILL", 9):

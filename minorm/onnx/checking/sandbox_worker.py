@@ -106,16 +106,16 @@ def opened(path: str, folder: str | None = None) -> tuple[Any, int]:
     beside = here if folder is None else folder if is_utf8(folder) else within_reach(os.path.join(folder, ""))
     data, more = _with_running_outputs(path)
     model = data or (path if beside == here and is_utf8(path) else _bytes(path))
-    session = start(model, beside or os.curdir, exact=_is_quantized(path))
+    session = start(model, beside or os.curdir, exact=_has(path, b"DequantizeLinear"))
     return session, len(session.get_outputs()) - more
 
 
-def _is_quantized(path: str) -> bool:
-    """Whether the file has a node DequantizeLinear, or something else of that name."""
+def _has(path: str, name: bytes) -> bool:
+    """Whether the file has a node of this operator, or something else of that name."""
     if not os.path.getsize(path):
         return False
     with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as contents:
-        return contents.find(b"DequantizeLinear") >= 0
+        return contents.find(name) >= 0
 
 
 def start(model: str | bytes, folder: str | None = None, exact: bool = False) -> Any:
@@ -147,9 +147,9 @@ def _with_running_outputs(path: str) -> tuple[bytes, int]:
     Where nobody fetches them, onnxruntime updates the statistics in place, over initializers that it may have merged
     with scale and bias because they were equal: y is then wrong.
     """
-    if os.path.getsize(path) > 1 << 30:
+    if os.path.getsize(path) > 1 << 30 or not _has(path, b"BatchNormalization"):
         return b"", 0
-    import onnx
+    import onnx  # takes longer than onnxruntime
 
     model = onnx.load(path, load_external_data=False)
     outputs = {entry.name for entry in model.graph.output}
