@@ -101,12 +101,12 @@ class GraphModule(Sealed):
     def forward(self, *inputs: Any) -> Any:
         """The graph's outputs for these inputs."""
         dtype = self.converted_to()
-        if dtype is None:  # Tensors of a form that has a plan were checked when it was made
-            planned = self._plans.run(inputs if all(isinstance(x, Tensor) for x in inputs) else self.check(inputs))
-            if planned is not None:
-                return planned[0] if len(planned) == 1 else tuple(planned)
+        # Tensors of a form that has a plan were checked when it was made.
+        planned = self._plans.run(inputs if all(isinstance(x, Tensor) for x in inputs) else self.check(inputs), dtype)
+        if planned is not None:
+            return planned[0] if len(planned) == 1 else tuple(planned)
         given = self.check(inputs)
-        recorder = None if dtype is not None else self._recorder(given)
+        recorder = self._recorder(given, dtype)
         values: list[Any] = [None] * self._size
         for slot, tensor in self._tensors(dtype):
             values[slot] = tensor
@@ -118,7 +118,7 @@ class GraphModule(Sealed):
         # Dividing by 0 has a value in ONNX, and is no news.
         with self._budget.run(given, weights), np.errstate(all="ignore"):
             for step in self._steps:
-                step.run(values, dtype) if recorder is None else recorder.run(step, values)
+                step.run(values, dtype) if recorder is None else recorder.run(step, values, dtype)
         for buffer, slot, layer in self.updates:
             if layer.training and not layer.frozen and running.is_updating():
                 put(buffer, values[slot])
@@ -130,17 +130,17 @@ class GraphModule(Sealed):
             for slot in self._output_slots
         )
         if recorder is not None:
-            self._plans.keep(given, recorder.plan(results))
+            self._plans.keep(given, dtype, recorder.plan(results))
         return results[0] if len(results) == 1 else results
 
-    def _recorder(self, given: Sequence[Tensor]) -> Recorder | None:
+    def _recorder(self, given: Sequence[Tensor], dtype: Any) -> Recorder | None:
         """What makes a plan of this run; None nearly always."""
         layers = [step.operation for step in self._steps if isinstance(step.operation, Module)]
         layers += [module for layer in self.layers_put_in.values() for module in layer.modules() if module is not layer]
-        fixed = {id(tensor) for tensor in self.constants.values()}
-        held = [tensor for _, tensor in self._given if id(tensor) not in fixed] + self._of_layers()
-        constants = [tensor for _, tensor in self._given if id(tensor) in fixed]
-        return self._plans.recorder(given, held, constants, [*layers, *(layer for *_, layer in self.updates)])
+        state = set(map(id, self._state.values()))
+        held = [tensor for _, tensor in self._tensors(dtype) if id(tensor) in state] + self._of_layers()
+        constants = [tensor for _, tensor in self._tensors(dtype) if id(tensor) not in state]
+        return self._plans.recorder(given, dtype, held, constants, [*layers, *(layer for *_, layer in self.updates)])
 
     def replace(self, name: str, layer: Module) -> None:
         """Put a layer in the place of nodes: `model.replace("fc", nn.Linear(512, 5))`.
