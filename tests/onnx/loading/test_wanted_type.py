@@ -135,7 +135,7 @@ def test_a_weight_that_would_be_infinite(graph_of: Any) -> None:
     proto = graph_of(nodes, {"x": (np.float32, [1, 2])}, ["y"], held)
     with pytest.raises(mo.LoadError, match="load: dtype is float16, and w holds 100000; expected at most 65504"):
         mo.load(proto, dtype=mn.float16, trainable=["w"])
-    assert mo.load(proto, dtype=mn.bfloat16).state_dict()["w"].dtype == mn.bfloat16
+    assert mo.load(proto, dtype=mn.bfloat16, trainable=["w"]).state_dict()["w"].dtype == mn.bfloat16
     w[0, 0] = 1
     proto = graph_of(nodes, {"x": (np.float32, [1, 2])}, ["y"], {**held, "w": w})
     y = mo.load(proto, dtype=mn.float16, trainable=["w"])(mn.ones(1, 2).half())
