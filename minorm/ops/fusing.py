@@ -4,8 +4,8 @@ An `Application` is a Function with its options and the numbers of the registers
 a list of them, in order, and puts together
 
 - a convolution, the BatchNorm that alone reads its result, the Relu or Clip that alone reads that one's: applied to the
-  sums before they are stored (kernels/epilogue.py). The weights stay as they are.
-- a product with a matrix, the row that is added to it alone, the Relu of that.
+  sums before they are stored (kernels/epilogue.py); of 16 bits in one pass behind it. The weights stay as they are.
+- a product with a matrix, the row that is added to it alone, the Relu of that; not of 16 bits.
 - maps that follow each other on one shape, as Add, Div, Erf, Add, Mul, Mul of a GELU behind a bias
   (kernels/cpu/chain.py).
 - views of views: Reshape, Permute, Expand and slices, which move nothing.
