@@ -142,9 +142,11 @@ class Recorder:
 
     def plan(self, outputs: Sequence[Any]) -> Plan | None:
         """The plan of a run with these results; None where something is against it."""
+        if self.why or not all(isinstance(x, Tensor) for x in outputs):  # sequences are no arrays
+            return None
         made = {register for application in self._applications for register in application.outputs}
         registers = [self._find(tensor) for tensor in outputs]
-        if self.why or _share_memory([x.array for x in outputs], self._outside) or not made.issuperset(registers):
+        if _share_memory([x.array for x in outputs], self._outside) or not made.issuperset(registers):
             return None
         applications = fused(self._applications, self._known, registers)
         return Plan(applications, self._held, self._fixed, self._inputs, registers, self._layers)

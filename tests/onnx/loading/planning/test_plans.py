@@ -444,3 +444,17 @@ def test_arrays_of_numpy_go_by_the_plan_too(planned: Any) -> None:
         with mn.no_grad(), pytest.raises((TypeError, ValueError), match="input 'x'"):
             model(wrong)
     assert planned() == 1
+
+
+@pytest.mark.parametrize("dtype", [mn.float32, mn.bfloat16], ids=str)
+def test_a_sequence_of_shapes_among_the_outputs(dtype: Any) -> None:
+    """It is no array, so there is no plan; the run is none the worse for it."""
+    nodes = [
+        helper.make_node("Shape", ["x"], ["a"]), helper.make_node("SequenceConstruct", ["a", "a"], ["s"]),
+        helper.make_node("Relu", ["x"], ["y"]),
+    ]  # fmt: skip
+    model, x = graph(nodes, {"x": ["n"]}, ["s", "y"]).to(dtype), mn.ones(3).to(dtype)
+    for _ in range(4):
+        with mn.no_grad():
+            (first, second), y = model(x)
+        assert (first.tolist(), second.tolist(), y.tolist(), y.dtype) == ([3], [3], [1, 1, 1], dtype)
