@@ -1,15 +1,23 @@
-"""Inference of loaded ONNX models on one thread, minorm and onnxruntime in turn.
+"""Inference of loaded ONNX models on one thread: minorm beside onnxruntime and OpenVINO.
 
-    python -m benchmarks.inference [--batches 1 8] [--seconds 10] [--networks resnet18 vit_tiny]
+    python -m benchmarks.inference [--batches 1 8] [--seconds 10] [--networks resnet18 vit_tiny] [--processor-time]
 
-PyTorch writes the networks of benchmarks/vision.py with random weights and BatchNorm as nodes of its own; minorm and
-onnxruntime load the same file, and their results are compared before they are timed. Times are medians of runs taken in
-turn in one process; `ratio` is minorm's time by onnxruntime's: below 1 minorm is the faster one.
+PyTorch writes the networks of benchmarks/vision.py with random weights and BatchNorm as nodes of its own; all load the
+same file, and their results are compared before they are timed. Times are medians of runs taken in turn in one process,
+in milliseconds. The columns:
+
+    ours, ort, vino      float32 of minorm, onnxruntime and OpenVINO
+    ours16, vino*        bfloat16 of minorm, and OpenVINO in the precision that it chooses itself, bfloat16 where the
+                         processor has units for that; the first line names it
+    /ort, /vino, /vino*  minorm's time by theirs: below 1 minorm is the faster one
+
+Without OpenVINO (the extra `runtimes`) its columns are empty.
 
 `nodes` is how many nodes a run of minorm computes. `us a node` is what each of them costs outside the kernels: the
 time of images of 32 x 32 pixels without what the kernels took of it.
 
-MINORM_MAX_LEVEL=v3 holds minorm to AVX2. onnxruntime has no such switch: it takes what the processor has.
+MINORM_MAX_LEVEL=v3 holds minorm to AVX2, ONEDNN_MAX_CPU_ISA=AVX2 most of OpenVINO. onnxruntime has no such switch: it
+takes what the processor has.
 """
 
 from __future__ import annotations
@@ -28,12 +36,15 @@ import numpy as np
 
 import minorm as mn
 import minorm.onnx
+import minorm_ext
 from benchmarks import vision
 from benchmarks.timing import in_turn
 
 NETWORKS = {f.__name__: f for f in (vision.resnet18, vision.mobilenet_v2, vision.convnext, vision.vit_tiny)}
 SIZE, SMALL = 224, 32
-CLOSE = 1e-4  # of the largest output: how far the results may be from onnxruntime's
+CLOSE = {"ours": 1e-4, "vino": 1e-4, "ours16": 5e-2, "vino*": 5e-2}  # of the largest output: how far from onnxruntime's
+RATIOS = {"/ort": ("ours", "ort"), "/vino": ("ours", "vino"), "/vino*": ("ours16", "vino*")}
+TIMES = ("ours", "ort", "vino", "ours16", "vino*")
 
 
 def exported(name: str, size: int, batch: int) -> bytes:
@@ -61,8 +72,26 @@ def images(batch: int, size: int) -> Any:
     return np.random.default_rng(0).standard_normal((batch, 3, size, size), np.float32)
 
 
-def runs_of(name: str, batch: int) -> tuple[Any, list[Callable[[], Any]]]:
-    """minorm's model, and a run of each of the two."""
+Run = Callable[[], Any]
+
+
+def openvino_run(openvino: Any, file: bytes, x: Any, options: dict[str, str]) -> tuple[str, Run]:
+    """The precision that it computes in, and a run."""
+    core = openvino.Core()
+    one_thread = {"INFERENCE_NUM_THREADS": "1", "NUM_STREAMS": "1", "PERFORMANCE_HINT": "LATENCY"}
+    compiled = core.compile_model(core.read_model(file), "CPU", {**one_thread, **options})
+    request = compiled.create_infer_request()
+    given = openvino.Tensor(x)
+
+    def run() -> Any:
+        request.infer({0: given})
+        return request.get_output_tensor().data
+
+    return compiled.get_property("INFERENCE_PRECISION_HINT").to_string(), run
+
+
+def runs_of(name: str, batch: int, openvino: Any = None) -> tuple[dict[str, Run], str]:
+    """A run of each, by the names of the columns; and what OpenVINO chooses, "" where it is not there."""
     import onnxruntime
 
     file, x = exported(name, SIZE, batch), images(batch, SIZE)
@@ -70,9 +99,28 @@ def runs_of(name: str, batch: int) -> tuple[Any, list[Callable[[], Any]]]:
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     session = onnxruntime.InferenceSession(file, options, providers=["CPUExecutionProvider"])
     feed = {session.get_inputs()[0].name: x}
-    model = minorm.onnx.load(file).eval()
-    given = mn.from_numpy(x)
-    return model, [lambda: model(given).numpy(), lambda: session.run(None, feed)[0]]
+    runs: dict[str, Run] = {"ort": lambda: session.run(None, feed)[0]}
+    for column, dtype in (("ours", mn.float32), ("ours16", mn.bfloat16)):
+        model, given = minorm.onnx.load(file, dtype=dtype).eval(), mn.from_numpy(x).to(dtype)
+        runs[column] = functools.partial(_ours, model, given)
+    chosen = ""
+    if openvino is not None:
+        _, runs["vino"] = openvino_run(openvino, file, x, {"INFERENCE_PRECISION_HINT": "f32"})
+        chosen, runs["vino*"] = openvino_run(openvino, file, x, {})
+    return {column: runs[column] for column in TIMES if column in runs}, chosen
+
+
+def _ours(model: Any, x: Any) -> Any:
+    return model(x).numpy()
+
+
+def check(name: str, runs: dict[str, Run]) -> None:
+    """Compare the results with onnxruntime's."""
+    wanted = runs["ort"]()
+    for column, close in CLOSE.items():
+        if column in runs:
+            error = np.abs(runs[column]().astype(np.float32) - wanted).max() / np.abs(wanted).max()
+            assert error < close, f"{name}: {column} differs from onnxruntime by {error:.1e} of the largest"
 
 
 class Kernels:
@@ -130,7 +178,9 @@ def main() -> None:
     parser.add_argument("--batches", nargs="+", type=int, default=[1, 8])
     parser.add_argument("--seconds", type=float, default=10, help="for each network and batch")
     parser.add_argument("--networks", nargs="+", choices=NETWORKS, default=list(NETWORKS))
+    parser.add_argument("--processor-time", action="store_true", help="for a machine where other programs run as well")
     args = parser.parse_args()
+    clock = time.process_time if args.processor_time else time.perf_counter
     mn.set_num_threads(1)
     try:
         import onnxruntime
@@ -138,19 +188,36 @@ def main() -> None:
     except ImportError:
         raise SystemExit("benchmarks.inference loads what PyTorch exports; install torch and onnxruntime") from None
     torch.set_num_threads(1)
-    print(f"minorm {mn.__version__}, onnxruntime {onnxruntime.__version__}, one thread, milliseconds a run")
-    print(f"{'network':14} {'batch':>5} {'minorm':>9} {'onnxruntime':>11} {'ratio':>7} {'nodes':>7} {'us a node':>9}")
+    openvino = _openvino()
+    print(
+        f"minorm {mn.__version__} at level {minorm_ext.levels()[-1]}, onnxruntime {onnxruntime.__version__}, one thread"
+    )
     with mn.no_grad():
-        for name in args.networks:
+        for place, name in enumerate(args.networks):
             nodes, outside = outside_kernels(name)
             for batch in args.batches:
-                _, runs = runs_of(name, batch)
-                y, wanted = (run() for run in runs)
-                error = np.abs(y - wanted).max() / np.abs(wanted).max()
-                assert error < CLOSE, f"{name}: the results differ by {error:.1e} of the largest"
-                ours, theirs = (1000 * t for t in in_turn(runs, seconds=args.seconds))
-                times = f"{ours:9.2f} {theirs:11.2f} {ours / theirs:7.2f}"
-                print(f"{name:14} {batch:5} {times} {nodes:7} {outside * 1e6:9.1f}", flush=True)
+                runs, chosen = runs_of(name, batch, openvino)
+                if place == 0 and batch == args.batches[0]:
+                    if openvino is not None:
+                        print(f"OpenVINO {openvino.__version__.split('-')[0]}; vino* is {chosen}")
+                    columns = "".join(f"{column:>8}" for column in (*TIMES, *RATIOS))
+                    print(f"{'network':13} {'batch':>5}{columns} {'nodes':>6} {'us a node':>9}")
+                check(name, runs)
+                medians = in_turn(list(runs.values()), seconds=args.seconds, clock=clock)
+                times = dict(zip(runs, (1000 * t for t in medians), strict=True))
+                cells = "".join(f"{times[c]:8.2f}" if c in times else f"{'':8}" for c in TIMES)
+                cells += "".join(f"{times[a] / times[b]:8.2f}" if b in times else f"{'':8}" for a, b in RATIOS.values())
+                print(f"{name:13} {batch:5}{cells} {nodes:6} {outside * 1e6:9.1f}", flush=True)
+
+
+def _openvino() -> Any:
+    """The package, or None and a line that says so."""
+    try:
+        import openvino
+    except ImportError:
+        print("OpenVINO is not installed, so its columns are empty: pip install openvino")
+        return None
+    return openvino
 
 
 if __name__ == "__main__":

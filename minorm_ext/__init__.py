@@ -87,11 +87,12 @@ MAX_LEVEL = os.environ.get("MINORM_MAX_LEVEL")  # whoever starts a process with 
 if MAX_LEVEL is not None and MAX_LEVEL not in LEVELS:
     raise ValueError(f"minorm: MINORM_MAX_LEVEL={MAX_LEVEL!r} in the environment; expected baseline, v3, v4 or amx")
 _supported: tuple[str, ...] = tuple(level for level in machine.built_levels() if machine.supports(level))
-_levels = (
+_allowed = (
     _supported
     if MAX_LEVEL is None or not COMPILED
     else tuple(level for level in _supported if LEVELS.index(level) <= LEVELS.index(MAX_LEVEL))
 )
+_levels = tuple(level for level in _allowed if machine.permits(level))
 _winograd = os.environ.get("MINORM_WINOGRAD", "1")
 if _winograd not in ("0", "1"):
     raise ValueError(f"minorm: MINORM_WINOGRAD={_winograd!r} in the environment; expected 0 or 1")
@@ -110,8 +111,10 @@ def choice() -> str:
     """Why the best of `levels()` is what it is, in words."""
     if not COMPILED:
         return "the wheel was built without kernels; NumPy computes"
-    if _levels != _supported:
+    if _allowed != _supported:
         return f"MINORM_MAX_LEVEL={MAX_LEVEL}; without it {_supported[-1]}"
+    if _levels != _allowed:
+        return f"the operating system does not permit {_allowed[-1]} to this process"
     beyond = [level for level in machine.built_levels() if level not in _supported]
     return f"the processor does not have {beyond[0]}" if beyond else "the highest that was built"
 

@@ -13,6 +13,11 @@ def supports(level: str) -> bool:
     return level == "reference"
 
 
+def permits(level: str) -> bool:  # noqa: ARG001  as the compiled one
+    """NumPy needs no permission."""
+    return True
+
+
 def openmp() -> int:
     """No OpenMP."""
     return 0

@@ -9,6 +9,7 @@ from typing import Any
 import minorm_ext
 from minorm.kernels.cpu import (
     chain,
+    conv,
     conv_plan,
     conv_products,
     elementwise,
@@ -46,6 +47,7 @@ def at_level(level: str) -> Iterator[None]:
     """All families of kernels, on one instruction set."""
     before = [(module, name, getattr(module, name)) for module, name in KEPT.values()]
     before += [(elementwise, "_run", elementwise._run), (conv_products, "kernels", conv_products.kernels)]
+    before += [(conv, "_maps", conv._maps)]
     for cache in CACHES:
         cache.cache_clear()
     try:
@@ -53,6 +55,7 @@ def at_level(level: str) -> Iterator[None]:
             setattr(module, name, minorm_ext.kernels(family, level))
         elementwise._run = minorm_ext.kernels("elementwise", level).run
         conv_products.kernels = minorm_ext.kernels("products", level)
+        conv._maps = minorm_ext.kernels("elementwise", level)
         yield
     finally:
         for module, name, value in before:

@@ -36,6 +36,7 @@ def add(commands: Any) -> None:
     parser.add_argument("--json", action="store_true", help='{"images", "accuracy", "loss", "split", "path", '
                         '"largest_class"}')  # fmt: skip
     external_root.add(parser)
+    sources.add_dtype(parser)
     parser.set_defaults(run=run)
 
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from minorm.cli import extras, output, sources
 from minorm.cli.options import external_root
+from minorm.cli.sources import Source
 from minorm.data import BrokenImage, Normalize, read_image
 from minorm.data.listing import FORMATS
 from minorm.support.masking import for_spreadsheet, printable
@@ -39,6 +40,7 @@ def add(commands: Any) -> None:
     sources.add_limit(parser)
     sources.add_code(parser)
     external_root.add(parser)
+    sources.add_dtype(parser)
     parser.set_defaults(run=run)
 
 
@@ -52,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
                          "1 or 3 channels; call the model in Python")  # fmt: skip
     output.note(f"minorm predict: weights of {source.path}")
     broken: list[str] = []
-    rows = list(_rows(source.model, found, args.images, broken, args.max_bytes))
+    rows = list(_rows(source, found, args.images, broken, args.max_bytes))
     if args.json:
         output.show_json(rows)
     elif args.csv:
@@ -65,7 +67,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _rows(
-    model: Any, found: Preprocessing, paths: Sequence[str], broken: list[str], max_bytes: int | None
+    source: Source, found: Preprocessing, paths: Sequence[str], broken: list[str], max_bytes: int | None
 ) -> Iterator[dict[str, Any]]:
     scale, generator = Normalize(found.mean, found.std), np.random.default_rng(0)
     for start in range(0, len(paths), BATCH):
@@ -80,7 +82,7 @@ def _rows(
         if not images:
             continue
         pixels = np.stack(images).astype(np.float32) / np.float32(255)
-        logits: Any = predict(model, _stored(model, scale(pixels, generator)))
+        logits: Any = predict(source.model, Tensor(scale(pixels, generator).astype(source.image_type)))
         logits = logits[0] if isinstance(logits, tuple) else logits
         if logits.ndim != 2 or (found.classes and logits.shape[1] != len(found.classes)):
             raise ValueError(f"the model makes {tuple(logits.shape)} of {len(images)} images; expected one number a "
@@ -89,12 +91,6 @@ def _rows(
             best = int(share.argmax())
             label = found.classes[best] if found.classes else str(best)
             yield {"file": name, "label": label, "probability": round(float(share[best]), 6)}
-
-
-def _stored(model: Any, pixels: Any) -> Tensor:
-    """The images in the type that the weights have."""
-    weight = next((p for p in model.parameters() if p.ndim > 1), None)
-    return Tensor(pixels if weight is None else pixels.astype(weight.dtype))
 
 
 def _csv(rows: list[dict[str, Any]]) -> None:

@@ -21,13 +21,14 @@ from minorm.cli import extras, output, trust
 from minorm.cli.one_line_errors import UsageError
 from minorm.cli.trust import Trust
 from minorm.data import DataLoader
+from minorm.devices import dtypes
 from minorm.nn import Module
 from minorm.serialization import checkpoint, limits, opening
 from minorm.training import Settings, images, model_building, saved
 from minorm.training.own_code import is_file
 from minorm.training.preparing import MEAN_STD, Preprocessing, load_data, loaders, names_of, preprocessing
 from minorm.training.run_folder import BEST, CHECKPOINT, weights_file
-from minorm.training.settings import LARGEST, MODEL_FOR
+from minorm.training.settings import DTYPES, LARGEST, MODEL_FOR
 
 MODEL_HELP = "a run's folder (its best weights), a checkpoint, or an ONNX file"
 FACTS, FROZEN = "minorm.model", "minorm.frozen"  # metadata of a file of weights: what to build, which layers are frozen
@@ -46,6 +47,14 @@ class Source:
     settings: Settings | None = None
     parts: dict[str, Any] | None = None  # a training run's checkpoint
     preprocessing: Preprocessing | None = None  # classes, and how pixels are scaled, where the file says so
+
+    @property
+    def image_type(self) -> Any:
+        """The type of the images that it takes: that of its weights, or what a graph declares of its input."""
+        if self.kind != "onnx":
+            return next((p.dtype for p in self.model.parameters() if p.ndim > 1), mn.float32)
+        declared = [entry.dtype for entry in self.model.inputs[:1] if dtypes.is_float(entry.dtype)]
+        return self.model.converted_to() or next(iter(declared), mn.float32)
 
     @functools.cached_property
     def images(self) -> dict[str, Any] | None:
@@ -73,28 +82,39 @@ class Source:
 
 
 def open_model(
-    given: str, allowed: Trust = trust.NOTHING, *, max_bytes: int | None = None, external_root: str | None = None
+    given: str,
+    allowed: Trust = trust.NOTHING,
+    *,
+    max_bytes: int | None = None,
+    external_root: str | None = None,
+    dtype: str | None = None,
 ) -> Source:
     """The model; ValueError where the file is none of the three, OSError where it cannot be read.
 
     allowed    the code that may be run to build a checkpoint's model
     max_bytes  what an ONNX model may take
     external_root  a folder to which links to an ONNX model's weights may lead
+    dtype      what to compute in; None: as the file has it
     """
     path = weights_file(given)
     if _is_checkpoint(path):
-        return _checkpoint(path, allowed)
+        source = _checkpoint(path, allowed)
+        source.model = source.model if dtype is None else source.model.to(dtype)
+        return source
     extras.need("onnx")
     import minorm.onnx
 
     most = limits.ONNX if max_bytes is None else max_bytes
-    model = minorm.onnx.load(path, max_bytes=most, external_root=external_root)
+    model = minorm.onnx.load(path, max_bytes=most, external_root=external_root, dtype=dtype)
     return Source(path, "onnx", model, preprocessing=described(model.metadata) or _of_its_input(model))
 
 
 def opened(args: argparse.Namespace) -> Source:
-    """The model of a command that also takes limits for an ONNX file."""
-    return open_model(args.model, allowed(args), max_bytes=args.max_bytes, external_root=args.external_root)
+    """The model of a command that also takes limits for an ONNX file, and perhaps the type to compute in."""
+    return open_model(
+        args.model, allowed(args), max_bytes=args.max_bytes, external_root=args.external_root,
+        dtype=getattr(args, "dtype", None),
+    )  # fmt: skip
 
 
 def open_checkpoint(given: str, allowed: Trust = trust.NOTHING) -> Source:
@@ -223,6 +243,11 @@ def allowed(args: argparse.Namespace) -> Trust:
     return trust.of(args, args.instead)
 
 
+def add_dtype(parser: argparse.ArgumentParser) -> None:
+    """Declare the option that says what to compute in."""
+    parser.add_argument("--dtype", choices=DTYPES, help="of weights and activations (default: that of the file)")
+
+
 def add_limit(parser: argparse.ArgumentParser) -> None:
     """Declare the option that sets the limit of memory for the files that are read."""
     parser.add_argument(
@@ -236,13 +261,18 @@ def add_limit(parser: argparse.ArgumentParser) -> None:
 
 @dataclass
 class Chosen:
-    """The data set that a command reads. known: what the run says of it, None where it is not the run's."""
+    """The data set that a command reads.
+
+    known    what the run says of it, None where it is not the run's
+    dtype    in which the model takes images
+    """
 
     settings: Settings
     found: Preprocessing | None
     path: str | None
     known: dict[str, Any] | None
     max_bytes: int | None
+    dtype: str = "float32"
 
     def sets(self) -> tuple[Any, Any]:
         """(training, validation) images, in the split of the run."""
@@ -252,7 +282,7 @@ class Chosen:
     def loaders(self, train: Any, scored: Any) -> tuple[DataLoader, DataLoader]:
         """Batches to train on, and to score in order; one process reads all of them."""
         size = min(self.settings.batch_size, len(train))  # there is a batch
-        settings = replace(self.settings, batch_size=size, ranks=1)
+        settings = replace(self.settings, batch_size=size, ranks=1, dtype=self.dtype)
         return loaders(settings, train, scored, self.found or preprocessing(settings, train))
 
 
@@ -267,6 +297,7 @@ def choose(source: Source, args: argparse.Namespace) -> Chosen:
     UsageError where neither names one. Another --data than the run's is taken as asked.
     """
     settings, found, name = source.settings, source.preprocessing, args.data
+    dtype = "bfloat16" if source.image_type == mn.bfloat16 else "float32"
     if name is None and args.path is not None and (settings is None or settings.data == "digits"):
         name = usual_data(args.path)
     if name is None and settings is None:
@@ -275,11 +306,11 @@ def choose(source: Source, args: argparse.Namespace) -> Chosen:
     if settings is None or name not in (None, settings.data):
         settings = Settings(data=name) if settings is None else replace(settings, data=name)
         found = found if name == "folder" or source.settings is None else None  # the others come in their own form
-        return Chosen(settings, found, args.path, None, args.max_bytes)
+        return Chosen(settings, found, args.path, None, args.max_bytes, dtype)
     path = args.path
     if path is None and (path := images.place(source.images, source.path)) is not None:
         tell_place(path)
-    return Chosen(settings, found, path, source.images, args.max_bytes)
+    return Chosen(settings, found, path, source.images, args.max_bytes, dtype)
 
 
 def tell_place(path: str) -> None:

@@ -52,20 +52,28 @@ def compute_type(dtype: np.dtype[Any]) -> np.dtype[Any]:
     return float32 if dtype in HALVES else dtype
 
 
-def check(dtype: Any) -> np.dtype[Any]:
+def check(dtype: Any, operation: str = "tensor") -> np.dtype[Any]:
     """`dtype` as np.dtype, or a TypeError that lists what a Tensor can hold."""
     if ml_dtypes is None and (dtype is bfloat16 or (isinstance(dtype, str) and dtype == "bfloat16")):
-        raise TypeError("tensor: dtype bfloat16 needs the package ml_dtypes, which is not installed")
+        raise TypeError(f"{operation}: dtype bfloat16 needs the package ml_dtypes, which is not installed")
     try:
         found = np.dtype(dtype)
     except TypeError:  # x.to("gpu") comes here too
         raise TypeError(
-            f"tensor: {dtype!r} is no dtype; expected one of {_all()}; a device is 'cpu', 'cuda' or 'cuda:0'"
+            f"{operation}: {dtype!r} is no dtype; expected one of {_all()}; a device is 'cpu', 'cuda' or 'cuda:0'"
         ) from None
     own = _OWN.get(found.newbyteorder("="))
     if own is None:
-        raise TypeError(f"tensor: dtype {found} is not supported; expected one of {_all()}")
+        raise TypeError(f"{operation}: dtype {found} is not supported; expected one of {_all()}")
     return own
+
+
+def check_float(operation: str, dtype: Any) -> np.dtype[Any]:
+    """`dtype` as np.dtype, or a TypeError where it is not one of the four float types."""
+    found = check(dtype, operation)
+    if not is_float(found):
+        raise TypeError(f"{operation}: dtype is {found}; expected a float type (float16, bfloat16, float32, float64)")
+    return found
 
 
 def _all() -> str:

@@ -385,11 +385,7 @@ class Module(Attributes):
             else:
                 dtype = value
         if dtype is not None:
-            dtype = dtypes.check(dtype)
-            if not dtypes.is_float(dtype):
-                raise TypeError(
-                    f"Module.to: dtype is {dtype}; expected a float type (float16, bfloat16, float32, float64)"
-                )
+            dtype = dtypes.check_float("Module.to", dtype)
         convert = Conversion((tensor for _, tensor in self._named("", True, *MOVED)), device, dtype)
 
         def swap() -> None:

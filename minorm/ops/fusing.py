@@ -4,8 +4,8 @@ An `Application` is a Function with its options and the numbers of the registers
 a list of them, in order, and puts together
 
 - a convolution, the BatchNorm that alone reads its result, the Relu or Clip that alone reads that one's: applied to the
-  sums before they are stored (kernels/epilogue.py). The weights stay as they are.
-- a product with a matrix, the row that is added to it alone, the Relu of that.
+  sums before they are stored (kernels/epilogue.py); of 16 bits in one pass behind it. The weights stay as they are.
+- a product with a matrix, the row that is added to it alone, the Relu of that; not of 16 bits.
 - maps that follow each other on one shape, as Add, Div, Erf, Add, Mul, Mul of a GELU behind a bias
   (kernels/cpu/chain.py).
 - views of views: Reshape, Permute, Expand and slices, which move nothing.
@@ -28,7 +28,7 @@ from minorm.ops.applications import VIEWS, Affine, Application, Chained, Convolv
 from minorm.ops.convolution import Convolution
 from minorm.ops.matmul import MatMul
 
-FLOATS = (dtypes.float32, dtypes.float64)
+FUSED_PRODUCTS = (dtypes.float32, dtypes.float64)  # 16 bits are rounded between the product and its bias
 
 
 class Values:
@@ -105,13 +105,13 @@ def _with_epilogues(applications: Sequence[Application], values: Values) -> list
     def together(parts: Sequence[Application]) -> Application | None:
         convolution = parts[0]
         channels, dtype = values.shape(convolution.inputs[1])[0], values.dtype(convolution.outputs[0])
-        return Convolved(parts, channels, dtype)
+        return Convolved(parts, channels, dtypes.compute_type(dtype))
 
     return _with_followers(applications, values, _is_convolution, (_is_norm, _is_bound), together)
 
 
 def _is_convolution(application: Application, values: Values) -> bool:
-    return application.kind is Convolution and values.dtype(application.outputs[0]) in FLOATS
+    return application.kind is Convolution and dtypes.is_float(values.dtype(application.outputs[0]))
 
 
 def _is_norm(application: Application, values: Values) -> bool:
@@ -145,7 +145,7 @@ def _with_biases(applications: Sequence[Application], values: Values) -> list[Ap
 
 def _is_product(application: Application, values: Values) -> bool:
     """Is it one of rows with one matrix?"""
-    if application.kind is not MatMul or values.dtype(application.outputs[0]) not in FLOATS:
+    if application.kind is not MatMul or values.dtype(application.outputs[0]) not in FUSED_PRODUCTS:
         return False
     a, b = (values.shape(register) for register in application.inputs)
     return len(a) > 1 and len(b) == 2 and b[1] > 1
@@ -175,7 +175,7 @@ def _with_chains(applications: Sequence[Application], values: Values) -> list[Ap
     at = 0
     while at < len(applications):
         parts = _chain_from(applications[at:], values)
-        if len(parts) > 1:
+        if len(parts) > 1 or any(_is_broadcast_of_halves(part, values) for part in parts):
             result.append(Chained(parts, values.shape(parts[0].outputs[0])))
         else:
             result.append(applications[at])
@@ -204,12 +204,18 @@ def _is_link(application: Application, values: Values, parts: Sequence[Applicati
     if map_of(application) is None:
         return False
     shape, dtype = values.known[application.outputs[0]]
-    if not shape or dtype not in FLOATS or (parts and values.known[parts[0].outputs[0]] != (shape, dtype)):
+    if not shape or not dtypes.is_float(dtype) or (parts and values.known[parts[0].outputs[0]] != (shape, dtype)):
         return False
     return all(
         values.dtype(register) == dtype and (values.shape(register) == shape or _repeats(values.shape(register), shape))
         for register in application.inputs
     )
+
+
+def _is_broadcast_of_halves(application: Application, values: Values) -> bool:
+    """Is it a map of 16 bits that NumPy would have to broadcast? One pass of a chain is many times as fast."""
+    shape, dtype = values.known[application.outputs[0]]
+    return dtype in dtypes.HALVES and any(values.shape(register) != shape for register in application.inputs)
 
 
 def _repeats(shape: tuple[int, ...], along: tuple[int, ...]) -> bool:

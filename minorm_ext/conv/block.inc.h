@@ -33,25 +33,37 @@ static INLINE void NAME(part)(const int rows, const int width, const REAL *x, co
                               intptr_t w_row, intptr_t w_channel, const minorm_ends *ends, REAL *y,
                               const intptr_t *place, intptr_t y_step) {
     VECTOR sum[BLOCK_ROWS][QUAD], pixel[QUAD], weight;
-    const REAL *start[QUAD];
+    const REAL *start[QUAD], *row[BLOCK_ROWS / 3]; /* the addresses of three rows are one pointer and one step */
     UNROLL for (int i = 0; i < rows; i++) {
         weight = (VECTOR){0};
         if (ends && ends->bias) weight += ((const REAL *)ends->bias)[i];
         UNROLL for (int j = 0; j < width; j++) sum[i][j] = weight;
     }
     UNROLL for (int j = 0; j < width; j++) start[j] = x + position[j];
-    for (intptr_t c = 0, channel = 0; c < channels; c++, channel += plane) {
-        for (intptr_t t = 0; t < tap_count; t++) {
-            const intptr_t shift = channel + taps[2 * t];
-            const REAL *column = w + taps[2 * t + 1];
-            UNROLL for (int j = 0; j < width; j++) pixel[j] = NAME(load)(start[j] + shift);
-            UNROLL for (int i = 0; i < rows; i++) {
-                weight = column[i * w_row] - (VECTOR){0}; /* in every lane */
-                UNROLL for (int j = 0; j < width; j++) sum[i][j] = NAME(fma)(weight, pixel[j], sum[i][j]);
-            }
-        }
-        w += w_channel;
+    UNROLL for (int i = 0; i < BLOCK_ROWS / 3; i++) row[i] = w + 3 * i * w_row;
+#define ADD_TAP(shift, number)                                                                                         \
+    UNROLL for (int j = 0; j < width; j++) pixel[j] = NAME(load)(start[j] + (shift));                                  \
+    UNROLL for (int i = 0; i < rows; i++) {                                                                            \
+        weight = row[i / 3][(number) + i % 3 * w_row] - (VECTOR){0}; /* in every lane */                               \
+        UNROLL for (int j = 0; j < width; j++) sum[i][j] = NAME(fma)(weight, pixel[j], sum[i][j]);                     \
     }
+    if (tap_count == 1) { /* nothing but steps from channel to channel */
+        UNROLL for (int j = 0; j < width; j++) start[j] += taps[0];
+        UNROLL for (int i = 0; i < BLOCK_ROWS / 3; i++) row[i] += taps[1];
+        for (intptr_t c = 0; c < channels; c++) {
+            ADD_TAP(0, 0)
+            UNROLL for (int j = 0; j < width; j++) start[j] += plane;
+            UNROLL for (int i = 0; i < BLOCK_ROWS / 3; i++) row[i] += w_channel;
+        }
+    } else {
+        for (intptr_t c = 0, channel = 0; c < channels; c++, channel += plane) {
+            for (intptr_t t = 0; t < tap_count; t++) {
+                ADD_TAP(channel + taps[2 * t], taps[2 * t + 1])
+            }
+            UNROLL for (int i = 0; i < BLOCK_ROWS / 3; i++) row[i] += w_channel;
+        }
+    }
+#undef ADD_TAP
     UNROLL for (int i = 0; i < rows; i++) {
         if (ends) NAME(end)(width, sum[i], ends, i);
         UNROLL for (int j = 0; j < width; j++) {

@@ -25,6 +25,9 @@ cdef extern from "elementwise/operations.h" nogil:
         void (*in_double)(const double* a, const double* b, double* y, Py_ssize_t n, double option) noexcept nogil
         int weight
     const Operation* operations
+    enum:
+        COLUMNS "EPILOGUE_COLUMNS"
+    void minorm_epilogue(const float* row, float* y, Py_ssize_t n)
 
 cdef extern from "simd/stream.h" nogil:
     void minorm_nt_copy(void* to, const void* source, size_t bytes) noexcept
@@ -144,7 +147,8 @@ def run(int number, object a, object b, object out, Py_ssize_t n, Type type, dou
 # ---- several operations, one after the other -----------------------------------------------------------------------
 #
 # A chain takes a block of elements through all its steps while it lies in the first cache, so that memory is read and
-# written once. Every step is the loop of `run`: the bits are those of one map after the other.
+# written once. Every step is the loop of `run`: the bits are those of one map after the other. 16 bits are rounded after
+# each step, as these are.
 
 cdef enum:
     MOST_STEPS = 16
@@ -165,6 +169,7 @@ cdef struct Chain:
     int count
     int operands
     int arrays  # of scratch memory for each thread
+    Type type
     Py_ssize_t itemsize
     const char* source[MOST_SOURCES]
     Py_ssize_t[MOST_SOURCES] step  # from a block to the next; 0 where all blocks read the same elements
@@ -184,7 +189,9 @@ cdef void one_chain(const void* task, Py_ssize_t index) noexcept nogil:
     cdef char* at[MOST_SOURCES]
     cdef const Step* s
     cdef char* y = out
+    cdef Map m
     cdef int i
+    m.type = c.type
     for i in range(c.operands):
         at[i] = <char*>c.source[i] + index * c.step[i]
     for i in range(c.arrays):
@@ -192,10 +199,8 @@ cdef void one_chain(const void* task, Py_ssize_t index) noexcept nogil:
     for i in range(c.count):
         s = &c.steps[i]
         y = out if i == c.count - 1 and not c.nontemporal else at[s.y]
-        if c.itemsize == sizeof(float):
-            operations[s.number].in_float(<const float*>at[s.a], <const float*>at[s.b], <float*>y, n, <float>s.option)
-        else:
-            operations[s.number].in_double(<const double*>at[s.a], <const double*>at[s.b], <double*>y, n, s.option)
+        m.number, m.option = s.number, s.option
+        compute(&m, at[s.a], at[s.b], y, n)
     if c.nontemporal:
         minorm_nt_copy(out, y, n * c.itemsize)
         minorm_nt_fence()
@@ -211,20 +216,21 @@ def chain_scratch(Py_ssize_t operands, Py_ssize_t arrays, Py_ssize_t period, int
 
 
 def chain(
-    tuple steps, int arrays, list operands, Py_ssize_t period, out, scratch, Py_ssize_t n, Py_ssize_t itemsize,
-    int threads
+    tuple steps, int arrays, list operands, Py_ssize_t period, out, scratch, Py_ssize_t n, Type type, int threads
 ):
     """out = the last of the steps, each of (operation, a, b, y, option), for the n elements of dense arrays.
 
     a, b and y are numbers of sources: the operands, and behind them so many scratch `arrays`; b is a where a step has
     no second operand, and y is neither. Operands are pairs: an array, and how many elements it has: n, `period`, or 1.
-    Those with fewer than n are read again and again. The caller vouches for layout and types.
+    Those with fewer than n are read again and again. The caller vouches for layout and `type`.
     """
     cdef Chain c
+    cdef Py_ssize_t itemsize = size_of(type)
     cdef Py_ssize_t bytes, filled, given
     cdef char* to
     cdef int i
-    c.count, c.operands, c.arrays, c.itemsize, c.n = len(steps), len(operands), arrays, itemsize, n
+    c.count, c.operands, c.arrays, c.n = len(steps), len(operands), arrays, n
+    c.type, c.itemsize = type, itemsize
     if c.count > MOST_STEPS or arrays > c.count or c.count + c.operands > MOST_SOURCES:
         raise ValueError(f"chain: {c.count} steps on {c.operands} operands; expected at most {MOST_STEPS}")
     c.block = chain_block(period)
@@ -251,3 +257,55 @@ def chain(
         threads = 1
     with nogil:
         parallel_for(one_chain, &c, 0, ceil_div(n, c.block), SIGNAL_INTERVAL // (c.block * c.count), threads)
+
+
+# ---- what follows a convolution of 16 bits -------------------------------------------------------------------------
+
+cdef struct Finish:
+    const char* source
+    Type source_type  # float, or the result's type
+    char* out
+    Type type
+    const float* table  # of minorm/kernels/epilogue.py, COLUMNS numbers a channel
+    Py_ssize_t channels, size  # size: elements of a plane
+
+
+cdef void one_plane(const void* task, Py_ssize_t index) noexcept nogil:
+    """One channel of one image: rounded, if it is not yet, then what the table says, then rounded again."""
+    cdef const Finish* f = <const Finish*>task
+    cdef float[PIECE] wide
+    cdef char[2 * PIECE] rounded
+    cdef const float* row = f.table + index % f.channels * COLUMNS
+    cdef const char* source = f.source + index * f.size * size_of(f.source_type)
+    cdef char* out = f.out + index * f.size * size_of(f.type)
+    cdef const char* at
+    cdef Py_ssize_t i = 0
+    cdef Py_ssize_t count
+    while i < f.size:
+        count = min(<Py_ssize_t>PIECE, f.size - i)
+        at = source + i * size_of(f.source_type)
+        if f.source_type == SINGLE:
+            narrow(f.type, <const float*>at, <char*>rounded, count)
+            at = rounded
+        widen(f.type, at, <float*>wide, count)
+        minorm_epilogue(row, <float*>wide, count)
+        narrow(f.type, <const float*>wide, out + i * size_of(f.type), count)
+        i += count
+
+
+def finish(source, Type source_type, table, out, Type type, Py_ssize_t planes, Py_ssize_t size, int threads):
+    """out = the epilogue of so many planes of `size` elements each, which are rounded to `type` before and after it.
+
+    table has a row for each channel, float32 (minorm/kernels/epilogue.py). `out` may be `source`. The caller vouches
+    for layout and types.
+    """
+    cdef Finish f
+    f.source_type, f.type, f.size = source_type, type, size
+    f.channels = table.shape[0]
+    f.table = <const float*>address(table, sizeof(float), False, f.channels * COLUMNS)
+    f.source = <const char*>address(source, size_of(source_type), False, planes * size)
+    f.out = <char*>address(out, size_of(type), True, planes * size)
+    if planes * size < LIGHT_WORK:
+        threads = 1
+    with nogil:
+        parallel_for(one_plane, &f, 0, planes, max(<Py_ssize_t>1, SIGNAL_INTERVAL // max(<Py_ssize_t>1, size)), threads)

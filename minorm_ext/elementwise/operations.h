@@ -44,6 +44,16 @@ static const operation operations[] = {
 #undef OPERATION
 };
 
-enum { OPERATION_COUNT = sizeof(operations) / sizeof(operation) };
+enum { OPERATION_COUNT = sizeof(operations) / sizeof(operation), EPILOGUE_COLUMNS = 7 };
+
+/* The formula of minorm/kernels/epilogue.py on n sums of one channel, whose row of the table this is. */
+static void minorm_epilogue(const float *row, float *y, ptrdiff_t n) {
+    const float k = row[0], d = row[1], factor = row[2], offset = row[3], below = row[4], low = row[5], high = row[6];
+    for (ptrdiff_t i = 0; i < n; i++) {
+        float v = ((y[i] - k) - d) * factor + offset;
+        v = v < below ? low : v;
+        y[i] = v > high ? high : v;
+    }
+}
 
 #endif

@@ -110,8 +110,9 @@ cdef extern from *:
     static int minorm_has_v4(void) { return 0; }
     #endif
 
-    /* Tiles that multiply bfloat16: the processor has to have them, and Linux to permit them to this process, since a
-       thread's registers take 8 KiB more with them wherever they are kept. */
+    /* Tiles that multiply bfloat16: the processor and Linux have to have them, which changes nothing to ask. Linux also
+       has to permit them to this process, since a thread's registers take 8 KiB more with them wherever they are kept;
+       a process that has asked for that keeps the permission, and its signal stacks must have the room. */
     #if defined(__x86_64__) && defined(__linux__)
     #include <cpuid.h>
     #include <sys/syscall.h>
@@ -120,10 +121,15 @@ cdef extern from *:
         unsigned a, b, c, d;
         if (!minorm_has_v4() || !__get_cpuid_count(7, 0, &a, &b, &c, &d)) return 0;
         if (!(d >> 24 & 1) || !(d >> 22 & 1)) return 0; /* tiles, and their products of bfloat16 */
-        return syscall(SYS_arch_prctl, 0x1023, 18) == 0; /* ARCH_REQ_XCOMP_PERM, for the tiles' data */
+        unsigned long has = 0;
+        return syscall(SYS_arch_prctl, 0x1021, &has) == 0 && (has >> 18 & 1); /* ARCH_GET_XCOMP_SUPP, the tiles' data */
+    }
+    static int minorm_permit_amx(void) {
+        return syscall(SYS_arch_prctl, 0x1023, 18) == 0; /* ARCH_REQ_XCOMP_PERM */
     }
     #else
     static int minorm_has_amx(void) { return 0; }
+    static int minorm_permit_amx(void) { return 0; }
     #endif
     """
     int minorm_openmp() nogil
@@ -137,6 +143,7 @@ cdef extern from *:
     int minorm_has_v3() nogil
     int minorm_has_v4() nogil
     int minorm_has_amx() nogil
+    int minorm_permit_amx() nogil
     const char* MINORM_COMPILER
     const char* MINORM_LEVELS
 
@@ -147,7 +154,7 @@ def built_levels():
 
 
 def supports(str level):
-    """Can this processor, under this operating system, run kernels of that level?"""
+    """Does this processor, under this operating system, have what kernels of that level need?"""
     if level == "amx":
         return minorm_has_amx() != 0
     if level == "v4":
@@ -155,6 +162,14 @@ def supports(str level):
     if level == "v3":
         return minorm_has_v3() != 0
     return level == "baseline"
+
+
+def permits(str level):
+    """Ask the operating system to let this process run kernels of that level, which it has: tiles need its permission.
+
+    The process has the permission from then on, so only levels that may run are asked for.
+    """
+    return level != "amx" or minorm_permit_amx() != 0
 
 
 def openmp():

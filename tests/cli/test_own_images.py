@@ -447,6 +447,38 @@ def test_bfloat16_trains_and_goes_out_as_float32(
     assert shares[0]["probability"] == pytest.approx(shares[1]["probability"], abs=0.02)
 
 
+def test_a_model_predicts_and_evaluates_in_another_type(there: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Whatever the file, images are given in the type that is asked for; an ONNX file of that type needs no option."""
+    pytest.importorskip("onnxruntime")
+    import minorm.onnx as mo
+
+    run, picture, folder = str(there / "run"), str(there / "images/checks/01.png"), str(there / "images")
+    exported, halved = str(there / "single.onnx"), str(there / "halved.onnx")
+    assert cli.main(["export", run, "-o", exported, "--trust"]) == 0
+    mo.export(mo.load(exported, dtype=mn.bfloat16), None, halved)
+
+    def told(*argv: str) -> Any:
+        capsys.readouterr()
+        assert cli.main([*argv, "--json", "--trust"]) == 0
+        return json.loads(capsys.readouterr().out)
+
+    [single] = told("predict", exported, picture)
+    scored = told("evaluate", exported, "--data", "folder", "--path", folder)
+    found = []
+    for model, *option in (
+        (run, "--dtype", "bfloat16"), (exported, "--dtype", "bfloat16"), (halved,), (halved, "--dtype", "float32"),
+    ):  # fmt: skip
+        [row] = told("predict", model, picture, *option)
+        assert row["label"] == single["label"]
+        assert row["probability"] == pytest.approx(single["probability"], abs=0.02)
+        found.append(row["probability"])
+        score = told("evaluate", model, "--data", "folder", "--path", folder, *option)
+        assert score["loss"] == pytest.approx(scored["loss"], abs=0.03)
+        assert score["loss"] != scored["loss"]
+    assert found[1] == found[2]
+    assert single["probability"] not in found
+
+
 def test_ranks_share_a_folder_and_there_is_a_report(there: Path, tmp_path: Path) -> None:
     words = [*train(there, "x"), "--epochs", "2", "--ranks", "2", "--mixup", "0.3", "--ema", "0.9"]
     assert cli.main([*words, "-o", str(tmp_path)]) == 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import platform
 import re
 import shutil
 import subprocess
@@ -49,8 +50,77 @@ def test_levels_are_those_the_processor_has() -> None:
     v4 = v3 | {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}
     assert machine.supports("v3") == (v3 <= flags)
     assert machine.supports("v4") == (v4 <= flags)
-    assert not machine.supports("amx") or v4 | {"amx_tile", "amx_bf16"} <= flags  # Linux has to permit it as well
+    assert not machine.supports("amx") or v4 | {"amx_tile", "amx_bf16"} <= flags  # Linux has to have it as well
     assert machine.supports("baseline")
+
+
+REFUSED = "the operating system does not permit amx to this process"
+AMX_MACHINE = """
+    import importlib, types
+    class Machine(types.ModuleType):  # of a processor with tiles, which notes for which levels permission is asked
+        asked = []
+        def __getattr__(self, name):
+            return getattr(real, name)
+        def built_levels(self):
+            return "baseline", "v3", "v4", "amx"
+        def supports(self, level):
+            return True
+        def permits(self, level):
+            self.asked.append(level)
+            return level != "amx" or PERMITTED
+    import_module = importlib.import_module
+    def imported(name):
+        global real
+        module = import_module(name)
+        if name != "minorm_ext.baseline.machine":
+            return module
+        real = module
+        return Machine(name)
+    importlib.import_module = imported
+    import minorm_ext
+    print(*minorm_ext.machine.asked, "|", *minorm_ext.levels(), "|", minorm_ext.choice())
+"""
+
+
+@pytest.mark.parametrize(
+    ("permitted", "cap", "asked", "levels", "why"),
+    [
+        (True, None, "baseline v3 v4 amx", "baseline v3 v4 amx", "the highest that was built"),
+        (
+            False,
+            None,
+            "baseline v3 v4 amx",
+            "baseline v3 v4",
+            "the operating system does not permit amx to this process",
+        ),
+        (True, "v3", "baseline v3", "baseline v3", "MINORM_MAX_LEVEL=v3; without it amx"),
+        (True, "amx", "baseline v3 v4 amx", "baseline v3 v4 amx", "the highest that was built"),
+    ],
+)
+def test_permission_is_asked_for_levels_that_may_run(
+    permitted: bool, cap: str | None, asked: str, levels: str, why: str
+) -> None:
+    unset = "import os; os.environ.pop('MINORM_MAX_LEVEL', None)\n" if cap is None else ""
+    program = unset + textwrap.dedent(AMX_MACHINE).replace("PERMITTED", str(permitted))
+    run = in_a_new_process(program, **({} if cap is None else {"MINORM_MAX_LEVEL": cap}))
+    assert run.stdout.strip() == f"{asked} | {levels} | {why}", run.stderr
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux") or platform.machine() != "x86_64", reason="Linux's permission")
+def test_a_process_that_may_not_use_tiles_has_no_permission_for_them() -> None:
+    program = """
+        import ctypes, minorm_ext
+        from minorm_ext.baseline import machine
+        permitted = ctypes.c_ulong()
+        failed = ctypes.CDLL(None).syscall(158, 0x1022, ctypes.byref(permitted))  # ARCH_GET_XCOMP_PERM
+        print(not failed and permitted.value >> 18 & 1, int("amx" in minorm_ext.levels()))
+    """
+    held = in_a_new_process(program, MINORM_MAX_LEVEL="v4").stdout.split()
+    assert held[-1] == "0"
+    assert held[0] in ("0", "False")
+    if machine.supports("amx"):
+        permitted, runs = in_a_new_process(program, MINORM_MAX_LEVEL="amx").stdout.split()
+        assert permitted == runs
 
 
 def test_kernels_takes_the_best_level_and_remembers() -> None:

@@ -67,20 +67,23 @@ def table_of(norm: Any, low: Any, high: Any, dtype: Any) -> Any:
 
 
 @pytest.mark.parametrize("level", minorm_ext.levels())
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16, dtypes.bfloat16], ids=str)
 @pytest.mark.parametrize("case", CASES, ids=[case[-1] for case in CASES])
 def test_the_bits_of_one_after_the_other(case: Any, dtype: Any, level: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """16 bits are rounded after each pass, so they have those bits too."""
     monkeypatch.setattr(conv_plan, "kernels", minorm_ext.kernels("conv", level))
+    monkeypatch.setattr(cpu, "_maps", minorm_ext.kernels("elementwise", level))
     plans = (conv_plan.forward, conv_plan.grad_input)
     for plan in plans:
         plan.cache_clear()
     how = how_of(*case[2:5])
     x, w, b, *norm = arrays(*case[:2], dtype)
     x[-1, 0, 0, 0] = np.nan
+    computed = dtypes.compute_type(np.dtype(dtype))
     for low, high, bias in ((0, None, b), (0.0, 6.0, None), (None, None, b), (None, 0.5, None), (-0.25, None, b)):
         expected = one_after_the_other(x, w, bias, norm, how, low, high)
-        same_bits(cpu.forward(x, w, bias, *how, epilogue=table_of(norm, low, high, dtype)), expected)
-    alone = cpu.forward(x, w, b, *how, epilogue=epilogue(len(w), dtype, low=0))
+        same_bits(cpu.forward(x, w, bias, *how, epilogue=table_of(norm, low, high, computed)), expected)
+    alone = cpu.forward(x, w, b, *how, epilogue=epilogue(len(w), computed, low=0))
     same_bits(alone, F.relu(mn.from_numpy(cpu.forward(x, w, b, *how))).numpy())
     dy = np.nan_to_num(alone)
     held = np.random.default_rng(1).standard_normal(x.shape).astype(dtype)

@@ -252,6 +252,17 @@ def test_a_bias_and_a_relu_have_the_bits_of_operations_apart(shape, dtype, threa
             np.testing.assert_allclose(reference.matmul.affine(a, b, bias, relu), wanted, rtol=close, atol=close)
 
 
+@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16], ids=str)
+def test_a_bias_and_a_relu_behind_16_bits(dtype):
+    """Rounded after each step; the formula in float64 is a few roundings away."""
+    rng = np.random.default_rng(0)
+    a, b, bias = (rng.standard_normal(shape).astype(dtype) for shape in ((7, 33), (33, 6), (6,)))
+    got = cpu.matmul.affine(a, b, bias, True)
+    exact = np.maximum(a.astype(np.float64) @ b.astype(np.float64) + bias.astype(np.float64), 0)
+    assert got.dtype == dtype
+    np.testing.assert_allclose(got.astype(np.float64), exact, atol=0.1, rtol=1e-2)
+
+
 @pytest.mark.parametrize(("rows", "depth", "columns"), [(4000, 4000, 4000), (50_000, 6000, 100), (60, 3_000_000, 60)])
 def test_ctrl_c_is_answered(rows, depth, columns):
     if minorm_ext.kernels("matmul") is not cpu.matmul._kernels:

@@ -15,6 +15,7 @@ onnx = pytest.importorskip("onnx")
 
 import minorm as mn  # noqa: E402
 import minorm.onnx as mo  # noqa: E402
+from minorm.devices import dtypes  # noqa: E402
 from minorm.onnx.loading.planning.plans import Plan  # noqa: E402
 from tests.onnx.test_node_tests import considered, everything, plain  # noqa: E402
 
@@ -64,16 +65,21 @@ def bits(y: Any) -> tuple[Any, ...]:
     return y.dtype, y.shape, y.numpy().tobytes()
 
 
-def differences(chosen: Sequence[Any]) -> tuple[list[str], int]:
-    """The cases in which a plan gives something else, and how many plans there were."""
+def in_type(array: Any, dtype: Any) -> Any:
+    return array.astype(dtype) if dtype is not None and dtypes.is_float(array.dtype) else array
+
+
+def differences(chosen: Sequence[Any], dtype: Any = None) -> tuple[list[str], int]:
+    """The cases in which a plan gives something else, and how many plans there were. dtype: what they are loaded in."""
     bad, planned = [], 0
     for case in chosen:
         as_given = case.model, [plain(value) for value in case.data_sets[0][0]]
         for model_file, arrays in (as_given, with_integers_held(case)):
             try:
-                model = mo.load(model_file).eval()
+                model = mo.load(model_file, dtype=dtype).eval()
             except (ValueError, TypeError):
                 continue
+            arrays = [in_type(array, dtype) for array in arrays]
             for _ in range(2):
                 found(model, arrays)
             if not any(isinstance(plan, Plan) for plan in model._plans._known.values()):
@@ -96,10 +102,20 @@ def test_some_node_tests() -> None:
     assert planned > 16
 
 
+@pytest.mark.filterwarnings("ignore")
+def test_some_node_tests_in_another_type() -> None:
+    """The conversions of what nodes read are a part of the plan."""
+    with mn.no_grad():
+        bad, planned = differences(cases()[5::40], mn.bfloat16)
+    assert bad == []
+    assert planned > 10
+
+
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
-def test_all_node_tests() -> None:
+@pytest.mark.parametrize("dtype", [None, mn.bfloat16, mn.float64], ids=str)
+def test_all_node_tests(dtype: Any) -> None:
     with mn.no_grad():
-        bad, planned = differences(cases())
+        bad, planned = differences(cases(), dtype)
     assert bad == []
     assert planned > 1000

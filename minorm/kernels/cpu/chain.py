@@ -13,15 +13,13 @@ from math import prod
 from typing import Any
 
 import minorm_ext
-from minorm.devices import dtypes
 from minorm.kernels.cpu import elementwise
 from minorm.kernels.cpu.memory import empty
-from minorm.kernels.cpu.operands import is_plain, plain
+from minorm.kernels.cpu.operands import STORAGE, is_plain, plain
 from minorm.kernels.reference import chain as reference
 from minorm.kernels.reference.chain import LONGEST, Link
 
 _kernels: Any = minorm_ext.kernels("elementwise")
-_FLOATS = (dtypes.float32, dtypes.float64)
 
 
 def chain(links: tuple[Link, ...], operands: Sequence[Any], shape: tuple[int, ...]) -> Any:
@@ -44,13 +42,13 @@ def chain(links: tuple[Link, ...], operands: Sequence[Any], shape: tuple[int, ..
             period = row
         else:
             break
-    if len(pairs) < len(operands) or dtype not in _FLOATS or not size:
+    if len(pairs) < len(operands) or dtype not in STORAGE or not size:
         return reference.chain(links, operands, shape, elementwise)
     steps, count = _steps(links, len(operands))
     threads = minorm_ext.get_num_threads()
     out = empty(shape, dtype)
     scratch = empty((_kernels.chain_scratch(len(operands), count, period, threads),), dtype)
-    _kernels.chain(steps, count, pairs, period, out, scratch, size, dtype.itemsize, threads)
+    _kernels.chain(steps, count, pairs, period, out, scratch, size, STORAGE[dtype], threads)
     return out
 
 

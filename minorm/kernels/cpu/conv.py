@@ -15,13 +15,15 @@ from minorm.kernels.cpu import conv_plan as plan
 from minorm.kernels.cpu import conv_products as tiled
 from minorm.kernels.cpu.elementwise import add
 from minorm.kernels.cpu.memory import empty
-from minorm.kernels.cpu.operands import plain
+from minorm.kernels.cpu.operands import STORAGE, plain
 from minorm.kernels.cpu.sums import sum_axes
-from minorm.kernels.epilogue import applied, check_epilogue
+from minorm.kernels.epilogue import check_epilogue
 from minorm.kernels.reference import conv as reference
 from minorm.kernels.reference.conv import by_tiles, check_accumulate, check_bias, laid_out, output_shape
 
 __all__ = ["backward", "forward", "grad_bias", "grad_input", "grad_weight", "laid_out", "output_shape", "ways"]
+
+_maps: Any = minorm_ext.kernels("elementwise")
 
 Ints = tuple[int, ...]
 Pairs = tuple[tuple[int, int], ...]
@@ -41,9 +43,9 @@ def forward(
             check_bias("conv.forward", b, shape[1])
             y = _correlate_tiled(how, x, w, b, shape, False)
         else:
-            y = forward(_wide(x), _wide(w), _wide(b), stride, padding, dilation, groups).astype(x.dtype)
+            y = forward(_wide(x), _wide(w), _wide(b), stride, padding, dilation, groups)
         check_epilogue("conv.forward", epilogue, y.shape[1], float32)
-        return y if epilogue is None else applied(y, epilogue)
+        return y.astype(x.dtype, copy=False) if epilogue is None else _finished(y, x.dtype, epilogue)
     if not _covers(x, w):
         return reference.forward(x, w, b, stride, padding, dilation, groups, epilogue)
     how, shape = plan.forward(x.shape, w.shape, stride, padding, dilation, groups, x.itemsize)
@@ -140,6 +142,15 @@ def _correlate_tiled(how: Any, x: Any, w: Any, b: Any, shape: Ints, transposed: 
         plain(x), plain(w), None if b is None else plain(b), y, empty, transposed, minorm_ext.get_num_threads()
     )
     return y
+
+
+def _finished(y: Any, dtype: Any, table: Any) -> Any:
+    """The epilogue of sums in this 16-bit type, or in float32, which are rounded to it first."""
+    out = y if y.dtype == dtype else empty(y.shape, dtype)
+    planes = y.shape[0] * y.shape[1]
+    size = math.prod(y.shape[2:])
+    _maps.finish(y, STORAGE[y.dtype], plain(table), out, STORAGE[dtype], planes, size, minorm_ext.get_num_threads())
+    return out
 
 
 def _covers(a: Any, b: Any) -> bool:

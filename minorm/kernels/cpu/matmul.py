@@ -78,8 +78,8 @@ def affine(a: Any, b: Any, bias: Any, relu: bool) -> Any:
         b.ndim == 2
         and b.shape[1] > 1
         and a.ndim > 1
-        and _covers(a, b)
-        and bias.dtype == a.dtype
+        and a.dtype in (_float32, _float64)
+        and a.dtype == b.dtype == bias.dtype
         and a.flags.c_contiguous
     ):
         rows = a.reshape(math.prod(a.shape[:-1]), a.shape[-1])

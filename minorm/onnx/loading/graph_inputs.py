@@ -30,9 +30,17 @@ class Input:
     optional: bool = False
 
     def __str__(self) -> str:
+        return self.described()
+
+    def described(self, converted_to: Any = None) -> str:
+        """Name, type and shape. converted_to: the type that the graph was converted to."""
         shape = "of any rank" if self.shape is None else f"({', '.join(map(str, self.shape))})"
         several = "sequence of " if self.form == "sequence" else ""
-        return printable(f"{self.name} {'optional ' if self.optional else ''}{several}{self.dtype} {shape}")
+        dtype = self._wanted(converted_to)
+        return printable(f"{self.name} {'optional ' if self.optional else ''}{several}{dtype} {shape}")
+
+    def _wanted(self, converted_to: Any) -> Any:
+        return self.dtype if converted_to is None or not dtypes.is_float(self.dtype) else converted_to
 
     def check(self, given: Any, converted_to: Any = None) -> Any:
         """`given` as a Tensor, or a list of them; raise where it is not what the file declares.
@@ -52,7 +60,7 @@ class Input:
             fix = f"; {conversion('x', given)}" if is_foreign(given) else ""
             raise TypeError(f"input {self.name!r} is {kind_of(given)}; expected a Tensor{fix}")
         x = given if isinstance(given, Tensor) else narrow.tensor(given)
-        wanted = converted_to if converted_to is not None and dtypes.is_float(self.dtype) else self.dtype
+        wanted = self._wanted(converted_to)
         if x.dtype != wanted:
             graph = f"the graph {'declares' if wanted == self.dtype else 'was converted to'} {wanted}"
             raise TypeError(f"input {self.name!r} is {x.dtype}; {graph}; convert it: x.to(mn.{wanted})")

@@ -7,9 +7,9 @@ file's names speak of, so that `model.get_submodule("layer1.0.bn1").freeze()` me
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from minorm.onnx.graph.node_layers import Sealed
 from minorm.onnx.graph.step import Step, converted, mark_last_uses, unconverted
 from minorm.onnx.graph.tensors import Budget
 from minorm.onnx.loading.exchange import replacing
+from minorm.onnx.loading.float_type import FloatType
 from minorm.onnx.loading.graph_inputs import Input
 from minorm.onnx.loading.judging.judge import Verdict
 from minorm.onnx.loading.original import Original, Placed
@@ -32,10 +33,6 @@ from minorm.onnx.operators.norm.batch_statistics import put
 from minorm.support.masking import printable
 from minorm.support.states import completed
 from minorm.tensor.tensor import Tensor
-
-
-def _first_float(tensors: Iterable[Tensor]) -> Tensor | None:
-    return next((tensor for tensor in tensors if dtypes.is_float(tensor.dtype)), None)
 
 
 def _apart(result: Any, held: Container[int]) -> Any:
@@ -55,8 +52,9 @@ class GraphModule(Sealed):
     inputs                       what the file declares of each input
 
     `to(mn.float16)` converts it as any Module: from then on inputs and outputs are of that type, and every float that a
-    node reads is, be it a constant of the file or the result of a Cast. What ONNX prescribes (the scales of a Resize)
-    stays, and what is computed from shapes alone (the padding of TensorFlow's SAME) is so in the types of the file.
+    node reads is, be it a constant of the file or the result of a Cast; a file of several float types then has one.
+    What ONNX prescribes (the scales of a Resize) stays, and what is computed from shapes alone (the padding of
+    TensorFlow's SAME) is so in the types of the file.
     """
 
     def __init__(
@@ -94,19 +92,19 @@ class GraphModule(Sealed):
         self._input_slots = [slots[name] for name in self.input_names]
         self._output_slots = [slots[name] for name in output_names]
         self._as_converted: tuple[Any, list[tuple[int, Tensor]]] | None = None
-        first = _first_float(self._state.values())
-        self._first: Any = None if first is None else (first, first.dtype)
+        fixed = [x.dtype for x in constants.values() if dtypes.is_float(x.dtype)]
+        self._float_type = FloatType(self._state.values(), self._input_types(), fixed)
         mark_last_uses(self._steps, {*(slots[name] for name in ends), *(slot for slot, _ in self._given)})
 
     def forward(self, *inputs: Any) -> Any:
         """The graph's outputs for these inputs."""
         dtype = self.converted_to()
-        if dtype is None:  # Tensors of a form that has a plan were checked when it was made
-            planned = self._plans.run(inputs if all(isinstance(x, Tensor) for x in inputs) else self.check(inputs))
-            if planned is not None:
-                return planned[0] if len(planned) == 1 else tuple(planned)
+        # Tensors of a form that has a plan were checked when it was made.
+        planned = self._plans.run(inputs if all(isinstance(x, Tensor) for x in inputs) else self.check(inputs), dtype)
+        if planned is not None:
+            return planned[0] if len(planned) == 1 else tuple(planned)
         given = self.check(inputs)
-        recorder = None if dtype is not None else self._recorder(given)
+        recorder = self._recorder(given, dtype)
         values: list[Any] = [None] * self._size
         for slot, tensor in self._tensors(dtype):
             values[slot] = tensor
@@ -118,7 +116,7 @@ class GraphModule(Sealed):
         # Dividing by 0 has a value in ONNX, and is no news.
         with self._budget.run(given, weights), np.errstate(all="ignore"):
             for step in self._steps:
-                step.run(values, dtype) if recorder is None else recorder.run(step, values)
+                step.run(values, dtype) if recorder is None else recorder.run(step, values, dtype)
         for buffer, slot, layer in self.updates:
             if layer.training and not layer.frozen and running.is_updating():
                 put(buffer, values[slot])
@@ -130,17 +128,17 @@ class GraphModule(Sealed):
             for slot in self._output_slots
         )
         if recorder is not None:
-            self._plans.keep(given, recorder.plan(results))
+            self._plans.keep(given, dtype, recorder.plan(results))
         return results[0] if len(results) == 1 else results
 
-    def _recorder(self, given: Sequence[Tensor]) -> Recorder | None:
+    def _recorder(self, given: Sequence[Tensor], dtype: Any) -> Recorder | None:
         """What makes a plan of this run; None nearly always."""
         layers = [step.operation for step in self._steps if isinstance(step.operation, Module)]
         layers += [module for layer in self.layers_put_in.values() for module in layer.modules() if module is not layer]
-        fixed = {id(tensor) for tensor in self.constants.values()}
-        held = [tensor for _, tensor in self._given if id(tensor) not in fixed] + self._of_layers()
-        constants = [tensor for _, tensor in self._given if id(tensor) in fixed]
-        return self._plans.recorder(given, held, constants, [*layers, *(layer for *_, layer in self.updates)])
+        state = set(map(id, self._state.values()))
+        held = [tensor for _, tensor in self._tensors(dtype) if id(tensor) in state] + self._of_layers()
+        constants = [tensor for _, tensor in self._tensors(dtype) if id(tensor) not in state]
+        return self._plans.recorder(given, dtype, held, constants, [*layers, *(layer for *_, layer in self.updates)])
 
     def replace(self, name: str, layer: Module) -> None:
         """Put a layer in the place of nodes: `model.replace("fc", nn.Linear(512, 5))`.
@@ -175,11 +173,7 @@ class GraphModule(Sealed):
         layers = {**self.layers_put_in, new.step.module: new.layer}
         self.layers_put_in = {path: layer for path, layer in layers.items() if id(layer) in steps}
         self._plans, self._as_converted = Plans(), None
-        first = _first_float([*self._state.values(), *self._of_layers()])
-        if first is None or self.converted_to() is None:
-            self._first = None if first is None else (first, first.dtype)
-        else:
-            self._first = first, self._first[1]
+        self._float_type = self._float_type.told_by([*self._state.values(), *self._of_layers()], self._input_types())
         ends = {*self._output_slots, *(slot for _, slot, _ in self.updates)}
         mark_last_uses(self._steps, ends | {slot for slot, _ in self._given})
 
@@ -208,11 +202,16 @@ class GraphModule(Sealed):
         return {*self._state, *self.constants}
 
     def converted_to(self) -> Any:
-        """The type of the parameters, if `to` has changed it since the file was read (perhaps of a module around)."""
-        if self._first is None:
-            return None
-        tensor, before = self._first
-        return None if tensor.dtype == before else tensor.dtype
+        """The type of all floats, if `to` has changed it since the file was read (perhaps of a module around)."""
+        return self._float_type.converted_to()
+
+    def _input_types(self) -> list[Any]:
+        return [entry.dtype for entry in self.inputs]
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        super()._apply(fn, recurse)
+        self._float_type.apply(fn)
+        return self
 
     def _tensors(self, dtype: Any) -> Sequence[tuple[int, Tensor]]:
         """The slots that are filled before a run; constants in `dtype`, where the graph was converted.
@@ -237,6 +236,7 @@ class GraphModule(Sealed):
 
     def extra_repr(self) -> str:
         """Inputs with types and shapes, outputs, the number of nodes, and the plans of inference that were made."""
-        inputs, plans = ", ".join(map(str, self.inputs)), repr(self._plans)
+        dtype, plans = self.converted_to(), repr(self._plans)
+        inputs = ", ".join(entry.described(dtype) for entry in self.inputs)
         nodes = f"{len(self._steps)} nodes" + (f"; in inference of {plans}" if plans else "")
         return f"{inputs} -> {', '.join(map(printable, self.output_names))}; {nodes}"

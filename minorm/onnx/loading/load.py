@@ -9,13 +9,14 @@ from typing import Any
 
 import onnx
 
+from minorm.devices import dtypes
 from minorm.onnx.graph import encoding, tensors
 from minorm.onnx.graph.errors import LoadError
 from minorm.onnx.graph.lengths import length_of
 from minorm.onnx.graph.storage import sparse
 from minorm.onnx.graph.tensors import Budget, text
 from minorm.onnx.graph.weights_folder import Folder
-from minorm.onnx.loading import metadata, original, recognition, updates, validation, weights
+from minorm.onnx.loading import metadata, original, recognition, updates, validation, wanted_type, weights
 from minorm.onnx.loading.exchange import spots
 from minorm.onnx.loading.flattening import Flattener
 from minorm.onnx.loading.graph_building import Builder
@@ -46,6 +47,7 @@ Source = str | os.PathLike[str] | bytes | bytearray | memoryview | Any  # Any: a
     "a function `(name, array) -> bool`. None takes the weights, as far as the file says which these are",
     external_root="a folder that you trust: weights that lie in other files may be links to files in it. Without it "
     "links are refused, unless the model is a link itself and they lead to where it really lies, as in a hub's cache",
+    dtype="the float type to compute in, mn.bfloat16 say, as `model.to(dtype)` gives it. None takes the file's types",
 )
 @checked
 def load(
@@ -55,6 +57,7 @@ def load(
     trainable: Trainable = None,
     before: str | None = None,
     external_root: str | os.PathLike[str] | None = None,
+    dtype: Any = None,
 ) -> GraphModule:
     """An ONNX model as a Module: `model(*inputs)` gives its output, or a tuple of several.
 
@@ -70,13 +73,16 @@ def load(
     Of a training graph that minorm wrote, the outputs `<name>.updated` are the next values of buffers: the module
     changes these, and returns the others alone. `outputs` gives the new values too, if it names them.
 
+    `load(path, dtype=mn.bfloat16)` is the network in another float type: parameters, buffers, constants, inputs,
+    outputs and what Casts make. It runs, trains and is exported in it.
+
     `load(path, before="fc")` is the network up to its last layer, to put others behind; `model.replace("fc", layer)`
     puts another one in its place. `model.metadata` is what the file says of itself, class names say.
 
     LoadError (a ValueError): for what is no regular file, for a damaged file, for a name or pattern in `trainable` that
-    matches nothing, or one error that lists every node that minorm does not have, with the values in front of them, to
-    cut the graph there (`error.cuts`). FileNotFoundError and PermissionError name the file; MemoryError where it does
-    not fit.
+    matches nothing, for a `dtype` where all is integers or a weight would become infinite, or one error that lists
+    every node that minorm does not have, with the values in front of them, to cut the graph there (`error.cuts`).
+    FileNotFoundError and PermissionError name the file; MemoryError where it does not fit.
 
     Example:
         >>> model = nn.Linear(2, 3)
@@ -87,9 +93,13 @@ def load(
     """
     if before is not None and outputs is not None:
         raise ValueError(f"load: before={before!r} and outputs={outputs!r}; expected one of them: both cut the graph")
-    return _module(
-        source, outputs, max_bytes, whole=False, trainable=trainable, before=before, external_root=external_root
-    )
+    if dtype is not None:
+        dtype = dtypes.check_float("load", dtype)
+    model = _module(
+        source, outputs, max_bytes, whole=False, trainable=trainable, before=before, external_root=external_root,
+        dtype=dtype,
+    )  # fmt: skip
+    return model if dtype is None else wanted_type.converted(model, dtype)
 
 
 def load_whole(source: Source, max_bytes: int = limits.ONNX, folder: str | None = None) -> GraphModule:
@@ -109,6 +119,7 @@ def _module(
     trainable: Trainable = None,
     before: str | None = None,
     external_root: Any = None,
+    dtype: Any = None,
 ) -> GraphModule:
     if isinstance(max_bytes, bool) or not isinstance(max_bytes, int) or max_bytes < 1:
         raise ValueError(f"load: max_bytes is {max_bytes!r}; expected a number of bytes, at least 1")
@@ -142,6 +153,8 @@ def _module(
         validation.check_node(node)
     returned = set(ends)
     blended = updates.adopted(nodes, metadata.statistics(model), initializers, updated, returned)
+    if dtype is not None:
+        wanted_type.check(dtype, nodes, inputs, initializers, ends)
     goals = [*ends, *blended.values()]
     nodes = validation.needed(nodes, goals)
     read = {name for node in nodes for name in node.inputs}

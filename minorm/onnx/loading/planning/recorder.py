@@ -78,10 +78,13 @@ class Recorder:
         self._inputs = [self._register(tensor) for tensor in inputs]
         self._outside = [tensor.array for tensor in (*held, *constants, *inputs)]
 
-    def run(self, step: Any, values: list[Any]) -> None:
-        """Run the step, in a trace, with stand-ins for what does not follow from shapes."""
+    def run(self, step: Any, values: list[Any], dtype: Any) -> None:
+        """Run the step, in a trace, with stand-ins for what does not follow from shapes.
+
+        dtype    what the graph was converted to
+        """
         if self.why:
-            step.run(values)
+            step.run(values, dtype)
             return
         arguments = [None if slot is None else values[slot] for slot in step.inputs]
         reads = Reads()
@@ -93,13 +96,13 @@ class Recorder:
                 values[slot] = x
         try:
             with trace.record() as calls:
-                results = step.run(values)
+                results = step.run(values, dtype)
         except Exception:  # noqa: BLE001  a stand-in cannot do all that a Tensor can; or the node is at fault, and says so
             self.why = step.label
             for slot, x in zip(step.inputs, arguments, strict=True):
                 if slot is not None:
                     values[slot] = x
-            step.run(values)
+            step.run(values, dtype)
             return
         if step.silent:
             for tensor in results:
@@ -139,9 +142,11 @@ class Recorder:
 
     def plan(self, outputs: Sequence[Any]) -> Plan | None:
         """The plan of a run with these results; None where something is against it."""
+        if self.why or not all(isinstance(x, Tensor) for x in outputs):  # sequences are no arrays
+            return None
         made = {register for application in self._applications for register in application.outputs}
         registers = [self._find(tensor) for tensor in outputs]
-        if self.why or _share_memory([x.array for x in outputs], self._outside) or not made.issuperset(registers):
+        if _share_memory([x.array for x in outputs], self._outside) or not made.issuperset(registers):
             return None
         applications = fused(self._applications, self._known, registers)
         return Plan(applications, self._held, self._fixed, self._inputs, registers, self._layers)

@@ -178,17 +178,72 @@ def test_an_option_that_changes_is_seen(planned: Any) -> None:
     assert planned() == 2
 
 
-def test_autocast_and_other_types_go_node_by_node(planned: Any) -> None:
+def test_autocast_goes_node_by_node(planned: Any) -> None:
     model, x = loaded(), images()
     for _ in range(3):
         run(model, x)
     with mn.amp.autocast("cpu", dtype=mn.bfloat16):
         assert run(model, x) != by_node(loaded(), x)
-    model.double()
-    for _ in range(4):
-        with mn.no_grad():
-            assert model(x.double()).dtype == mn.float64
     assert planned() == 1
+
+
+@pytest.mark.parametrize("dtype", [mn.float16, mn.bfloat16, mn.float64], ids=str)
+@pytest.mark.parametrize("opset", [13, 20])
+def test_a_converted_graph_has_plans_of_its_type(dtype: Any, opset: int, planned: Any) -> None:
+    """The bits of node by node; and what the network is in float64, as far as the type holds it."""
+    model, exact = loaded(opset=opset), loaded(opset=opset).to(mn.float64)
+    for _ in range(3):
+        run(model, images())  # a plan of float32, which must not be taken
+    model.to(dtype)
+    for seed in range(5):
+        x = images(seed=seed).to(dtype)
+        assert run(model, x) == by_node(model, x)
+    assert planned() == 4
+    plan = next(plan for key, plan in model._plans._known.items() if key[0] == dtype)
+    text = " ".join(map(repr, plan.applications))
+    assert "Convolution + NormalizeWith + Relu6" in text
+    assert "Add + Relu" in text
+    with mn.no_grad():
+        y, want = model(x), exact(x.to(mn.float64)).numpy()
+    unit = {"float16": 2e-3, "bfloat16": 2e-2}.get(str(np.dtype(dtype)), 1e-12)
+    assert y.dtype == dtype
+    np.testing.assert_allclose(y.array.astype(np.float64), want, atol=unit * abs(want).max(), rtol=0)
+
+
+def test_integers_alone_do_not_hide_that_a_graph_was_converted(planned: Any) -> None:
+    """Inputs of both types are the same: the plan of the one type must not serve the other."""
+    nodes = [
+        helper.make_node("Gather", ["table", "i"], ["rows"]), helper.make_node("Mul", ["rows", "half"], ["halves"]),
+        helper.make_node("Exp", ["halves"], ["y"]),
+    ]  # fmt: skip
+    table = np.linspace(-1, 1, 12, dtype=np.float32).reshape(4, 3)
+    model = graph(nodes, {"i": [2]}, ["y"], {"table": table, "half": np.float32(0.5)})
+    i = mn.tensor(np.array([1, 3]))
+    for dtype in (mn.float32, mn.bfloat16, mn.float64, mn.bfloat16, mn.float32):
+        model.to(dtype)
+        before = planned()
+        for _ in range(4):
+            with mn.no_grad():
+                y = model(i)
+            assert y.dtype == dtype
+            exact = table.astype(dtype).astype(np.float64)[[1, 3]]
+            np.testing.assert_allclose(y.array.astype(np.float64), np.exp(exact / 2), rtol=1e-2)
+            assert run(model, i) == by_node(model, i)
+        assert planned() > before
+
+
+def test_weights_of_a_converted_graph_are_read_at_every_run(planned: Any) -> None:
+    model, x = loaded().to(mn.bfloat16), images().to(mn.bfloat16)
+    for _ in range(3):
+        run(model, x)
+    seen = []
+    for tensor in model.tensors_by_name().values():
+        before = run(model, x)
+        tensor.array[...] += np.asarray(0.5).astype(tensor.dtype)
+        assert run(model, x) == by_node(model, x)
+        seen.append(run(model, x) != before)
+    assert sum(seen) > len(seen) // 2  # what comes before a normalization may vanish in rounding
+    assert planned() > 20
 
 
 def test_a_copy_is_a_model_of_its_own() -> None:
@@ -389,3 +444,17 @@ def test_arrays_of_numpy_go_by_the_plan_too(planned: Any) -> None:
         with mn.no_grad(), pytest.raises((TypeError, ValueError), match="input 'x'"):
             model(wrong)
     assert planned() == 1
+
+
+@pytest.mark.parametrize("dtype", [mn.float32, mn.bfloat16], ids=str)
+def test_a_sequence_of_shapes_among_the_outputs(dtype: Any) -> None:
+    """It is no array, so there is no plan; the run is none the worse for it."""
+    nodes = [
+        helper.make_node("Shape", ["x"], ["a"]), helper.make_node("SequenceConstruct", ["a", "a"], ["s"]),
+        helper.make_node("Relu", ["x"], ["y"]),
+    ]  # fmt: skip
+    model, x = graph(nodes, {"x": ["n"]}, ["s", "y"]).to(dtype), mn.ones(3).to(dtype)
+    for _ in range(4):
+        with mn.no_grad():
+            (first, second), y = model(x)
+        assert (first.tolist(), second.tolist(), y.tolist(), y.dtype) == ([3], [3], [1, 1, 1], dtype)
