@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from minorm.graph.backward import grad
+from minorm.graph.differentiation import grad
 from minorm.graph.grad_mode import enable_grad
 from minorm.support.argument_errors import kind_of
 from minorm.tensor.creation import ones_like, zeros_like

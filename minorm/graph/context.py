@@ -19,6 +19,7 @@ import numpy as np
 from minorm.devices import dtypes
 from minorm.graph import graph
 from minorm.graph.grad_mode import mode, no_grad
+from minorm.graph.graph import is_tensor
 from minorm.support.argument_errors import kind_of
 from minorm.support.documented import documented
 
@@ -45,7 +46,7 @@ class Context:
         Changing one in place before backward is an error.
         """
         for i, tensor in enumerate(tensors):
-            if tensor is not None and not _is_tensor(tensor):
+            if tensor is not None and not is_tensor(tensor):
                 raise TypeError(
                     f"save_for_backward: argument {i} is {kind_of(tensor)}; expected Tensors; "
                     "keep others as attributes: ctx.name = value"
@@ -112,7 +113,7 @@ class Node(graph.Function):
                 "forward, None for one that is no Tensor"
             )
         for i, dx in enumerate(results[:count]):
-            if dx is not None and not _is_tensor(dx):
+            if dx is not None and not is_tensor(dx):
                 raise TypeError(f"{name}.backward: gradient {i} is {kind_of(dx)}; expected a Tensor or None")
         return results[:count]
 
@@ -173,14 +174,10 @@ class Function(graph.Function):
         return _applied(cls, inputs)
 
 
-def _is_tensor(value: Any) -> bool:
-    return hasattr(value, "from_array") and hasattr(value, "creator")
-
-
 def _applied(kind: Any, arguments: tuple[Any, ...]) -> Any:
     """Run a Function of PyTorch's form."""
     node = kind.node()
-    inputs = tuple([a if _is_tensor(a) else None for a in arguments])
+    inputs = tuple([a if is_tensor(a) else None for a in arguments])
     node.needs = tuple([x is not None and mode.recording and x._requires_grad for x in inputs])
     ctx = node.ctx = Context(node.needs)
     with no_grad():
@@ -195,11 +192,11 @@ def _applied(kind: Any, arguments: tuple[Any, ...]) -> Any:
     node._connect(inputs, ())
     constant, dirty = {*map(id, ctx._constant)}, {*map(id, ctx._dirty)}
     outputs = [
-        _joined(kind, node, y, i, id(y) in dirty) if _is_tensor(y) and id(y) not in constant else y
+        _joined(kind, node, y, i, id(y) in dirty) if is_tensor(y) and id(y) not in constant else y
         for i, y in enumerate(results)
     ]
     node.outputs = len(outputs)
-    node.forms = tuple([(y.shape, y.dtype) if _is_tensor(y) else None for y in outputs])
+    node.forms = tuple([(y.shape, y.dtype) if is_tensor(y) else None for y in outputs])
     node.make = next(x for x in inputs if x is not None).from_array
     _save(node, inputs, results, outputs)
     ctx._dirty = ctx._constant = ()
@@ -224,7 +221,7 @@ def _save(node: Node, inputs: tuple[Any, ...], results: tuple[Any, ...], outputs
     """Keep what was saved, an output apart from the graph, which it would hold; and watch for changes in place."""
     ctx, watched = node.ctx, []
     places = {id(x): i for i, x in enumerate(inputs) if x is not None}
-    made = {id(y): i for i, y in enumerate(results) if _is_tensor(y)} | {id(y): i for i, y in enumerate(outputs)}
+    made = {id(y): i for i, y in enumerate(results) if is_tensor(y)} | {id(y): i for i, y in enumerate(outputs)}
     for tensor in ctx._to_save:
         i = made.get(id(tensor)) if id(tensor) not in places or tensor.creator is node else None
         if tensor is None:
