@@ -129,10 +129,10 @@ def walk(
                         f"its input is {dtype}{shape}"
                     )
                 found.append((source, index, array, i in function.fresh))
-        if retain_graph:
-            function.total = None
-        else:
+        if not retain_graph:
             function.free()
+        elif function.accumulates:
+            function.total = None
         for gradient in found:
             send(*gradient)
 
