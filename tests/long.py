@@ -136,6 +136,7 @@ EACH = {
     "project/test_examples.py::test_gan": 0,
     "project/test_examples.py::test_segmentation": 0,
     "project/test_examples.py::test_transfer": 0,
+    "pytorch/test_module_gradients.py::test_second_gradients_are_pytorchs": 5,
     "pytorch/test_samples.py::test_functions": 7,
     "pytorch/test_samples.py::test_layers": 7,
     "test_determinism.py::test_fifty_repeats_give_the_same_bits": 7,

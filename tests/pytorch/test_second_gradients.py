@@ -73,7 +73,8 @@ def compared(cases: Iterator[Case]) -> tuple[set[str], list[str]]:
         for name, theirs, mine, samples in cases:
             count, found = 0, []
             for sample in samples:
-                setting = second_gradients.Setting(theirs, mine, sample)
+                given = sample.input, sample.args, sample.kwargs
+                setting = second_gradients.Setting(theirs, mine, given)
                 more, texts = second_gradients.differences(setting, name, BOUNDS.get(name, 1e-8))
                 count, found = count + more, found + texts
             wrong += found

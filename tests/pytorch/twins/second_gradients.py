@@ -24,13 +24,21 @@ MOST = 50  # elements of a leaf that finite differences are taken for
 class Setting:
     """One sample in both libraries: the functions, what they are called with, and the weights v and w."""
 
-    def __init__(self, theirs: Callable[..., Any], mine: Callable[..., Any], sample: Any) -> None:
+    def __init__(self, theirs: Callable[..., Any], mine: Callable[..., Any], given: tuple[Any, Any, Any]) -> None:
+        """given: the first argument, the others, and those by name."""
         made: dict[int, Any] = {}
-        self.theirs, self.mine = theirs, mine
-        self.given = sample.input, sample.args, sample.kwargs
+        self.theirs, self.mine, self.given = theirs, mine, given
         self.ours = tuple(operations.ours(value, made) for value in self.given)
         self.leaves = [x for x in operations.tensors(list(self.given), torch.Tensor) if x.requires_grad]
         self.made = [made[id(x)] for x in self.leaves]
+
+    def add_parameters(self, theirs: Any, mine: Any) -> None:
+        """Count the parameters of two modules as leaves; both get the same numbers."""
+        mine.load_state_dict({key: mn.tensor(np.array(value.numpy())) for key, value in theirs.state_dict().items()})
+        of_mine = dict(mine.named_parameters())
+        for key, parameter in theirs.named_parameters():
+            self.leaves.append(parameter)
+            self.made.append(of_mine[key])
 
     def called(self, function: Callable[..., Any], given: tuple[Any, Any, Any]) -> Any:
         x, args, kwargs = given
