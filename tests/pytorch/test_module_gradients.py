@@ -16,7 +16,7 @@ pytest.importorskip("expecttest", reason="PyTorch's samples import it; it comes 
 from torch.testing._internal.common_modules import module_db  # noqa: E402  it is not there without PyTorch
 
 from tests.pytorch import test_samples  # noqa: E402  it imports PyTorch's tests
-from tests.pytorch.twins import operations, second_gradients  # noqa: E402
+from tests.pytorch.twins import second_gradients  # noqa: E402
 
 MODULES = {info.module_cls.__name__: info for info in module_db if hasattr(mn.nn, info.module_cls.__name__)}
 LEAST = 110  # of them are compared
@@ -48,7 +48,8 @@ def setting_of(name: str, sample: Any, training: bool) -> second_gradients.Setti
 
 
 def differences(name: str, most: int) -> list[str]:
-    wrong, count = [], 0
+    wrong: list[str] = []
+    count = 0
     for training in test_samples.modes(MODULES[name]):
         samples = list(test_samples.layer_samples(name, MODULES[name], training))
         for sample in samples[:: -(-len(samples) // most)]:
