@@ -7,8 +7,6 @@ written with Tensors. It visits only what leads to the inputs that are asked for
 from __future__ import annotations
 
 import heapq
-import os
-import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -16,14 +14,11 @@ from minorm.graph import hooks, trace
 from minorm.graph.grad_mode import enable_grad
 from minorm.graph.graph import Function, Kept
 from minorm.graph.wanted import Place, Wanted, place_of
+from minorm.support.locks import shared_lock
 
 # Threads may add to one gradient at the same time, and none may be lost between reading it and writing the sum. One
-# lock, taken once a walk, costs a tenth of a microsecond; a lock for each tensor cost more. The handler of a signal may
-# walk another graph meanwhile, hence RLock. A fork waits for it: a lock that another thread holds would stay locked in
-# the child, which does not have that thread.
-adding = threading.RLock()
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=adding.acquire, after_in_parent=adding.release, after_in_child=adding.release)
+# lock, taken once a walk, costs a tenth of a microsecond; a lock for each tensor cost more.
+adding = shared_lock()
 
 
 def walk(
