@@ -84,7 +84,7 @@ class Scatter(Function):
 
     def targets(self, x):
         """Where in x each update goes: its number in x's elements, in the order of the updates' elements."""
-        places = [to_device(a, "cpu") for a in np.broadcast_arrays(*self.places)]
+        places = np.broadcast_arrays(*[to_device(a, "cpu") for a in self.places])
         n = len(places)
         index = np.ravel_multi_index(places, x.shape[:n], mode="wrap")
         rest = math.prod(x.shape[n:])
