@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from minorm.graph.backward import grad
+from minorm.graph.differentiation import grad
 from minorm.graph.grad_mode import enable_grad, no_grad
 from minorm.support.documented import documented
 from minorm.tensor.tensor import Tensor

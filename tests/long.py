@@ -171,6 +171,7 @@ EACH = {
     "project/test_examples.py::test_segmentation": 0,
     "project/test_examples.py::test_transfer": 0,
     "project/test_examples.py::test_wgan_gp": 0,
+    "pytorch/test_module_gradients.py::test_second_gradients_are_pytorchs": 5,
     "pytorch/test_programs.py::test_losses_are_pytorchs": 3,
     "pytorch/test_samples.py::test_functions": 7,
     "pytorch/test_samples.py::test_layers": 7,

@@ -1,8 +1,9 @@
 """PyTorch's place for the graph's own names; minorm/graph holds them. Jacobians and Hessians are in `functional`."""
 
 from minorm.autograd import function, functional
-from minorm.graph.backward import Variable, backward, grad
-from minorm.graph.context import Function, once_differentiable
+from minorm.graph.context import once_differentiable
+from minorm.graph.custom_function import Function
+from minorm.graph.differentiation import Variable, backward, grad
 from minorm.graph.grad_mode import enable_grad, inference_mode, is_grad_enabled, no_grad, set_grad_enabled
 
 __all__ = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from minorm.graph.backward import grad
+from minorm.graph.differentiation import grad
 from minorm.graph.grad_mode import enable_grad
 from minorm.support.argument_errors import kind_of
 from minorm.tensor.creation import ones_like, zeros_like
@@ -13,6 +13,7 @@ from minorm.tensor.tensor import Tensor
 
 FUNCTION = "gives a Tensor, or a tuple of Tensors, for Tensors"
 STRICT = "True is a RuntimeError where a result does not depend on an input, False gives zeros"
+STRATEGIES = ("reverse-mode", "forward-mode")
 GRAPH = "True gives results in the graph, which can be differentiated"
 
 
@@ -67,7 +68,18 @@ class Call:
             found = grad(ends, inputs, weights, retain_graph=True, create_graph=create_graph, allow_unused=True)
         if strict and any(g is None for g in found):
             raise RuntimeError(f"{self.operation}: the outputs do not depend on an input; strict=False gives zeros")
+        if strict and create_graph and not all(g.requires_grad for g in found):
+            raise RuntimeError(
+                f"{self.operation}: a derivative does not depend on the inputs, and is to be differentiated; "
+                "strict=False gives a constant"
+            )
         return [zeros_like(x) if g is None else g for x, g in zip(inputs, found, strict=True)]
+
+
+def check_strategy(operation: str, name: str, strategy: str) -> None:
+    """ValueError for a strategy that PyTorch does not have."""
+    if strategy not in STRATEGIES:
+        raise ValueError(f"{operation}: {name} is {strategy!r}; expected {' or '.join(map(repr, STRATEGIES))}")
 
 
 def tensors(operation: str, name: str, values: Any) -> tuple[Tensor, ...]:

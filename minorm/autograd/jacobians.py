@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from minorm.autograd.derivatives import FUNCTION, GRAPH, STRICT, Call, finished
+from minorm.autograd.derivatives import FUNCTION, GRAPH, STRICT, Call, check_strategy, finished
 from minorm.graph.grad_mode import enable_grad
 from minorm.support.documented import documented
 from minorm.tensor.combining import stack
@@ -13,6 +13,7 @@ from minorm.tensor.creation import ones_like, zeros
 from minorm.tensor.tensor import Tensor
 
 UNUSED = "taken, without effect: a row is one walk"
+STRATEGY = '"reverse-mode" or "forward-mode", without effect: a row is one walk'
 
 
 @documented(
@@ -22,7 +23,7 @@ UNUSED = "taken, without effect: a row is one walk"
     create_graph=GRAPH,
     strict=STRICT,
     vectorize=UNUSED,
-    strategy=UNUSED,
+    strategy=STRATEGY,
 )
 def jacobian(
     func: Callable[..., Any],
@@ -30,7 +31,7 @@ def jacobian(
     create_graph: bool = False,
     strict: bool = False,
     vectorize: bool = False,  # noqa: ARG001
-    strategy: str = "reverse-mode",  # noqa: ARG001
+    strategy: str = "reverse-mode",
 ) -> Any:
     """d(func(inputs))/d(inputs): shape (*output.shape, *input.shape) for each pair of an output and an input.
 
@@ -42,6 +43,7 @@ def jacobian(
         tensor([[2., 0.],
                 [0., 4.]])
     """
+    check_strategy("jacobian", "strategy", strategy)
     call = Call("jacobian", func, inputs, create_graph)
     found = [call.packed(_of_output(call, y, strict, create_graph)) for y in call.outputs]
     return found[0] if call.one_output else tuple(found)
@@ -67,7 +69,7 @@ def _of_output(call: Call, y: Tensor, strict: bool, create_graph: bool) -> list[
     create_graph=GRAPH,
     strict=STRICT,
     vectorize=UNUSED,
-    outer_jacobian_strategy=UNUSED,
+    outer_jacobian_strategy=STRATEGY,
 )
 def hessian(
     func: Callable[..., Any],
@@ -75,7 +77,7 @@ def hessian(
     create_graph: bool = False,
     strict: bool = False,
     vectorize: bool = False,  # noqa: ARG001
-    outer_jacobian_strategy: str = "reverse-mode",  # noqa: ARG001
+    outer_jacobian_strategy: str = "reverse-mode",
 ) -> Any:
     """All second derivatives: shape (*a.shape, *b.shape) for each pair of inputs a and b, a tuple of tuples of them.
 
@@ -84,6 +86,7 @@ def hessian(
         tensor([[ 6.,  0.],
                 [ 0., 12.]])
     """
+    check_strategy("hessian", "outer_jacobian_strategy", outer_jacobian_strategy)
 
     def slopes(*given: Tensor) -> Any:
         call = Call("hessian", func, given, True)

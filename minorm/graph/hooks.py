@@ -7,18 +7,18 @@ walk without any hook pays one look at a set.
 from __future__ import annotations
 
 import itertools
-import threading
 import weakref
 from collections.abc import Callable
 from typing import Any
 
 from minorm.support.argument_errors import kind_of
+from minorm.support.locks import shared_lock
 
 Hook = Callable[[Any], Any]
 
 registered: set[int] = set()  # the ids of leaves and Functions that have had a hook
 _numbers = itertools.count()
-_registering = threading.Lock()
+_registering = shared_lock()
 
 
 class RemovableHandle:
@@ -44,8 +44,10 @@ def register(tensor: Any, hook: Hook) -> RemovableHandle:
         raise RuntimeError("register_hook: the tensor does not require grad; expected one that does")
     source = tensor.creator or tensor
     with _registering:  # two threads may be here, and neither hook may be lost
-        if id(source) not in registered:
+        known = id(source) in registered
+        if not known or source._hooks is None:  # a Function whose graph was freed has let go of its hooks
             source._hooks = {}
+        if not known:
             registered.add(id(source))
             weakref.finalize(source, registered.discard, id(source)).atexit = False
         own = source._hooks.setdefault(tensor.output_index, {})
@@ -56,7 +58,8 @@ def register(tensor: Any, hook: Hook) -> RemovableHandle:
 
 def _hooks_of(source: Any, index: int) -> list[Hook]:
     """The hooks of output `index` of a Function, or of a leaf; a hook may register and remove hooks while it runs."""
-    return list(source._hooks.get(index, {}).values()) if id(source) in registered else []
+    own = source._hooks if id(source) in registered else None
+    return list(own.get(index, {}).values()) if own else []
 
 
 def run(source: Any, index: int, array: Any, like: Any) -> Any:

@@ -1,36 +1,24 @@
 """The walk backwards on Tensors, for `create_graph=True`: what it computes is recorded, and can be differentiated.
 
 The walk of backward.py is on arrays and calls `backward` of each Function. This one calls `gradient`, the same formula
-written with Tensors. It visits only what leads to the inputs that are asked for, and only their gradients are computed:
-a gradient penalty differentiates for images, and the gradients of the weights would be thrown away.
+written with Tensors. It visits only what leads to the inputs that are asked for, and only their gradients are computed.
 """
 
 from __future__ import annotations
 
 import heapq
-import os
-import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from minorm.graph import hooks, trace
 from minorm.graph.grad_mode import enable_grad
 from minorm.graph.graph import Function, Kept
+from minorm.graph.wanted import Place, Wanted, place_of
+from minorm.support.locks import shared_lock
 
 # Threads may add to one gradient at the same time, and none may be lost between reading it and writing the sum. One
-# lock, taken once a walk, costs a tenth of a microsecond; a lock for each tensor cost more. The handler of a signal may
-# walk another graph meanwhile, hence RLock. A fork waits for it: a lock that another thread holds would stay locked in
-# the child, which does not have that thread.
-adding = threading.RLock()
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=adding.acquire, after_in_parent=adding.release, after_in_child=adding.release)
-
-Place = tuple[int, int]  # the id of a leaf or of a Function, and the index of its output
-
-
-def place_of(tensor: Any) -> Place:
-    """Where gradients of a Tensor arrive."""
-    return id(tensor if tensor.creator is None else tensor.creator), tensor.output_index
+# lock, taken once a walk, costs a tenth of a microsecond; a lock for each tensor cost more.
+adding = shared_lock()
 
 
 def walk(
@@ -38,25 +26,24 @@ def walk(
 ) -> dict[Place, tuple[Any, Any]]:
     """(source, gradient) by place, for the leaves that `seeds`, pairs of Tensors (y, dy), lead to; or for `inputs`."""
     with enable_grad(), trace.no_casts():
-        return _Walk(inputs).run(seeds, retain_graph)
+        wanted = None if inputs is None else Wanted(inputs, [y for y, _ in seeds])
+        return _Walk(wanted).run(seeds, retain_graph)
 
 
 class _Walk:
-    """What waits where, and what is wanted."""
+    """What waits where, and what is wanted: None is every leaf."""
 
-    def __init__(self, inputs: Sequence[Any] | None) -> None:
-        self.wanted = None if inputs is None else {place_of(x): x for x in inputs}
+    def __init__(self, wanted: Wanted | None) -> None:
+        self.wanted = wanted
         self.heap: list[tuple[int, Function]] = []
         self.pending: dict[int, list[Any]] = {}
         self.found: dict[Place, tuple[Any, Any]] = {}
-        self.leads: dict[int, bool] = {}  # by the id of a Function: does it lead to what is wanted?
 
     def run(self, seeds: Sequence[tuple[Any, Any]], retain_graph: bool) -> dict[Place, tuple[Any, Any]]:
         for tensor, gradient in seeds:
             source = tensor if tensor.creator is None else tensor.creator
-            if tensor.creator is not None and self.wanted is not None:
-                self._look(tensor.creator)
-            self._send(source, tensor.output_index, gradient)
+            if self.wanted is None or self.wanted.has(source, tensor.output_index):
+                self._send(source, tensor.output_index, gradient)
         while self.heap:
             self._visit(heapq.heappop(self.heap)[1], retain_graph)
         return self.found
@@ -71,7 +58,7 @@ class _Walk:
                 heapq.heappush(self.heap, (-source.serial, source))
                 gradients = self.pending[id(source)] = [None] * source.outputs
             gradients[index] = gradient if gradients[index] is None else gradients[index] + gradient
-        elif self.wanted is None or (id(source), 0) in self.wanted:
+        else:
             place = id(source), 0
             before = self.found.get(place)
             self.found[place] = source, gradient if before is None else before[1] + gradient
@@ -82,40 +69,20 @@ class _Walk:
             if gradient is not None:
                 gradients[i] = hooks.run_recorded(function, i, gradient)
                 _retain(function, i, gradients[i])
-                if self.wanted is not None and (id(function), i) in self.wanted:
+                if self.wanted is not None and (id(function), i) in self.wanted.places:
                     self.found[id(function), i] = function, gradients[i]
         edges = function.edges
         assert edges is not None
-        reached = tuple([edge is not None and self._is_wanted(edge) for edge in edges])
-        if any(reached):
-            for edge, gradient in zip(edges, _differentiated(function, gradients, reached), strict=True):
-                if edge is not None and gradient is not None and self._is_wanted(edge):
-                    _check_form(function, edge, gradient)
-                    self._send(edge[0], edge[1], gradient)
+        reached = tuple([e is not None for e in edges]) if self.wanted is None else self.wanted.among(edges)
+        if True not in reached:  # what lies before it is left for another walk
+            return
+        results = _differentiated(function, gradients, reached)
+        for edge, gradient, asked in zip(edges, results, reached, strict=True):
+            if asked and gradient is not None:
+                _check_form(function, edge, gradient)
+                self._send(edge[0], edge[1], gradient)
         if not retain_graph:  # what was kept may be a part of the new graph, so it goes with that
             function.edges = None
-
-    def _is_wanted(self, edge: Any) -> bool:
-        """Is there a Tensor at the end of the edge, or behind it, whose gradient was asked for?"""
-        if self.wanted is None or (id(edge[0]), edge[1]) in self.wanted:
-            return True
-        return self.leads.get(id(edge[0]), False)
-
-    def _look(self, root: Function) -> None:
-        """Fill `leads` for what the Function was computed from, inputs first: a graph may be deeper than a stack."""
-        stack: list[tuple[Function, bool]] = [(root, False)]
-        while stack:
-            function, done = stack.pop()
-            if done:
-                self.leads[id(function)] = any(
-                    edge is not None and self._is_wanted(edge) for edge in function.edges or ()
-                )
-            elif id(function) not in self.leads:
-                if function.edges is None:
-                    raise function.freed()
-                self.leads[id(function)] = False
-                stack.append((function, True))
-                stack += [(e[0], False) for e in function.edges or () if e is not None and isinstance(e[0], Function)]
 
 
 def _differentiated(function: Function, gradients: list[Any], reached: tuple[bool, ...]) -> tuple[Any, ...]:
@@ -150,15 +117,20 @@ def _retain(function: Function, index: int, gradient: Any) -> None:
             tensor.grad = gradient if tensor.grad is None else tensor.grad + gradient
 
 
-def add_to_leaves(seeds: Sequence[tuple[Any, Any]], retain_graph: bool) -> None:
-    """leaf.grad = leaf.grad + gradient, both in the graph, for every leaf; nothing is changed in place."""
+def add_to_leaves(seeds: Sequence[tuple[Any, Any]], retain_graph: bool, inputs: Sequence[Any] | None = None) -> None:
+    """leaf.grad = leaf.grad + gradient, both in the graph, for every leaf, or `inputs`; nothing changes in place."""
     given = {id(dy.array) for _, dy in seeds}
-    found = walk(seeds, retain_graph).values()
+    found = [(source, dy) for source, dy in walk(seeds, retain_graph, inputs).values() if not _is_function(source)]
     with enable_grad():
         hooked = [(leaf, hooks.run_recorded(leaf, 0, dy)) for leaf, dy in found]
     with enable_grad(), adding:
         for leaf, gradient in hooked:
             leaf.grad = _own(gradient, given) if leaf.grad is None else leaf.grad + gradient
+
+
+def _is_function(source: Any) -> bool:
+    """Is it no leaf? Then the walk has left its gradient in the Tensor that asked for it."""
+    return isinstance(source, Function)
 
 
 def gradients_of(inputs: Sequence[Any], seeds: Sequence[tuple[Any, Any]], retain_graph: bool) -> list[Any]:

@@ -18,6 +18,7 @@ from minorm.graph.graph import Function
 from minorm.kernels.protocol import Statistics
 from minorm.normalization.call import NormCall
 from minorm.normalization.layout import same_order
+from minorm.normalization.sync_gradient import FormAcross
 
 Array = Any
 
@@ -93,6 +94,17 @@ class NormalizeAcross(Function):
             ds = layout.parameter_gradient(ds, self.scale) if self.needs[1] else None
             db = layout.parameter_gradient(db, self.bias) if self.needs[2] else None
         return dx, ds, db
+
+    def gradient(self, dy: Any) -> tuple[Any, ...]:
+        x = self.input(0, self.x, dy)
+        scale = None if self.scale is None else self.input(1, self.scale, dy)
+        form = FormAcross(self.call, dy, self.x, self.group, self.count)
+        dx, of_scale, of_bias = form.gradients(dy, x, scale, self.stats.k)
+        return (
+            dx if self.needs[0] else None,
+            form.summed(of_scale, self.scale) if self.needs[1] else None,
+            form.summed(of_bias, self.bias) if self.needs[2] else None,
+        )
 
 
 def merge(a: Array, b: Array) -> Array:

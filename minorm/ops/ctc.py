@@ -11,7 +11,10 @@ import numpy as np
 
 from minorm.devices import device_of, dtypes, to_device
 from minorm.graph.graph import Function
+from minorm.graph.recorded import expressed
 from minorm.kernels.select import backend
+from minorm.ops.reduction import LogSumExp
+from minorm.ops.shape import Cat, Unbind, stacked
 
 
 class CTC(Function):
@@ -35,9 +38,9 @@ class CTC(Function):
         last = self.alpha[np.maximum(steps - 1, 0), np.arange(batch)]
         ends = [np.take_along_axis(last, np.maximum(2 * lengths - k, 0)[:, None], 1)[:, 0] for k in (0, 1)]
         ends[1] = np.where(lengths > 0, ends[1], -np.inf)
-        self.total = np.where(steps > 0, added(*ends), np.where(lengths > 0, -np.inf, 0.0))
-        self.zeroed = np.isinf(self.total) & zero_infinity
-        return to_device(np.where(self.zeroed, 0, -self.total).astype(x.dtype), self.device)
+        self.log = np.where(steps > 0, added(*ends), np.where(lengths > 0, -np.inf, 0.0))
+        self.zeroed = np.isinf(self.log) & zero_infinity
+        return to_device(np.where(self.zeroed, 0, -self.log).astype(x.dtype), self.device)
 
     def backward(self, dy):
         """dx = exp(x) - (share of the ways that take a class at a step), as PyTorch has it: of x that sums to one."""
@@ -55,13 +58,48 @@ class CTC(Function):
         beta = self._walk(seen, skips)[turned_time[:, :, None], np.arange(batch)[None, :, None], turned_place]
         inside = np.arange(width) <= 2 * self.lengths[:, None]
         with np.errstate(invalid="ignore", over="ignore"):
-            ways = np.where(inside, self.alpha + beta - self.seen - self.total[:, None], -np.inf)
+            ways = np.where(inside, self.alpha + beta - self.seen - self.log[:, None], -np.inf)
         share = np.zeros_like(log)
         np.add.at(share, (time[:, :, None], np.arange(batch)[None, :, None], self.places), exp(ways))
         running = (time < self.steps)[..., None] & ~self.zeroed[:, None]
         with np.errstate(invalid="ignore"):
             dx = np.where(running, (exp(log) - share) * to_device(dy, "cpu")[:, None], 0)
         return to_device(dx.astype(self.dtype), self.device)
+
+    def gradient(self, dy):
+        """The shares are the derivative of log P, so they have derivatives of every order.
+
+        What no way leads to has P = 0, whose logarithm has none: there dx is that of `backward`, a constant.
+        """
+        wide, lost = self.alpha.dtype, np.isinf(self.log) & ~self.zeroed
+        x, weights = (a.to("cpu").to(wide) for a in (self.input(0, self.x, dy), dy))
+        ended = (np.arange(len(x))[:, None] >= self.steps) | self.zeroed | lost
+        dx = (x.exp() * weights.unsqueeze(1)).masked_fill(x.from_array(ended[..., None]), 0.0)
+        dx = dx + expressed(self.loss, [x], [weights])[0]
+        if lost.any():
+            constant = to_device(self.backward(dy.array), "cpu").astype(wide)
+            dx = dx + x.from_array(np.where(lost[:, None], constant, 0))
+        return dx.to(self.dtype).to(self.device)
+
+    def loss(self, x):
+        """The forward pass with Tensors; 0 for an example that no way leads to."""
+        rows, width = np.arange(len(self.places)), self.places.shape[1]
+
+        def nothing(count):
+            return x.from_array(np.full((len(rows), count), -np.inf, x.dtype))
+
+        cut = x.from_array(~self.skips)
+        steps = Unbind.apply(x[:, rows[:, None], self.places], axis=0)
+        ways = [Cat.apply(steps[0][:, :2], nothing(width - 2), axis=1) if width > 2 else steps[0]]
+        for seen in steps[1:]:
+            before = Cat.apply(nothing(2), ways[-1], axis=1)
+            two = before[:, :-2].masked_fill(cut, -np.inf)
+            ways.append(added_up(before[:, 2:], before[:, 1:-1], two) + seen)
+        last = stacked(ways, 0)[np.maximum(self.steps - 1, 0), rows]
+        ends = [last[rows, np.maximum(2 * self.lengths - k, 0)] for k in (0, 1)]
+        ends[1] = ends[1].masked_fill(x.from_array(self.lengths == 0), -np.inf)
+        certain = np.isinf(self.log) | (self.steps == 0)
+        return (-added_up(*ends)).masked_fill(x.from_array(certain), 0.0)
 
     @staticmethod
     def _walk(seen, skips):
@@ -81,3 +119,8 @@ class CTC(Function):
 def added(a, b):
     """log(exp(a) + exp(b))"""
     return np.logaddexp(a, b)
+
+
+def added_up(*tensors):
+    """The same of Tensors."""
+    return LogSumExp.apply(stacked(tensors, 0), axes=(0,), keepdims=False)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from minorm.devices import dtypes
+from minorm.graph.expressions import LinearMap, passing
 from minorm.graph.graph import Function
 from minorm.ops.elementwise import sum_to
 
@@ -50,6 +51,26 @@ def gathered(gradient, parameter, axis, block):
     return whole.reshape((*gradient.shape[:axis], count, block, *gradient.shape[axis + 1 :])).sum(axis + 1)
 
 
+def spread_tensor(scale, shape, axis, block):
+    """`spread` of a Tensor, to the whole shape of x."""
+    array = scale.array
+    return LinearMap.apply(
+        scale,
+        there=lambda a: spread(a, shape, axis, block) + np.zeros_like(a, shape=shape),
+        back=lambda g: gathered(g, array, axis, block),
+    )
+
+
+def gathered_tensor(gradient, parameter, axis, block):
+    """`gathered` of a Tensor, for the scale `parameter`, an array."""
+    shape = gradient.shape
+    return LinearMap.apply(
+        gradient,
+        there=lambda g: gathered(g, parameter, axis, block),
+        back=lambda a: spread(a, shape, axis, block) + np.zeros_like(a, shape=shape),
+    )
+
+
 class Quantize(Function):
     """round(x / scale) + zero, cut off at the ends of `dtype`; half way goes to the even one. As floats."""
 
@@ -77,6 +98,16 @@ class Quantize(Function):
         ds = gathered(-slope * self.x.astype(self.wide) / s, self.scale, self.axis, self.block)
         return dx, ds.astype(self.scale.dtype), None
 
+    def gradient(self, dq):
+        x, scale = self.input(0, self.x, dq).to(self.wide), self.input(1, self.scale, dq)
+        s = spread_tensor(scale.to(self.wide), x.shape, self.axis, self.block)
+        slope = passing(dq, self.inside) / s
+        dx = slope.to(self.x.dtype) if self.needs[0] else None
+        if not self.needs[1]:
+            return dx, None, None
+        ds = gathered_tensor(-slope * x / s, self.scale, self.axis, self.block)
+        return dx, ds.to(self.scale.dtype), None
+
 
 class Dequantize(Function):
     """(q - zero) * scale, in the type of the scale or in `dtype`; q are integers, or whole numbers of Quantize."""
@@ -101,4 +132,16 @@ class Dequantize(Function):
             dq = (dy * spread(self.scale, dy.shape, self.axis, self.block).astype(self.wide)).astype(self.given)
         if self.needs[1]:
             ds = gathered(dy * self.steps, self.scale, self.axis, self.block).astype(self.scale.dtype)
+        return dq, ds, None
+
+    def gradient(self, dy):
+        """What passes through the rounding of Quantize does so in every derivative: steps are q, but for a constant."""
+        dy = dy.to(self.wide)
+        dq = ds = None
+        if self.needs[0]:
+            scale = self.input(1, self.scale, dy).to(self.wide)
+            dq = (dy * spread_tensor(scale, dy.shape, self.axis, self.block)).to(self.given)
+        if self.needs[1]:
+            steps = self.input(0, self.steps, dy) if self.needs[0] else dy.from_array(self.steps)
+            ds = gathered_tensor(dy * steps, self.scale, self.axis, self.block).to(self.scale.dtype)
         return dq, ds, None

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
-from minorm.devices import constant_of, dtypes
+from minorm.devices import constant_of, dtypes, to_device
 from minorm.graph.expressions import LinearMap
 from minorm.graph.graph import Function
+from minorm.graph.recorded import expressed
 from minorm.kernels.select import backend
 from minorm.ops.indexing import own
+from minorm.ops.shape import Cat
 
 
 class Scatter(Function):
@@ -39,9 +42,7 @@ class Scatter(Function):
 
     def gradient(self, dy):
         if self.reduction == "mul":
-            raise NotImplementedError(
-                "create_graph=True: scatter with a product has no gradient of its gradient; expected another reduction"
-            )
+            return expressed(self.product, [self.input(0, self.x, dy), None, self.input(2, self.updates, dy)], [dy])
         there = LinearMap.apply(
             dy,
             of=self,
@@ -54,6 +55,40 @@ class Scatter(Function):
             return LinearMap.apply(dy, of=self, there=self.outside, back=self.outside), None, there
         ours, theirs = (dy.from_array(slope.astype(dy.dtype, copy=False)) for slope in self.of_extreme())
         return dy * ours, None, there * theirs
+
+    def product(self, x, _, updates):
+        """The forward pass of "mul" with Tensors: the factors of a place are multiplied in pairs until one is left.
+
+        Pairs have a derivative where a factor is 0, too, and take log2(the most factors) rounds.
+        """
+        targets = self.targets(x)
+        touched = np.unique(targets)
+        wide = dtypes.compute_type(x.dtype)
+        factors = Cat.apply(*[a.to(wide) for a in (x.reshape(-1)[touched], updates.reshape(-1))], axis=0)
+        places = np.concatenate([touched, targets])
+        while len(places) > len(touched):
+            order = np.argsort(places, kind="stable")
+            ordered = places[order]
+            number = np.arange(len(ordered)) - np.searchsorted(ordered, ordered)  # of a factor at its place
+            first = np.flatnonzero(number % 2 == 0)
+            paired = np.append(number[1:] % 2 == 1, False)[first]
+            pairs = factors[order[first[paired]]] * factors[order[first[paired] + 1]]
+            factors = Cat.apply(factors[order[first[~paired]]], pairs, axis=0)
+            places = np.concatenate([ordered[first[~paired]], ordered[first[paired]]])
+        last = factors[np.argsort(places)].to(x.dtype)
+        flat = constant_of(touched, x.array)
+        put = LinearMap.apply(
+            last, there=lambda a: backend(a).indexing.add_at(a, (flat,), (x.numel(),)), back=lambda dy: dy[flat]
+        )
+        return LinearMap.apply(x, there=self.outside, back=self.outside) + put.reshape(x.shape)
+
+    def targets(self, x):
+        """Where in x each update goes: its number in x's elements, in the order of the updates' elements."""
+        places = np.broadcast_arrays(*[to_device(a, "cpu") for a in self.places])
+        n = len(places)
+        index = np.ravel_multi_index(places, x.shape[:n], mode="wrap")
+        rest = math.prod(x.shape[n:])
+        return (index[..., None] * rest + np.arange(rest)).reshape(-1)
 
     def outside(self, dy):
         """dy where nothing was put."""

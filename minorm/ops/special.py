@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any
 
 import numpy as np
 
 from minorm.devices import device_of, dtypes, to_device
-from minorm.graph.expressions import summed_to
+from minorm.graph.expressions import LinearMap, summed_to
 from minorm.graph.graph import Function
 from minorm.kernels.order import in_order
 from minorm.kernels.select import backend
@@ -74,22 +75,55 @@ def moved(y: Any, x: Any) -> Any:
     return to_device(y.astype(x.dtype, copy=False), device_of(x))
 
 
+def _rotated(x: Any) -> tuple[Any, Any, Any, Any]:
+    """x = u diag(s) v, and det(u) det(v), which is 1 or -1; on the host."""
+    u, s, v = np.linalg.svd(on_host(x))
+    return u, s, v, np.linalg.det(u) * np.linalg.det(v)
+
+
 class Determinant(Function):
-    """det(x) of the last two axes. Its gradient is the matrix of cofactors: det(U V) U diag(products of the other s) V
-    for x = U diag(s) V, which holds where x has no inverse too.
-    """
+    """det(x) of the last two axes. Its gradient is the matrix of cofactors."""
 
     def forward(self, x: Any) -> Any:
         self.x = x
         return moved(np.asanyarray(np.linalg.det(on_host(x))), x)
 
     def backward(self, dy: Any) -> Any:
-        u, s, v = np.linalg.svd(on_host(self.x))
-        sign = np.linalg.det(u) * np.linalg.det(v)
+        return dy[..., None, None] * cofactors(self.x)
+
+    def gradient(self, dy: Any) -> Any:
+        return dy.reshape((*dy.shape, 1, 1)) * Cofactors.apply(self.input(0, self.x, dy))
+
+
+def cofactors(x: Any) -> Any:
+    """det(u v) u diag(products of the other s) v for x = u diag(s) v, which holds where x has no inverse too."""
+    u, s, v, sign = _rotated(x)
+    others = np.where(np.eye(s.shape[-1], dtype=np.bool_), 1, s[..., None, :]).prod(-1)
+    return moved((u * (others * sign[..., None])[..., None, :]) @ v, x)
+
+
+class Cofactors(Function):
+    """The gradient of det(x) as a Function.
+
+    With u and v as above, w = u^T dy v^T, and p[i, j] the product of all s but s[i] and s[j], for i != j:
+    det(diag(s) + e) has the terms p[i, j] (e[i, i] e[j, j] - e[i, j] e[j, i]) of second order, so
+
+        u^T dx v^T = det(u v) (diag(p @ diagonal of w) - p * w^T)
+    """
+
+    def forward(self, x: Any) -> Any:
+        self.x = x
+        return cofactors(x)
+
+    def backward(self, dy: Any) -> Any:
+        u, s, v, sign = _rotated(self.x)
         n = s.shape[-1]
-        others = np.where(np.eye(n, dtype=np.bool_), 1, s[..., None, :]).prod(-1)
-        cofactors = (u * (others * sign[..., None])[..., None, :]) @ v
-        return moved(to_device(dy, "cpu").astype(s.dtype)[..., None, None] * cofactors, self.x)
+        one = np.eye(n, dtype=np.bool_)
+        p = np.where(one[:, None] | one[None, :], 1, s[..., None, None, :]).prod(-1) * ~one
+        w = u.swapaxes(-1, -2) @ on_host(dy) @ v.swapaxes(-1, -2)
+        diagonal = (p @ np.diagonal(w, axis1=-2, axis2=-1)[..., None])[..., 0]
+        turned = one * diagonal[..., None] - p * w.swapaxes(-1, -2)
+        return moved(sign[..., None, None] * (u @ turned @ v), self.x)
 
 
 class Fourier(Function):
@@ -100,16 +134,27 @@ class Fourier(Function):
     """
 
     def forward(self, x: Any, *, axis: int, inverse: bool) -> Any:
-        self.axis, self.inverse, self.n = axis, inverse, x.shape[axis]
-        return self.along(x, inverse)
+        self.axis, self.inverse = axis, inverse
+        return fourier(x, axis, inverse)
 
     def backward(self, dy: Any) -> Any:
-        dx = self.along(dy, not self.inverse)
-        return (dx / self.n if self.inverse else dx * self.n).astype(dy.dtype)
+        return transposed_fourier(dy, self.axis, self.inverse)
 
-    def along(self, x: Any, inverse: bool) -> Any:
-        """The transform of pairs along the axis, in their type; 16-bit floats in float32."""
-        wide = on_host(x)
-        z = wide[..., 0] + 1j * wide[..., 1]
-        z = np.fft.ifft(z, axis=self.axis) if inverse else np.fft.fft(z, axis=self.axis)
-        return moved(np.stack([z.real, z.imag], -1), x)
+    def gradient(self, dy: Any) -> Any:
+        how = {"axis": self.axis, "inverse": self.inverse}
+        there = functools.partial(transposed_fourier, **how)
+        return LinearMap.apply(dy, there=there, back=functools.partial(fourier, **how))
+
+
+def fourier(x: Any, axis: int, inverse: bool) -> Any:
+    """The transform of pairs along the axis, in their type; 16-bit floats in float32."""
+    wide = on_host(x)
+    z = wide[..., 0] + 1j * wide[..., 1]
+    z = np.fft.ifft(z, axis=axis) if inverse else np.fft.fft(z, axis=axis)
+    return moved(np.stack([z.real, z.imag], -1), x)
+
+
+def transposed_fourier(dy: Any, axis: int, inverse: bool) -> Any:
+    """The transposed of `fourier`, as a map of pairs: what its gradient is."""
+    n, dx = dy.shape[axis], fourier(dy, axis, not inverse)
+    return (dx / n if inverse else dx * n).astype(dy.dtype)

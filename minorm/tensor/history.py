@@ -34,8 +34,8 @@ def is_recorded(x: Any, operation: str, others: tuple[Any, ...]) -> bool:
     root, links = _origin(x)
     if any(link.detached for link in links):
         raise RuntimeError(
-            f"{operation}: x is a view made inside no_grad() of a tensor that requires grad; expected one made "
-            "outside, or x.detach()"
+            f"{operation}: x is a view, made inside no_grad() or by an autograd.Function, of a tensor that requires "
+            "grad; expected one made by an operation outside, x.clone(), or x.detach()"
         )
     if root.requires_grad and root.creator is None:
         what = "a leaf" if root is x else "a view of a leaf"

@@ -213,6 +213,12 @@ class InPlace:
         self.version.count += 1
         return self
 
+    def _go_on_as(self, operation: str, result: Any) -> Self:
+        """x = result, a Tensor that was computed from x."""
+        history.is_recorded(self, operation, (result,))
+        history.go_on_as(self, result)
+        return self
+
     def _overwrite(self, function: Any, values: tuple[Any, ...], options: dict[str, Any]) -> None:
         """The array becomes function(*values); a sum is added up where it lies."""
         kernels = select.backend(self.array)

@@ -14,7 +14,7 @@ import numpy as np
 
 from minorm import devices
 from minorm.devices import dtypes
-from minorm.graph import backward
+from minorm.graph import graph
 from minorm.kernels import select
 from minorm.ops import indexing
 from minorm.ops import shape as layout
@@ -245,7 +245,7 @@ class Shapes(Generic[TensorT]):
 
     def __getitem__(self, index: Any) -> TensorT:
         where = plain(index)
-        function: type[backward.Function] = indexing.GetItem
+        function: type[graph.Function] = indexing.GetItem
         if not indexing.is_basic(where):
             where, function = indexing.as_masks(where), indexing.Take
             if (steps := indexing.in_two_steps(where)) is not None:

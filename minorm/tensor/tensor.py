@@ -17,7 +17,7 @@ import numpy as np
 
 from minorm import devices
 from minorm.devices import dtypes
-from minorm.graph import backward, grad_mode, graph, recorded
+from minorm.graph import differentiation, grad_mode, graph
 from minorm.graph.graph import Version, View
 from minorm.kernels import select
 from minorm.kernels.select import backend
@@ -37,6 +37,7 @@ ARGUMENTS = MEMORY | {
     "force": "True copies it from a GPU; False is a TypeError there",
     "gradient": "weights of x's elements, of its shape; None where x has one element",
     "retain_graph": "True keeps the graph for another backward(), False frees it on the way; None is create_graph",
+    "inputs": "the Tensors that get a gradient, one or several; None is every leaf that requires grad",
     "create_graph": "True leaves gradients that are in the graph, and can be differentiated",
     "targets": "an element type, a device, or a Tensor that has both",
     "dtype": "the element type; None is x's",
@@ -351,8 +352,10 @@ class Tensor(Methods["Tensor"]):
 
     # Gradients
 
-    def backward(self, gradient: Any = None, retain_graph: bool | None = None, create_graph: bool = False) -> None:
-        """Add d(self)/d(leaf) to `leaf.grad` of every leaf that requires grad.
+    def backward(
+        self, gradient: Any = None, retain_graph: bool | None = None, create_graph: bool = False, inputs: Any = None
+    ) -> None:
+        """Add d(self)/d(leaf) to `leaf.grad` of every leaf that requires grad, or of `inputs` alone.
 
         RuntimeError where nothing requires grad, and without a gradient for more than one element.
 
@@ -387,11 +390,7 @@ class Tensor(Methods["Tensor"]):
                     f"backward: gradient is {weights.dtype} of shape {weights.shape}; "
                     f"expected {self.dtype} of shape {self.shape}"
                 )
-        if create_graph:
-            given = gradient if isinstance(gradient, Tensor) else self.from_array(weights)
-            recorded.add_to_leaves([(self, given)], retain_graph is not False)
-        else:
-            backward.backward(self, weights, bool(retain_graph))
+        differentiation.start((self,), (weights,), (gradient,), retain_graph, create_graph, inputs)
 
     def _array(self, value: Any) -> Any:
         """`value` as an array of this tensor's type on its device; CuPy's arrays as they are."""

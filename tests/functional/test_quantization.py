@@ -66,6 +66,44 @@ def test_gradients_as_pytorchs_fake_quantization(
     np.testing.assert_allclose(ours[1].grad.array, theirs[1].grad.numpy(), rtol=2e-4)
 
 
+def test_second_gradients_pass_straight_through_as_in_pytorch(rng: np.random.Generator) -> None:
+    torch = pytest.importorskip("torch")
+
+    class Rounded(torch.autograd.Function):  # type: ignore[misc]
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            return x.round()
+
+        @staticmethod
+        def backward(ctx: Any, dy: Any) -> Any:
+            return dy
+
+    def theirs(x: Any, scale: Any) -> Any:
+        return (torch.clamp(Rounded.apply(x / scale) + 100, 0, 255) - 100) * scale
+
+    def ours(x: Any, scale: Any) -> Any:
+        return there_and_back(x, scale, mn.tensor(100, mn.uint8))
+
+    x, v, w = rng.normal(0, 20, (3, 4, 5))  # some are cut off
+    found = []
+    for library, function in ((mn, ours), (torch, theirs)):
+        leaves = [library.tensor(a, requires_grad=True) for a in (x, np.array(0.2), v)]
+        y = function(*leaves[:2])
+        first = library.autograd.grad(y * y, leaves[:2], leaves[2], create_graph=True)
+        second = library.autograd.grad((first[0] * library.tensor(w)).sum() + first[1] ** 2, leaves)
+        found.append([g.detach().numpy() for g in (*first, *second)])
+    for mine, expected in zip(*found, strict=True):
+        np.testing.assert_allclose(mine, expected, rtol=1e-10, atol=1e-10)
+    fixed = torch.tensor(v, requires_grad=True)
+    leaf = torch.tensor(x, requires_grad=True)
+    fake = torch.fake_quantize_per_tensor_affine(leaf, 0.2, 100, 0, 255)
+    (g,) = torch.autograd.grad(fake, leaf, fixed, create_graph=True)
+    (expected,) = torch.autograd.grad((g * g).sum(), fixed)
+    mine, weights = mn.tensor(x, requires_grad=True), mn.tensor(v, requires_grad=True)
+    (g,) = mn.autograd.grad(ours(mine, mn.tensor(0.2, mn.float64)), mine, weights, create_graph=True)
+    np.testing.assert_allclose(mn.autograd.grad((g * g).sum(), weights)[0].numpy(), expected.numpy(), rtol=1e-12)
+
+
 @pytest.mark.parametrize("length", [5, 6])
 def test_blocks(rng: np.random.Generator, length: int) -> None:
     """A block's scale is that of each of its elements, the last block shorter; so are the gradients."""

@@ -46,6 +46,25 @@ def test_statistics_over_ranks_on_a_gpu_are_those_of_the_cpu(cuda: Any) -> None:
             np.testing.assert_allclose(a, b, rtol=2e-6, atol=2e-6)
 
 
+def test_second_gradients_over_ranks_on_a_gpu_are_those_of_the_cpu(cuda: Any) -> None:
+    x, dy = np.random.default_rng(0).standard_normal((2, 5, 3, 2, 2))
+
+    def on(device: str) -> list[Any]:
+        def program(group: Any) -> Any:
+            mine, theirs = (Tensor(np.split(a, [2, 2])[group.rank]).to(device) for a in (x, dy))
+            mine.requires_grad = True
+            y = F.batch_norm(mine, None, None, training=True, process_group=group)
+            (first,) = mn.autograd.grad(y, mine, theirs, create_graph=True)
+            (second,) = mn.autograd.grad((first * first).sum(), mine)
+            assert second.device == mine.device
+            return second.cpu().numpy()
+
+        return simulate(3, program)
+
+    for ours, theirs in zip(on("cuda"), on("cpu"), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-9, atol=1e-9)
+
+
 def test_ranks_train_on_a_gpu_through_the_host(cuda: Any) -> None:
     rng = np.random.default_rng(1)
     x, labels = rng.standard_normal((6, 3)).astype(np.float32), rng.integers(0, 2, 6)

@@ -27,7 +27,7 @@ MADE = {
 NUMBER = re.compile(r"-?\d+\.?\d*(?:e[+-]?\d+)?")
 # What an example shows of the CPU alone, and what takes NumPy's arrays.
 NUMPYS = {
-    "minorm.Tensor.accumulate", "minorm.Tensor.from_array", "minorm.autograd.backward", "minorm.distributed.Group",
+    "minorm.Tensor.accumulate", "minorm.Tensor.from_array", "minorm.distributed.Group",
     "minorm.from_dlpack", "minorm.from_numpy", "minorm.testing.gradcheck", "minorm.data.transforms.ToImage",
     "minorm.data.transforms.ToTensor",
 }  # fmt: skip

@@ -241,6 +241,23 @@ def test_a_sum_that_the_second_backward_adds_has_the_bits_of_an_addition(layer: 
         assert other.grad.numpy().tobytes() == dy.numpy().tobytes() == before.tobytes()
 
 
+def test_what_a_function_keeps_as_total_is_its_own() -> None:
+    class Scaled(Function):
+        def forward(self, x: Any) -> Any:
+            self.total = x.sum()
+            return x * self.total
+
+        def backward(self, dy: Any) -> Any:
+            return dy * self.total
+
+    x = leaf(1.0, 2.0)
+    y = Scaled.apply(x).sum()
+    y.backward(retain_graph=True)
+    y.backward()
+    assert x.grad is not None
+    assert x.grad.tolist() == [6.0, 6.0]
+
+
 def test_several_outputs_get_their_own_gradients() -> None:
     class Both(Function):
         def forward(self, x):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import weakref
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -64,6 +65,7 @@ def test_what_a_hook_returns_is_like_the_gradient(answer: Any, error: type[Excep
 
 
 def test_hooks_go_with_what_they_were_for() -> None:
+    gc.collect()  # what other tests have left behind
     x = mn.ones(2, requires_grad=True)
     before = len(hooks.registered)
     y = x * 2
@@ -77,6 +79,30 @@ def test_hooks_go_with_what_they_were_for() -> None:
     assert len(hooks.registered) == before
     with pytest.raises(RuntimeError, match="register_hook: the tensor does not require grad"):
         mn.ones(2).register_hook(print)
+
+
+def test_a_result_whose_graph_was_freed_takes_a_hook_again() -> None:
+    x = mn.ones(2, requires_grad=True)
+    y = x * 2
+    y.register_hook(lambda g: g * 10)
+    y.sum().backward()
+    handle = y.register_hook(lambda g: g * 100)
+    with pytest.raises(RuntimeError, match="freed"):
+        y.sum().backward()
+    handle.remove()
+    assert x.grad is not None
+    assert x.grad.tolist() == [20.0, 20.0]
+
+
+def test_threads_lose_no_hook() -> None:
+    x = mn.ones(2, requires_grad=True)
+    calls: list[Any] = []
+    y = x * 2
+    with ThreadPoolExecutor(8) as threads:
+        for _ in range(400):
+            threads.submit(y.register_hook, lambda g: calls.append(g.tolist()))
+    y.sum().backward()
+    assert len(calls) == 400
 
 
 def test_grad_of_leaves_and_of_results_between() -> None:

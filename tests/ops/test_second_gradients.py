@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import importlib
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,13 +14,15 @@ import pytest
 import minorm as mn
 from minorm.functional import recurrent
 from minorm.functional.einsum import einsum
-from minorm.functional.quantization import dequantize, quantize
 from minorm.functional.sampling import grid_sample
+from minorm.graph.graph import Function as Operation
 from minorm.kernels.reference import elementwise, gates
 from minorm.kernels.reference.gates import Gate
 from minorm.ops import scatter
+from minorm.ops.quantization import Dequantize, Quantize
 from minorm.ops.recurrent import activated
 from minorm.ops.shape import Unbind
+from minorm.ops.special import Determinant, Fourier
 from minorm.testing import gradcheck, gradgradcheck
 
 Function = Callable[..., Any]
@@ -36,6 +41,11 @@ def assign_through(view: Callable[[Any], Any]) -> Function:
     return run
 
 
+def ctc(x: Any, texts: Any, steps: Any, lengths: Any, **options: Any) -> Any:
+    return mn.functional.ctc_loss(x, mn.tensor(texts), steps, lengths, reduction="none", **options)
+
+
+ZEROS = mn.tensor([[1.0, 0.0, 2.0], [0.0, 3.0, -1.0], [2.0, 1.0, 0.0]], dtype=mn.float64)
 LENGTHS = mn.tensor([3, 1])
 CASES: dict[str, Case] = {
     "rnn": (lambda x, w, r, b: recurrent.rnn(x, None, w, r, b)[0], ((3, 2, 2), (1, 2, 2), (1, 2, 2), (1, 4))),
@@ -66,6 +76,46 @@ CASES: dict[str, Case] = {
     "rows scattered": (
         lambda a, b: scatter.ScatterND.apply(a * a, mn.tensor([[0], [2], [0]]), b * b, reduction="add"),
         ((3, 2), (3, 2)),
+    ),
+    "rows multiplied at a place": (
+        lambda a, b: scatter.ScatterND.apply(a * a, mn.tensor([[0], [-3], [0], [1], [0]]), b, reduction="mul"),
+        ((3, 2), (5, 2)),
+    ),
+    "elements multiplied at a place, some of them 0": (
+        lambda a, b: scatter.ScatterElements.apply(
+            a * ZEROS, mn.tensor([[0, 2, 0], [0, -1, 0]]), b * ZEROS[1:], reduction="mul", axis=0
+        ),
+        ((3, 3), (2, 3)),
+    ),
+    "nothing multiplied": (
+        lambda a: a * scatter.ScatterND.apply(
+            a, mn.zeros(0, 1, dtype=mn.int64), mn.zeros(0, 2, dtype=mn.float64), reduction="mul"
+        ),
+        ((3, 2),),
+    ),
+    "quantized": (lambda x, s: Quantize.apply(x, s * s, None, dtype=np.dtype("int8"), axis=1, block=0), ((2, 3), ())),
+    "quantized, a scale for each column, cut off": (
+        lambda x, s: Quantize.apply(
+            x, s * s / 100, mn.tensor([100] * 3, mn.uint8), dtype=np.dtype("uint8"), axis=1, block=0
+        ),
+        ((2, 3), (3,)),
+    ),
+    "read again, a scale for two rows": (
+        lambda x, s: Dequantize.apply(x * x, s, None, dtype=None, axis=0, block=2), ((5, 2), (3, 2)),
+    ),
+    "determinants": (Determinant.apply, ((2, 3, 3),)),
+    "determinants of what has no inverse": (lambda x: Determinant.apply(x.unsqueeze(1) * x.unsqueeze(0)), ((3,),)),
+    "the determinant of a number": (lambda x: Determinant.apply(x * x), ((1, 1),)),
+    "frequencies": (lambda x: Fourier.apply(x * x, axis=0, inverse=False), ((4, 2),)),
+    "and back": (lambda x: Fourier.apply(x * x, axis=1, inverse=True), ((2, 3, 2),)),
+    "texts over steps": (
+        lambda x: ctc(x.log_softmax(-1), [[1, 2, 2], [3, 1, 0], [0, 0, 0]], [6, 4, 2], [3, 2, 0]), ((6, 3, 4),),
+    ),
+    "texts, of what does not sum to one": (
+        lambda x: ctc(-x * x, [[1, 1], [2, 3]], [3, 0], [2, 0], blank=1), ((4, 2, 4),),
+    ),
+    "texts too long, which count 0": (
+        lambda x: ctc(x.log_softmax(-1), [[1, 1], [2, 0]], [2, 5], [2, 1], zero_infinity=True), ((5, 2, 3),),
     ),
     "the largest scattered": (
         lambda a, b: scatter.ScatterElements.apply(a * a, mn.tensor([[0, 2], [1, 1]]), b * b, reduction="max", axis=0),
@@ -118,11 +168,57 @@ def test_third_gradients_of_a_sampled_image(rng: np.random.Generator) -> None:
     assert gradgradcheck(slope, rng.standard_normal((1, 1, 2, 2)), rng.standard_normal((1, 1, 1, 2))) < 1e-6
 
 
-def test_what_rounds_and_what_multiplies_at_one_place_say_that_they_have_none() -> None:
-    x = mn.tensor([0.3, 0.7], requires_grad=True)
-    step = mn.tensor(0.1)
-    with pytest.raises(NotImplementedError, match=r"create_graph=True: .*uantize has no gradient of its gradient"):
-        mn.autograd.grad(dequantize(quantize(x, step), step).sum(), x, create_graph=True)
-    with pytest.raises(NotImplementedError, match="create_graph=True: scatter with a product has no gradient"):
-        y = scatter.ScatterElements.apply(x, mn.tensor([0]), mn.ones(1), reduction="mul", axis=0)
-        mn.autograd.grad(y.sum(), x, create_graph=True)
+def test_third_gradients_of_texts(rng: np.random.Generator) -> None:
+    def slope(x: Any) -> Any:
+        loss = ctc(x.log_softmax(-1), [[1, 2]], [3], [2])
+        return mn.autograd.grad((loss * loss).sum(), x, create_graph=True)[0]
+
+    assert gradgradcheck(slope, rng.standard_normal((3, 1, 3))) < 1e-6
+
+
+def test_a_text_that_nothing_leads_to_is_a_constant_beside_another(rng: np.random.Generator) -> None:
+    numbers = rng.standard_normal((5, 2, 3))
+    x = mn.tensor(numbers, requires_grad=True)
+    (plain,) = mn.autograd.grad(ctc(x, [[1, 1], [2, 0]], [2, 5], [2, 1]).sum(), x)
+    (first,) = mn.autograd.grad(ctc(x, [[1, 1], [2, 0]], [2, 5], [2, 1]).sum(), x, create_graph=True)
+    np.testing.assert_allclose(first.detach().numpy(), plain.numpy(), rtol=1e-12)
+    (second,) = mn.autograd.grad(first[:, 1].square().sum(), x)
+    assert not second[:, 0].any()
+    alone = mn.tensor(numbers[:, 1:], requires_grad=True)
+    (g,) = mn.autograd.grad(ctc(alone, [[2]], [5], [1]).sum(), alone, create_graph=True)
+    (expected,) = mn.autograd.grad(g.square().sum(), alone)
+    np.testing.assert_allclose(second[:, 1:].numpy(), expected.numpy(), rtol=1e-12)
+
+
+def test_texts_are_walked_twice_and_need_a_step(rng: np.random.Generator) -> None:
+    x = mn.tensor(rng.standard_normal((3, 1, 3)), requires_grad=True)
+    loss = ctc(x.log_softmax(-1), [[1]], [3], [1]).sum()
+    (first,) = mn.autograd.grad(loss, x, retain_graph=True)
+    np.testing.assert_array_equal(mn.autograd.grad(loss, x)[0].numpy(), first.numpy())
+    with pytest.raises(ValueError, match=r"ctc_loss: log_probs has shape \(0, 1, 3\); expected at least one step"):
+        ctc(mn.zeros(0, 1, 3), [[1]], [0], [1])
+
+
+def modules() -> Iterator[str]:
+    """Those that define a Function."""
+    root = Path(mn.__file__).parent
+    for file in root.rglob("*.py"):
+        if "Function):" in file.read_text(encoding="utf-8"):
+            yield ".".join(["minorm", *file.relative_to(root).with_suffix("").parts])
+
+
+def test_every_operation_has_a_second_gradient() -> None:
+    """But for those that docs/differences.md lists."""
+    for name in modules():
+        importlib.import_module(name)
+    found, waiting = set(), [Operation]
+    while waiting:
+        kind = waiting.pop()
+        waiting += kind.__subclasses__()
+        if kind.__module__.startswith("minorm.") and kind.differentiable and kind.gradient is Operation.gradient:
+            found.add(kind.__name__)
+    assert found == {"Function", "Graphed", "Cofactors"}
+    page = Path(__file__).parents[2] / "docs" / "differences.md"
+    section = page.read_text(encoding="utf-8").partition("## Without a second gradient\n")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| `([^`]+)` \| .+ \|$", section, flags=re.MULTILINE)
+    assert rows == ["cuda.make_graphed_callables", "Det of an ONNX file", "an autograd.Function on arrays"]

@@ -1,15 +1,12 @@
 """Second gradients on PyTorch's own samples (OpInfo): of all operations whose names the two share, in float64.
 
-Where PyTorch has no second gradient, finite differences of our first one judge. What has none here is in HAS_NONE, and
-in docs/differences.md.
+Where PyTorch has no second gradient, finite differences of our first one judge.
 """
 
 from __future__ import annotations
 
 import itertools
-import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,9 +22,6 @@ from tests.pytorch.twins import operations, second_gradients  # noqa: E402
 
 FEW, MANY = 3, 30  # samples of an operation
 LEAST = 240  # operations that are compared
-HAS_NONE = {
-    "F.ctc_loss": "a sum over paths, in separate kernels; PyTorch has none either",
-}
 BOUNDS = {"F.hardsigmoid": 1e-7}  # PyTorch's slope is 1/6 in float32
 Case = tuple[str, Any, Any, list[Any]]  # the name, PyTorch's function, ours, and the samples
 
@@ -77,11 +71,10 @@ def compared(cases: Iterator[Case]) -> tuple[set[str], list[str]]:
     torch.set_num_threads(1)
     try:
         for name, theirs, mine, samples in cases:
-            if name in HAS_NONE:
-                continue
             count, found = 0, []
             for sample in samples:
-                setting = second_gradients.Setting(theirs, mine, sample)
+                given = sample.input, sample.args, sample.kwargs
+                setting = second_gradients.Setting(theirs, mine, given)
                 more, texts = second_gradients.differences(setting, name, BOUNDS.get(name, 1e-8))
                 count, found = count + more, found + texts
             wrong += found
@@ -105,23 +98,6 @@ def test_second_gradients_are_pytorchs_on_its_own_samples() -> None:
 def test_second_gradients_are_pytorchs_on_many_samples(family: Any) -> None:
     _, wrong = compared(family(MANY))
     assert not wrong, f"{len(wrong)} gradients differ:\n" + "\n".join(wrong[:30])
-
-
-@pytest.mark.parametrize("name", HAS_NONE)
-def test_what_has_none_says_so(name: str) -> None:
-    info = operations.OPERATIONS[f"nn.functional.{name.removeprefix('F.')}"]
-    sample = next(iter(info.sample_inputs_func(info, "cpu", torch.float64, True)))
-    setting = second_gradients.Setting(info.op, ours(info.name.removeprefix("nn.functional.")), sample)
-    setting.of_pytorch()
-    with pytest.raises(NotImplementedError, match=r"create_graph=True: .* has no gradient of its gradient"):
-        setting.of_ours()
-
-
-def test_the_page_lists_what_has_none() -> None:
-    page = Path(__file__).parents[2] / "docs" / "differences.md"
-    section = page.read_text(encoding="utf-8").partition("## Without a second gradient\n")[2].partition("\n## ")[0]
-    rows = re.findall(r"^\| `([^`]+)` \| (.+) \|$", section, flags=re.MULTILINE)
-    assert {name: why for name, why in rows if name.startswith("F.")} == HAS_NONE
 
 
 # Whole networks

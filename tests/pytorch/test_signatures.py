@@ -110,7 +110,6 @@ DIFFER: dict[str, tuple[str, str]] = {
     "mn.save pickle_module": ("absent", "as load"),
     "mn.save pickle_protocol": ("absent", "as load"),
     "mn.set_num_threads num": ("absent", "by position"),
-    "x.backward inputs": ("absent", "autograd.grad(outputs, inputs) gives the gradients of some leaves alone"),
     "x.to other": ("absent", "by position"),
     "x.view dtype": ("absent", "x.to(dtype) converts; bits are not read as another type"),
     **{f"F.{name} momentum": ("default 0.9", MOMENTUM) for name in ("batch_norm", "instance_norm")},

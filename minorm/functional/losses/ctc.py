@@ -62,6 +62,8 @@ def ctc_loss(
     if x.ndim != 3 or not 0 <= blank < x.shape[2]:
         raise ValueError(f"{name}: log_probs has shape {log_probs.shape}, blank is {blank}; expected (steps, batch, "
                          "classes), and blank one of the classes")  # fmt: skip
+    if not x.shape[0]:
+        raise ValueError(f"{name}: log_probs has shape {log_probs.shape}; expected at least one step")
     steps, lengths = (_lengths(given, x.shape[1]) for given in (input_lengths, target_lengths))
     if (steps > x.shape[0]).any() or (steps < 0).any() or (lengths < 0).any():
         raise ValueError(f"{name}: input_lengths are {steps.tolist()[:8]}; expected 0 to {x.shape[0]}, the steps")

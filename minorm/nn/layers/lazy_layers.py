@@ -29,7 +29,7 @@ class _Lazy(Module):
 
     becomes: ClassVar[type[Module]]
     size: ClassVar[str]
-    axis: ClassVar[int] = 1  # of the input, whose length is the size
+    axis: ClassVar[int] = 1  # of the input, whose length is the size; from the end where an image may come alone
     like: Tensor
 
     def __init_subclass__(cls, becomes: type[Module] | None = None) -> None:
@@ -55,6 +55,12 @@ class _Lazy(Module):
         if not isinstance(input, Tensor):
             raise not_a_tensor(type(self).__name__, "input", input)
         (args, kwargs), training, like = self.given, self.training, self.like
+        if not -input.ndim <= self.axis < input.ndim:
+            least = max(self.axis + 1, -self.axis)
+            raise ValueError(
+                f"{type(self).__name__}: input has shape {input.shape}; expected at least {least} axes, of which axis "
+                f"{self.axis} has length {self.size}"
+            )
         size = input.shape[self.axis]
         for name in list(vars(self)):
             del self.__dict__[name]
@@ -121,27 +127,39 @@ class LazyLinear(_Lazy, becomes=Linear):
 
 
 class LazyConv1d(_LazyConv, becomes=Conv1d):
-    """Conv1d whose in_channels the first input tells: the length of its axis 1."""
+    """Conv1d whose in_channels the first input tells; one without a batch axis does, too."""
+
+    axis = -2
 
 
 class LazyConv2d(_LazyConv, becomes=Conv2d):
-    """Conv2d whose in_channels the first input tells: the length of its axis 1."""
+    """Conv2d whose in_channels the first input tells; one without a batch axis does, too."""
+
+    axis = -3
 
 
 class LazyConv3d(_LazyConv, becomes=Conv3d):
-    """Conv3d whose in_channels the first input tells: the length of its axis 1."""
+    """Conv3d whose in_channels the first input tells; one without a batch axis does, too."""
+
+    axis = -4
 
 
 class LazyConvTranspose1d(_LazyConv, becomes=ConvTranspose1d):
-    """ConvTranspose1d whose in_channels the first input tells: the length of its axis 1."""
+    """ConvTranspose1d whose in_channels the first input tells; one without a batch axis does, too."""
+
+    axis = -2
 
 
 class LazyConvTranspose2d(_LazyConv, becomes=ConvTranspose2d):
-    """ConvTranspose2d whose in_channels the first input tells: the length of its axis 1."""
+    """ConvTranspose2d whose in_channels the first input tells; one without a batch axis does, too."""
+
+    axis = -3
 
 
 class LazyConvTranspose3d(_LazyConv, becomes=ConvTranspose3d):
-    """ConvTranspose3d whose in_channels the first input tells: the length of its axis 1."""
+    """ConvTranspose3d whose in_channels the first input tells; one without a batch axis does, too."""
+
+    axis = -4
 
 
 class LazyBatchNorm1d(_LazyNorm, becomes=BatchNorm1d):
@@ -159,10 +177,16 @@ class LazyBatchNorm3d(_LazyNorm, becomes=BatchNorm3d):
 class LazyInstanceNorm1d(_LazyNorm, becomes=InstanceNorm1d):
     """InstanceNorm1d whose num_features the first input tells."""
 
+    axis = -2
+
 
 class LazyInstanceNorm2d(_LazyNorm, becomes=InstanceNorm2d):
     """InstanceNorm2d whose num_features the first input tells."""
 
+    axis = -3
+
 
 class LazyInstanceNorm3d(_LazyNorm, becomes=InstanceNorm3d):
     """InstanceNorm3d whose num_features the first input tells."""
+
+    axis = -4

@@ -29,6 +29,23 @@ def test_it_becomes_the_layer(name: str) -> None:
     assert y.dtype == mn.float64
 
 
+@pytest.mark.parametrize("name", [name for name in CASES if "Conv" in name or "Instance" in name])
+def test_an_input_without_a_batch_axis_tells_its_channels_too(name: str) -> None:
+    arguments, shape, kind = CASES[name]
+    layer = getattr(nn, name)(*arguments)
+    y = layer(mn.ones(*shape[1:]))
+    assert repr(layer) == repr(kind(3, *arguments))
+    assert y.shape == layer(mn.ones(*shape)).shape[1:]
+
+
+@pytest.mark.parametrize(("name", "axes"), [("LazyLinear", 1), ("LazyConv2d", 3), ("LazyBatchNorm1d", 2)])
+def test_too_few_axes_are_named_and_change_nothing(name: str, axes: int) -> None:
+    layer = getattr(nn, name)(*CASES[name][0])
+    with pytest.raises(ValueError, match=rf"{name}: input has shape \(.*\); expected at least {axes} axes"):
+        layer(mn.ones((5,) * (axes - 1)))
+    assert layer.has_uninitialized_params()
+
+
 def test_what_is_no_tensor_is_named() -> None:
     with pytest.raises(TypeError, match="LazyLinear: input"):
         nn.LazyLinear(2)([1.0])

@@ -1,0 +1,241 @@
+"""Function as users write it: on arrays, as the library's own are, or in PyTorch's form, told apart by the signature.
+
+    forward(self, x), backward(self, dy)                  on arrays; what backward needs is kept on self
+    @staticmethod forward(ctx, x), backward(ctx, dy)      on Tensors; ctx.save_for_backward(x) keeps it
+
+In PyTorch's form forward runs without a graph. Its `backward` is written with Tensors, so it serves both walks: without
+a graph for backward(), recorded for create_graph=True.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from minorm.devices import dtypes
+from minorm.graph import graph
+from minorm.graph.context import Context
+from minorm.graph.expressions import summed_to
+from minorm.graph.grad_mode import mode, no_grad
+from minorm.graph.graph import is_tensor
+from minorm.support.argument_errors import kind_of
+from minorm.support.documented import documented
+
+
+class Node(graph.Function):
+    """One call of a Function in PyTorch's form; a subclass of the same name for each."""
+
+    kind: Any  # the Function
+    ctx: Context
+    forms: tuple[Any, ...]  # shape and type of each output; None for what is no Tensor
+    make: Callable[..., Any]  # a Tensor of an array
+    of_tensors: tuple[bool, ...]  # whether each argument of forward is a Tensor
+
+    def backward(self, *gradients: Any) -> Any:
+        given = [None if dy is None else self.make(dy) for dy in gradients]
+        with no_grad():
+            return tuple([None if dx is None else dx.array for dx in self.gradient(*given)])
+
+    def gradient(self, *gradients: Any) -> Any:
+        rule = _rule(self.kind)
+        like = next(dy for dy in gradients if dy is not None)
+        given = list(gradients)
+        if self.ctx._materialize:
+            for i, form in enumerate(self.forms):
+                if given[i] is None and form is not None:
+                    given[i] = self.make(np.zeros_like(like.array, form[1], shape=(1, *form[0]))[0, ...])
+        self.ctx._node = self
+        try:
+            results = rule(self.ctx, *given)
+        finally:
+            self.ctx._node = None
+        return self._checked(results if isinstance(results, tuple) else (results,))
+
+    def _checked(self, results: tuple[Any, ...]) -> tuple[Any, ...]:
+        count, name = len(self.needs), self.kind.__name__
+        if len(results) < count or any(dx is not None for dx in results[count:]):
+            raise RuntimeError(
+                f"{name}.backward: returned {len(results)} gradients; expected {count}, one for each argument of "
+                "forward, None for one that is no Tensor"
+            )
+        for i, dx in enumerate(results[:count]):
+            if dx is not None and not is_tensor(dx):
+                raise TypeError(f"{name}.backward: gradient {i} is {kind_of(dx)}; expected a Tensor or None")
+            if dx is not None and not self.of_tensors[i]:
+                raise RuntimeError(
+                    f"{name}.backward: gradient {i} is a Tensor, and argument {i} of forward is none; expected None"
+                )
+        edges = self.edges or ()
+        return tuple([_fitted(dx, edge) for dx, edge in zip(results[:count], edges, strict=True)])
+
+    def free(self) -> None:
+        self.ctx._saved = None
+        super().free()
+
+
+def _rule(kind: Any) -> Callable[..., Any]:
+    """`backward` of a Function in PyTorch's form, which may be called `vjp`."""
+    for name in ("backward", "vjp"):
+        if isinstance(inspect.getattr_static(kind, name, None), (staticmethod, classmethod)):
+            return getattr(kind, name)
+    raise NotImplementedError(f"{kind.__name__} has no backward; expected a static backward(ctx, *gradients)")
+
+
+def _fitted(dx: Any, edge: Any) -> Any:
+    """A gradient in the type of the input, summed over the axes along which the input was broadcast to it."""
+    if dx is None or edge is None:
+        return None
+    shape, dtype = edge[2:] if edge[2] is not None else (edge[0].shape, edge[0].dtype)
+    ends = zip(reversed(shape), reversed(dx.shape), strict=False)
+    if dx.shape != shape and dx.ndim >= len(shape) and all(n in (1, m) for n, m in ends):
+        dx = summed_to(dx, shape)
+    return dx if dx.dtype == dtype else dx.to(dtype)
+
+
+@documented({})
+class Function(graph.Function):
+    """A custom differentiable operation, with `forward` and `backward`; `apply` runs it.
+
+    On arrays: forward(self, *arrays, **options) keeps what backward(self, *gradients) needs on self. A third method,
+    gradient(self, *gradients), written with Tensors, makes it differentiable twice.
+
+    As in PyTorch: forward(ctx, ...) and backward(ctx, *gradients) are static methods on Tensors; ctx has
+    save_for_backward, saved_tensors, needs_input_grad, mark_non_differentiable, mark_dirty, set_materialize_grads. Or
+    forward(...) without ctx, and setup_context(ctx, inputs, output) after it. It is differentiable as often as its
+    backward is, which may be called vjp. What PyTorch has for forward mode and vmap (jvp, generate_vmap_rule) has no
+    effect here.
+
+    Example:
+        >>> class Cube(mn.autograd.Function):
+        ...     @staticmethod
+        ...     def forward(ctx, x):
+        ...         ctx.save_for_backward(x)
+        ...         return x * x * x
+        ...
+        ...     @staticmethod
+        ...     def backward(ctx, dy):
+        ...         (x,) = ctx.saved_tensors
+        ...         return dy * 3 * x * x
+        >>> x = mn.tensor(2.0, requires_grad=True)
+        >>> (slope,) = mn.autograd.grad(Cube.apply(x), x, create_graph=True)
+        >>> slope.item(), mn.autograd.grad(slope, x)[0].item()
+        (12.0, 12.0)
+    """
+
+    is_static = False  # whether it has PyTorch's form
+    node: type[Node]  # then: its calls
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        forward, backward = (inspect.getattr_static(cls, name) for name in ("forward", "backward"))
+        cls.is_static = isinstance(forward, (staticmethod, classmethod))
+        if cls.is_static:
+            cls.node = type(cls.__name__, (Node,), {"kind": cls})
+        elif isinstance(backward, staticmethod) and forward is not graph.Function.forward:
+            raise TypeError(
+                f"{cls.__name__}: backward is a static method and forward is not; expected forward(ctx, *tensors) "
+                "and backward(ctx, *gradients), or neither, forward(self, *arrays) and backward(self, *gradients)"
+            )
+
+    @classmethod
+    def apply(cls, *inputs: Any, **options: Any) -> Any:
+        """Run forward and, where a gradient is wanted, join the graph."""
+        if not cls.is_static:
+            return super().apply(*inputs, **options)
+        if hasattr(cls, "setup_context"):  # which gets all arguments
+            bound = inspect.signature(cls.forward).bind(*inputs, **options)
+            bound.apply_defaults()
+            inputs, options = bound.args, bound.kwargs
+        if options:
+            raise TypeError(
+                f"{cls.__name__}.apply: got {', '.join(options)} by name; expected all arguments by position"
+            )
+        return _applied(cls, inputs)
+
+    def __call__(self, *_: Any, **__: Any) -> Any:
+        """Say how it is called: TypeError."""
+        name = type(self).__name__
+        raise TypeError(f"{name}: an instance was called, as in early versions of PyTorch; expected {name}.apply(...)")
+
+
+def _applied(kind: Any, arguments: tuple[Any, ...]) -> Any:
+    """Run a Function of PyTorch's form."""
+    node = kind.node()
+    inputs = tuple([a if is_tensor(a) else None for a in arguments])
+    node.needs = tuple([x is not None and mode.recording and x._requires_grad for x in inputs])
+    ctx = node.ctx = Context(tuple([x is not None and x._requires_grad for x in inputs]))
+    with no_grad():
+        if hasattr(kind, "setup_context"):
+            result = kind.forward(*arguments)
+            kind.setup_context(ctx, arguments, result)
+        else:
+            result = kind.forward(ctx, *arguments)
+    if True not in node.needs:
+        return result
+    results = result if isinstance(result, tuple) else (result,)
+    node._connect(inputs, ())
+    node.of_tensors = tuple([x is not None for x in inputs])
+    outputs = _joined_all(kind, node, inputs, results)
+    node.outputs = len(outputs)
+    node.forms = tuple([(y.shape, y.dtype) if is_tensor(y) else None for y in outputs])
+    node.make = next(x for x in inputs if x is not None).from_array
+    _save(node, inputs, results, outputs)
+    ctx._dirty = ctx._constant = ()
+    return tuple(outputs) if isinstance(result, tuple) else outputs[0]
+
+
+def _joined_all(kind: Any, node: Node, inputs: tuple[Any, ...], results: tuple[Any, ...]) -> list[Any]:
+    """The results of forward as Tensors of the graph; one that is returned twice is one output, the last."""
+    constant, dirty = {*map(id, node.ctx._constant)}, {*map(id, node.ctx._dirty)}
+    if not dirty <= {*map(id, results)}:
+        raise RuntimeError(f"{kind.__name__}.apply: mark_dirty was given an input that forward does not return")
+    places = {id(y): i for i, y in enumerate(results) if is_tensor(y)}
+    joined = {}
+    for y in results:
+        key = id(y)
+        if not is_tensor(y) or key in joined:
+            continue
+        if key in constant:
+            joined[key] = y.detach() if y.requires_grad else y
+        elif not dtypes.is_float(y.dtype):
+            joined[key] = y
+        elif key in dirty:
+            output = y.from_array(y.array.copy(), node, places[key])
+            joined[key] = y._go_on_as(f"{kind.__name__}.apply", output)
+        else:
+            joined[key] = _joined(node, inputs, y, places[key])
+    return [joined.get(id(y), y) for y in results]
+
+
+def _joined(node: Node, inputs: tuple[Any, ...], y: Any, i: int) -> Any:
+    """Output i as another Tensor than forward made, in the graph.
+
+    Where it shares memory with an input a recorded change in place would have to reach that: it is refused.
+    """
+    output = y.from_array(y.array, node, i)
+    output.version = y.version
+    shared = next((x for x in inputs if x is not None and x.version is y.version), None)
+    if shared is not None:
+        output.view_of = graph.View(shared, graph.Kept, {"array": y.array}, True)
+    return output
+
+
+def _save(node: Node, inputs: tuple[Any, ...], results: tuple[Any, ...], outputs: list[Any]) -> None:
+    """Keep what was saved, an output apart from the graph, which it would hold; and watch for changes in place."""
+    ctx, watched = node.ctx, []
+    places = {id(x): i for i, x in enumerate(inputs) if x is not None}
+    made = {id(y): i for i, y in enumerate(results) if is_tensor(y)} | {id(y): i for i, y in enumerate(outputs)}
+    for tensor in ctx._to_save:
+        i = made.get(id(tensor)) if id(tensor) not in places or tensor.creator is node else None
+        if tensor is None:
+            ctx._saved.append((None, None))
+        elif i is None:
+            ctx._saved.append((tensor, None))
+            watched.append((tensor.version, tensor.version.count, places.get(id(tensor), len(inputs))))
+        else:
+            ctx._saved.append((tensor.detach(), i if outputs[i].creator is node else None))
+            watched.append((tensor.version, tensor.version.count, ~i))
+    node.watched, ctx._to_save = watched, ()

@@ -1,0 +1,213 @@
+"""The two ways to ask for gradients: `backward` leaves them in leaves, `grad` returns them.
+
+Both check what they are given. The walks are in backward.py, on arrays, and in recorded.py, on Tensors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from minorm import devices
+from minorm.graph import backward as arrays
+from minorm.graph import recorded
+from minorm.graph.graph import is_tensor
+from minorm.support.argument_errors import kind_of
+from minorm.support.documented import documented
+
+GRAPH_KEPT = "True keeps the graph for another walk, False frees it on the way; None is create_graph"
+
+
+@documented(
+    {},
+    tensors="what is differentiated, a Tensor or several",
+    grad_tensors="weights of their elements, one Tensor or array for each; None for Tensors of one element",
+    retain_graph=GRAPH_KEPT,
+    create_graph="True leaves gradients that are in the graph, and can be differentiated",
+    inputs="the Tensors that get a gradient, one or several or a dict of them; None is every leaf that requires grad",
+)
+def backward(
+    tensors: Any,
+    grad_tensors: Any = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    inputs: Any = None,
+) -> None:
+    """leaf.grad += d(tensors)/d(leaf), weighted by grad_tensors, for every leaf that requires it, or for `inputs`.
+
+    Threads may walk graphs that meet in their leaves at the same time. Every gradient is added; the order is theirs, so
+    a sum of more than two may differ in its last bits. One graph is for one thread: it is freed on the way.
+
+    Example:
+        >>> x = mn.tensor([1.0, 2.0], requires_grad=True)
+        >>> mn.autograd.backward([x * x, x.sum()], [mn.ones(2), None])
+        >>> x.grad
+        tensor([3., 5.])
+    """
+    ends = _several("backward", "tensors", tensors)
+    given = _one_for_each("backward", "grad_tensors", grad_tensors, ends)
+    weights = _weights("backward", ("tensors", "grad_tensors"), ends, given)
+    if ends:
+        start(ends, weights, given, retain_graph, create_graph, inputs)
+
+
+def start(
+    ends: Sequence[Any],
+    weights: Sequence[Any],
+    given: Sequence[Any],
+    retain_graph: bool | None,
+    create_graph: bool,
+    inputs: Any,
+) -> None:
+    """The walk of `backward`, from Tensors and arrays that fit them; `given` are those arrays as the user gave them."""
+    leaves = None if inputs is None else _targets(inputs)
+    keep = create_graph if retain_graph is None else bool(retain_graph)
+    if create_graph:
+        recorded.add_to_leaves(_as_tensors(ends, weights, given), keep, leaves)
+    else:
+        arrays.add_to_leaves(list(zip(ends, weights, strict=True)), keep, leaves)
+
+
+def _targets(inputs: Any) -> tuple[Any, ...]:
+    """The Tensors that backward is to leave gradients in; a result between the leaves retains its gradient."""
+    found = _several("backward", "inputs", inputs)
+    if not found:
+        raise RuntimeError("backward: inputs is empty; expected Tensors that require grad, or None for all leaves")
+    for i, x in enumerate(found):
+        if not x.requires_grad:
+            raise RuntimeError(f"backward: inputs[{i}] does not require grad; expected Tensors that do")
+    for x in found:
+        x.retain_grad()
+    return found
+
+
+@documented(
+    {},
+    outputs="what is differentiated, a Tensor or several",
+    inputs="for what, a Tensor or several or a dict of them, which require grad",
+    grad_outputs="weights of the outputs' elements, one Tensor for each; None for outputs of one element",
+    retain_graph=GRAPH_KEPT,
+    create_graph="True gives gradients that are in the graph, and can be differentiated",
+    only_inputs="taken, without effect: no other gradient is computed",
+    allow_unused="True gives None for an input that the outputs do not depend on; None and False raise",
+    materialize_grads="True gives zeros for such an input",
+)
+def grad(
+    outputs: Any,
+    inputs: Any,
+    grad_outputs: Any = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    only_inputs: bool = True,  # noqa: ARG001
+    allow_unused: bool | None = None,
+    materialize_grads: bool = False,
+) -> Any:
+    """d(outputs)/d(input) for each input, as a tuple, leaving every `.grad` as it was; a dict for a dict of inputs.
+
+    RuntimeError for an input that does not require grad, and for one that the outputs do not depend on.
+
+    Example:
+        >>> x = mn.tensor([1.0, 2.0], requires_grad=True)
+        >>> mn.autograd.grad((x * x).sum(), x)
+        (tensor([2., 4.]),)
+        >>> (slope,) = mn.autograd.grad((x**3).sum(), x, create_graph=True)
+        >>> mn.autograd.grad(slope.sum(), x)
+        (tensor([ 6., 12.]),)
+    """
+    ends, starts = _several("autograd.grad", "outputs", outputs), _several("autograd.grad", "inputs", inputs)
+    if materialize_grads and allow_unused is False:
+        raise ValueError("autograd.grad: allow_unused=False with materialize_grads=True; expected True or None")
+    if not starts:
+        raise RuntimeError("autograd.grad: inputs is empty; expected Tensors that require grad")
+    for i, x in enumerate(starts):
+        if not x.requires_grad:
+            raise RuntimeError(f"autograd.grad: input {i} does not require grad; expected inputs that do")
+    given = _one_for_each("autograd.grad", "grad_outputs", grad_outputs, ends)
+    weights = _weights("autograd.grad", ("output", "grad_outputs"), ends, given)
+    keep = create_graph if retain_graph is None else bool(retain_graph)
+    if create_graph:
+        results = recorded.gradients_of(starts, _as_tensors(ends, weights, given), keep)
+    else:
+        results = arrays.gradients_of(starts, list(zip(ends, weights, strict=True)), keep)
+    for i, (x, dx) in enumerate(zip(starts, results, strict=True)):
+        if dx is None and materialize_grads:
+            with devices.on_device_of(x.array):
+                results[i] = x.from_array(np.zeros_like(x.array))
+        elif dx is None and not allow_unused:
+            raise RuntimeError(
+                f"autograd.grad: the outputs do not depend on input {i}; expected that they do; "
+                "allow_unused=True gives None for it"
+            )
+    return dict(zip(inputs, results, strict=True)) if isinstance(inputs, dict) else tuple(results)
+
+
+def _several(operation: str, name: str, values: Any) -> tuple[Any, ...]:
+    """A Tensor, several, or a dict of them, as a tuple of Tensors."""
+    if is_tensor(values):
+        return (values,)
+    if not hasattr(values, "__iter__"):
+        raise TypeError(f"{operation}: {name} is {kind_of(values)}; expected a Tensor, or several")
+    found = tuple(values.values() if isinstance(values, dict) else values)
+    for i, value in enumerate(found):
+        if not is_tensor(value):
+            raise TypeError(f"{operation}: {name}[{i}] is {kind_of(value)}; expected a Tensor")
+    return found
+
+
+def _one_for_each(operation: str, name: str, values: Any, ends: Sequence[Any]) -> tuple[Any, ...]:
+    """The weights as a tuple as long as `ends`."""
+    if values is None:
+        return (None,) * len(ends)
+    given = tuple(values) if isinstance(values, (tuple, list)) else (values,)
+    if len(given) != len(ends):
+        raise RuntimeError(f"{operation}: {name} has {len(given)} elements; expected {len(ends)}, one for each tensor")
+    return given
+
+
+def _weights(operation: str, names: tuple[str, str], ends: Sequence[Any], given: Sequence[Any]) -> list[Any]:
+    """The arrays of the weights of all outputs' elements."""
+    pairs = enumerate(zip(ends, given, strict=True))
+    return [_weights_of(operation, *names, i, output, weight) for i, (output, weight) in pairs]
+
+
+def _weights_of(operation: str, what: str, name: str, i: int, output: Any, weight: Any) -> Any:
+    """The array of the weights of one output's elements."""
+    if not output.requires_grad:
+        raise RuntimeError(f"{operation}: {what} {i} does not require grad; expected a result of what does")
+    if weight is None:
+        if output.array.size != 1:
+            raise RuntimeError(f"{operation}: {what} {i} has shape {output.shape}; expected one element, or {name}")
+        with devices.on_device_of(output.array):
+            return np.ones_like(output.array)
+    array = weight.array if is_tensor(weight) else weight
+    if not hasattr(array, "dtype"):
+        raise TypeError(f"{operation}: {name}[{i}] is {kind_of(weight)}; expected a Tensor or None")
+    if not devices.same_device(array, output.array):
+        raise RuntimeError(
+            f"{operation}: {name}[{i}] is on {devices.device_of(array)}; expected {output.device}, as the tensor is"
+        )
+    if array.shape != output.shape or array.dtype != output.dtype:
+        raise ValueError(
+            f"{operation}: {name}[{i}] is {array.dtype} of shape {array.shape}; expected {output.dtype} of "
+            f"shape {output.shape}"
+        )
+    return array
+
+
+def _as_tensors(ends: Sequence[Any], weights: Sequence[Any], given: Sequence[Any]) -> list[tuple[Any, Any]]:
+    """(output, its weights as a Tensor): that of the user, which may be in the graph, where one was given."""
+    pairs = zip(ends, weights, given, strict=True)
+    return [(y, v if is_tensor(v) else y.from_array(array)) for y, array, v in pairs]
+
+
+@documented({}, data="a Tensor", requires_grad="True: backward() should leave a gradient in it")
+def Variable(data: Any, requires_grad: bool = False) -> Any:
+    """The Tensor without its graph: what older programs wrap around each batch.
+
+    Example:
+        >>> mn.autograd.Variable(mn.ones(2), requires_grad=True).requires_grad
+        True
+    """
+    return data.detach().requires_grad_(requires_grad)

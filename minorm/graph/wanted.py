@@ -1,0 +1,51 @@
+"""Which Functions lead to the Tensors whose gradients were asked for: a walk passes by all others.
+
+A gradient penalty differentiates for images, and the gradients of the weights would be thrown away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from minorm.graph.graph import Function
+
+Place = tuple[int, int]  # the id of a leaf or of a Function, and the index of its output
+
+
+def place_of(tensor: Any) -> Place:
+    """Where gradients of a Tensor arrive."""
+    return id(tensor if tensor.creator is None else tensor.creator), tensor.output_index
+
+
+class Wanted:
+    """The places of `inputs`, and what leads there from `outputs`."""
+
+    def __init__(self, inputs: Iterable[Any], outputs: Iterable[Any]) -> None:
+        self.places = {place_of(x) for x in inputs}
+        self.leading: dict[int, bool] = {}  # by the id of a Function: does it lead to one of the places?
+        for y in outputs:
+            if y.creator is not None:
+                self._look(y.creator)
+
+    def has(self, source: Any, index: int) -> bool:
+        """Is this output of a Function, or this leaf, one of the places, or does it lead to one?"""
+        return (id(source), index) in self.places or self.leading.get(id(source), False)
+
+    def among(self, edges: Sequence[Any]) -> tuple[bool, ...]:
+        """Which of a Function's edges lead to one."""
+        return tuple([edge is not None and self.has(edge[0], edge[1]) for edge in edges])
+
+    def _look(self, root: Function) -> None:
+        """Fill `leading` for what the Function was computed from, inputs first: a graph may be deeper than a stack."""
+        stack: list[tuple[Function, bool]] = [(root, False)]
+        while stack:
+            function, done = stack.pop()
+            if done:
+                self.leading[id(function)] = True in self.among(function.edges or ())
+            elif id(function) not in self.leading:
+                if function.edges is None:  # what it was computed from is not known any more
+                    raise function.freed()
+                self.leading[id(function)] = False
+                stack.append((function, True))
+                stack += [(e[0], False) for e in function.edges if e is not None and isinstance(e[0], Function)]

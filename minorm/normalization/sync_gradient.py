@@ -1,0 +1,44 @@
+"""The gradient of batch normalization over ranks: the formula of tensor_form.py, with means over all ranks.
+
+Each mean is a message, and so is its gradient: every rank computes the same, also one whose part is empty.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from minorm.devices import dtypes
+from minorm.graph.graph import Function
+from minorm.normalization.call import NormCall
+from minorm.normalization.tensor_form import TensorForm
+
+Array = Any
+
+
+class SumAcross(Function):
+    """The sum of what all ranks have, on every rank.
+
+    What each rank computes depends on it, so its gradient is the sum of theirs.
+    """
+
+    def forward(self, x: Array, *, group: Any) -> Array:
+        self.group = group
+        return group.all_reduce(x, label="the sums of batch_norm's second gradient")
+
+    def backward(self, dy: Array) -> Array:
+        return self.group.all_reduce(dy, label="the sums of batch_norm's second gradient")
+
+    def gradient(self, dy: Any) -> Any:
+        return SumAcross.apply(dy, group=self.group)
+
+
+class FormAcross(TensorForm):
+    """`TensorForm` over `count` numbers a channel, of which this rank has x."""
+
+    def __init__(self, call: NormCall, like: Any, x: Array, group: Any, count: int) -> None:
+        super().__init__(call, like, None, x)
+        self.group, self.total = group, count
+
+    def mean(self, a: Any) -> Any:
+        own = a.to(dtypes.float64).sum(self.reduced, keepdim=True)
+        return (SumAcross.apply(own, group=self.group) / max(self.total, 1)).to(self.call.dtype)

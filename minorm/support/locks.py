@@ -1,0 +1,20 @@
+"""A lock that a signal and a fork may meet."""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import Any
+
+
+def shared_lock() -> Any:
+    """A lock for the life of the process.
+
+    The handler of a signal, or the collector of garbage, may come back to the same code in the same thread, hence
+    RLock. A fork waits for it: a lock that another thread holds would stay locked in the child, which does not have
+    that thread.
+    """
+    lock = threading.RLock()
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(before=lock.acquire, after_in_parent=lock.release, after_in_child=lock.release)
+    return lock
