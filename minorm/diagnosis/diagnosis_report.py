@@ -10,7 +10,7 @@ from typing import Any
 
 from minorm.diagnosis import explaining
 from minorm.diagnosis.findings import Gap
-from minorm.diagnosis.passes import Measured
+from minorm.diagnosis.measured import Measured
 from minorm.support.documented import documented
 from minorm.support.masking import printable
 

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from minorm.diagnosis import symptoms
+from minorm.diagnosis import statistics_symptoms, symptoms
 from minorm.diagnosis.image_batches import Images
-from minorm.diagnosis.passes import Activation, Affine, Measured, Norm
+from minorm.diagnosis.measured import Activation, Affine, Measured, Norm
 
 CHANNELS = 8
 
@@ -18,7 +18,7 @@ def layer(count: int = 512, mean: float = 0.0, sd: float = 1.0, **options: Any) 
     """A BatchNorm that has seen what its running statistics say."""
     draw = np.random.default_rng(0)
     running = np.full(CHANNELS, mean + 1e-3 * sd), np.full(CHANNELS, sd**2)
-    made = Norm("bn", "batch", 1e-5, np.ones(CHANNELS, np.float32), running, momentum=0.9, batches=100)
+    made = Norm("bn", "batch", 1e-5, np.ones(CHANNELS, np.float32), running, momentum=0.9, batches=100, positions=64)
     for name, value in options.items():
         setattr(made, name, value)
     made.means = [mean + sd * draw.standard_normal((count, CHANNELS))]
@@ -71,7 +71,10 @@ def test_few_images_raise_no_alarm() -> None:
 
 def test_the_noise_that_a_small_momentum_explains_is_no_fault() -> None:
     noisy = layer(running=(np.full(CHANNELS, 0.8), np.ones(CHANNELS)), momentum=0.5)
-    assert symptoms.offset_limit(noisy, Measured(Images(np.zeros((512, 1)), None, 4), 4, [], [], [], {}, [])) > 1.5
+    assert (
+        statistics_symptoms.offset_limit(noisy, Measured(Images(np.zeros((512, 1)), None, 4), 4, [], [], [], {}, []))
+        > 1.5
+    )
 
 
 def test_in_a_frozen_layer_no_batch_makes_noise() -> None:
