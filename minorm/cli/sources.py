@@ -202,9 +202,17 @@ def _freeze(model: Module, names: Any, path: str) -> None:
         modules[name].freeze()
 
 
+class _DataSets(list[str]):
+    """The names of data sets; a place on the disk counts as one too, where there is something."""
+
+    def __contains__(self, given: object) -> bool:
+        return super().__contains__(given) or (isinstance(given, str) and os.path.exists(given))
+
+
 def add_data(parser: argparse.ArgumentParser) -> None:
     """Declare the options that name a data set."""
-    parser.add_argument("--data", choices=list(MODEL_FOR), help="images to read; default: those of the run")
+    parser.add_argument("--data", choices=_DataSets(MODEL_FOR), help="images to read: a set, or the path of a folder "
+                        "or a .npz file; default: those of the run")  # fmt: skip
     parser.add_argument("--path", help="where they are: a folder of mnist, fashion, cifar10 or of one folder a "
                         "class, or a .npz file; default: where the run found them")  # fmt: skip
     add_limit(parser)
@@ -266,20 +274,35 @@ def choose(source: Source, args: argparse.Namespace) -> Chosen:
 
     UsageError where neither names one. Another --data than the run's is taken as asked.
     """
-    settings, found, name = source.settings, source.preprocessing, args.data
-    if name is None and args.path is not None and (settings is None or settings.data == "digits"):
-        name = usual_data(args.path)
+    settings, found = source.settings, source.preprocessing
+    name, path = _data_and_path(args)
+    if name is None and path is not None and (settings is None or settings.data == "digits"):
+        name = usual_data(path)
     if name is None and settings is None:
         raise UsageError(f"{source.path} does not say what it was trained on; expected --data {'|'.join(MODEL_FOR)}")
-    check_path(name, args.path)
+    check_path(name, path)
     if settings is None or name not in (None, settings.data):
-        settings = Settings(data=name) if settings is None else replace(settings, data=name)
+        settings = _of_no_run(name, args) if settings is None else replace(settings, data=name)
         found = found if name == "folder" or source.settings is None else None  # the others come in their own form
-        return Chosen(settings, found, args.path, None, args.max_bytes)
-    path = args.path
+        return Chosen(settings, found, path, None, args.max_bytes)
     if path is None and (path := images.place(source.images, source.path)) is not None:
         tell_place(path)
     return Chosen(settings, found, path, source.images, args.max_bytes)
+
+
+def _data_and_path(args: argparse.Namespace) -> tuple[str | None, str | None]:
+    """The data set and where it is; --data FOLDER says both."""
+    if args.data is None or args.data in MODEL_FOR:
+        return args.data, args.path
+    if args.path is not None:
+        raise UsageError(f"--data {args.data} and --path {args.path} name two places; expected one")
+    return usual_data(args.data), args.data
+
+
+def _of_no_run(name: str, args: argparse.Namespace) -> Settings:
+    """Settings for images of a model whose run is not known; --image-size, where a command has it, is their size."""
+    size = getattr(args, "image_size", None)
+    return Settings(data=name) if size is None else Settings(data=name, image_size=size)
 
 
 def tell_place(path: str) -> None:

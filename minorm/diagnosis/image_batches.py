@@ -69,9 +69,9 @@ def drawn(loader: Any) -> Images:
 
 
 def random(inputs: Sequence[Any]) -> Images:
-    """Noise for the inputs that an ONNX file declares: one of floats, with axes that are known or free.
+    """Noise for the inputs that an ONNX file declares: one of floats, whatever its batch is.
 
-    A free first axis is the batch; another one gets FREE.
+    The first axis is the batch; another one that is free gets FREE.
     """
     if (
         len(inputs) != 1
@@ -83,10 +83,8 @@ def random(inputs: Sequence[Any]) -> Images:
         raise ValueError(
             f"diagnose: the graph's inputs are {said}; expected a loader, as noise is given to one input of floats"
         )
-    batch, *rest = inputs[0].shape
-    shape = [length if isinstance(length, int) else FREE for length in rest]
-    count = batch if isinstance(batch, int) else RANDOM
-    noise = np.random.default_rng(SEED).standard_normal((max(count, 2), *shape))
+    shape = [length if isinstance(length, int) else FREE for length in inputs[0].shape[1:]]
+    noise = np.random.default_rng(SEED).standard_normal((RANDOM, *shape))
     return Images(noise.astype(inputs[0].dtype), None, None, True)
 
 

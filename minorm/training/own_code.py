@@ -65,12 +65,12 @@ class Code:
         or has not one number a class.
         """
         named = f"{self.path}:{self.function}"
-        made = _called(named, self._run(), channels, size, classes)
+        made = _called(named, self.loaded(), channels, size, classes)
         _check(named, made, channels, size, classes)
         return made
 
-    def _run(self) -> Callable[..., Any]:
-        """The function; a file of the user's may import what lies beside it.
+    def loaded(self) -> Callable[..., Any]:
+        """Run the file, and return the function; a file of the user's may import what lies beside it.
 
         Beside a copy may lie anything, a `json.py` say, that nobody agreed to run.
         """

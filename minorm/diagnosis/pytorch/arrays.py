@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -44,6 +44,31 @@ def tensor(x: Tensor, device: Any, dtype: Any) -> Any:
     if found.dtype.is_floating_point and dtype is not None:
         found = found.to(dtype)
     return found.to(device)
+
+
+def fill(model: Any, found: Mapping[str, Any], where: str) -> None:
+    """Copy arrays of NumPy into a module's state, by name; ValueError, and nothing is copied, where they do not fit.
+
+    A file without num_batches_tracked, which older ones lack, fits too. where: what the error calls the arrays
+    """
+    state = model.state_dict()
+    missing = [key for key in state if key not in found and not key.endswith("num_batches_tracked")]
+    unknown = [key for key in found if key not in state]
+    shapes = [
+        f"{key} {tuple(array.shape)} there, {tuple(state[key].shape)} here"
+        for key, array in found.items()
+        if key in state and tuple(array.shape) != tuple(state[key].shape)
+    ]
+    for said, names in (("lacks", missing), ("has, and the model lacks,", unknown), ("has in another shape", shapes)):
+        if names:
+            more = f" and {len(names) - 4:,} more" if len(names) > 4 else ""
+            raise ValueError(
+                f"{where} {said} {', '.join(names[:4])}{more}; expected the tensors of the model's state_dict"
+            )
+    torch: Any = sys.modules["torch"]
+    with torch.no_grad():
+        for key, array in found.items():
+            state[key].copy_(tensor(Tensor(array), state[key].device, None))
 
 
 @contextmanager
