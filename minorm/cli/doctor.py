@@ -71,8 +71,7 @@ def run(args: argparse.Namespace) -> int:
     patient = _built(args) if is_file(args.model) else _opened(args)
     if args.plot:
         extras.need("matplotlib")
-    known = {} if is_file(args.model) and args.batch_size is None else {"batch_size": patient.batch_size}
-    found = diagnose(patient.model, patient.batches, **known)
+    found = diagnose(patient.model, patient.batches, **patient.batch_size)
     if args.json:
         output.show_json({"model": patient.name, **found.plain()})
     else:
@@ -91,12 +90,12 @@ def run(args: argparse.Namespace) -> int:
 
 @dataclass(frozen=True)
 class _Patient:
-    """A model with images. batches: None gives noise; batch_size: None where it is not known; source: of a file."""
+    """A model with images. batches: None gives noise; batch_size: the argument of diagnose; source: of a file."""
 
     name: str
     model: Any
     batches: Any
-    batch_size: int | None
+    batch_size: dict[str, int | None]
     source: Source | None = None
 
 
@@ -126,7 +125,7 @@ def _opened(args: argparse.Namespace) -> _Patient:
         if os.path.exists(path) and os.path.samefile(path, source.path):
             raise UsageError(f"{path} is the model itself; expected another file")
         atomic.destination(path, "doctor")
-    batch_size = args.batch_size or (source.settings.batch_size if source.settings else None)
+    batch_size = {"batch_size": args.batch_size or (source.settings.batch_size if source.settings else None)}
     if source.kind == "onnx" and args.data is None and args.path is None:
         if args.fix == "precise_bn":
             raise UsageError("--fix precise_bn measures images; expected --data, as the file does not say what it was "
@@ -149,7 +148,8 @@ def _built(args: argparse.Namespace) -> _Patient:
     batches = built.batches if loader is None else loader
     if batches is None:
         raise UsageError(f"{args.model} returns a model without batches; expected (model, batches), or --data")
-    return _Patient(args.model, built.model, batches, args.batch_size)
+    own = loader is None and args.batch_size is None  # the function's batches say it
+    return _Patient(args.model, built.model, batches, {} if own else {"batch_size": args.batch_size})
 
 
 def _fixed(source: Source, loader: DataLoader, fix: str, out: str) -> str:

@@ -58,10 +58,10 @@ def diagnose(model: Any, loader: Iterable[Any] | None = None, *, batch_size: int
 
     is how far running statistics (m, sr^2) are from the moments (mu, s^2) of a layer's input, taken while all layers
     use the batch's. Findings: stale_statistics, untouched_statistics, momentum_convention, frozen_norm_drifts,
-    variance_convention, skipped_batches, train_eval_gap, small_batch, batch_of_one, large_mean, eps_swallows_variance,
-    eps_underflows, vanished_scale, dead_channel, saturated_channel, undone_norm, folded_norm; docs/doctor.md has a
-    section for each. One rank of a distributed run may call it alone. PyTorch is not needed, and is only used for a
-    module of PyTorch.
+    saved_in_training, variance_convention, skipped_batches, train_eval_gap, small_batch, batch_of_one, large_mean,
+    eps_swallows_variance, eps_underflows, vanished_scale, dead_channel, saturated_channel, undone_norm, folded_norm;
+    docs/doctor.md has a section for each. One rank of a distributed run may call it alone. minorm does not import
+    PyTorch: it is used only for a module of PyTorch.
 
     TypeError for a model that is no Module and a loader that can be read once only, ValueError for one that gives fewer
     than 2 images, images that the model does not take, and a model without a normalization; ArithmeticError for one
@@ -93,7 +93,7 @@ def diagnose(model: Any, loader: Iterable[Any] | None = None, *, batch_size: int
             "diagnose: the model runs no normalization; expected one with BatchNorm, GroupNorm, LayerNorm or the like"
         )
     rows = [_row(norm, measured, findings) for norm in measured.norms]
-    return Diagnosis(findings, rows, len(given), measured.batch_size, gap, measured)
+    return Diagnosis(findings, rows, 0 if measured.random else len(given), measured.batch_size, gap, measured)
 
 
 def _subject(model: Any) -> Subject:
@@ -114,15 +114,18 @@ def _inputs(model: Any) -> Any:
 def _row(norm: Norm, measured: Measured, findings: list[Finding]) -> dict[str, Any]:
     offset = norm.offset()
     mean, var, sets = symptoms.moments(norm)
-    return {
-        "layer": norm.name,
-        "kind": norm.what,
+    of_data = {
         "gap": norm.gap(),
         "offset": None if offset is None else layer_statistics.rms(offset),
         "offset_limit": None if offset is None else statistics_symptoms.offset_limit(norm, measured),
         "digits_lost": symptoms.digits_lost(norm, mean, var, sets),
         "eps_over_variance": symptoms.eps_over_variance(norm, mean, var),
         "batch_error": statistics_symptoms.batch_error(norm, measured.batch_size),
+    }
+    return {
+        "layer": norm.name,
+        "kind": norm.what,
+        **(dict.fromkeys(of_data) if measured.random else of_data),
         "channels": None if norm.weight is None else int(np.size(norm.weight)),
         "findings": [finding.name for finding in findings if finding.layer == norm.name],
     }

@@ -29,6 +29,7 @@ OWN = (
     "undone_norm",
     "folded_norm",
     "frozen_norm_drifts",
+    "saved_in_training",
     "variance_convention",
     "eps_underflows",
 )

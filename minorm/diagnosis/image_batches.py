@@ -73,15 +73,11 @@ def random(inputs: Sequence[Any]) -> Images:
 
     The first axis is the batch; another one that is free gets FREE.
     """
-    if (
-        len(inputs) != 1
-        or inputs[0].shape is None
-        or not dtypes.is_float(inputs[0].dtype)
-        or inputs[0].form != "tensor"
-    ):
+    fits = len(inputs) == 1 and inputs[0].form == "tensor" and dtypes.is_float(inputs[0].dtype)
+    if not fits or not inputs[0].shape:
         said = ", ".join(map(str, inputs))
         raise ValueError(
-            f"diagnose: the graph's inputs are {said}; expected a loader, as noise is given to one input of floats"
+            f"diagnose: loader is None and the graph takes {said}; expected batches, as noise is one input of floats"
         )
     shape = [length if isinstance(length, int) else FREE for length in inputs[0].shape[1:]]
     noise = np.random.default_rng(SEED).standard_normal((RANDOM, *shape))

@@ -34,6 +34,7 @@ class Norm:
     undone: tuple[str, float] | None = None  # the normalization before, and what it changes
     skipped: int = 0  # batches left out of the running statistics
     drifts: bool = False  # scale and bias do not train, and yet training moves the running statistics
+    in_training: bool = False  # the file has it in training mode
     dtype: str = "float32"  # of the numbers that come in
     positions: int = 1  # values of a sample and channel
     moved: float | None = None  # E: RMS of (output - input) over the input's deviation, on the first batch

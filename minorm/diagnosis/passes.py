@@ -19,7 +19,7 @@ from minorm.diagnosis.subject import Subject
 
 def measure(subject: Subject, images: Images, batch_size: int | None) -> Measured:
     """Run both passes; the model is afterwards what it was before."""
-    records = Records(subject.ranks(), subject.drifting())
+    records = Records(subject.ranks(), subject.drifting(), subject.saved_in_training())
     logits: dict[str, list[Any]] = {"E": [], "R": []}
     with subject.borrowed():
         subject.evaluation()

@@ -25,8 +25,8 @@ def array_of(x: Any) -> Any:
 class Records:
     """Told of every step by `see`. which: the pass, E or R; first: whether it is the first batch."""
 
-    def __init__(self, ranks: dict[str, int], drifting: set[str]) -> None:
-        self.ranks, self.drifting = ranks, drifting
+    def __init__(self, ranks: dict[str, int], drifting: set[str], in_training: set[str]) -> None:
+        self.ranks, self.drifting, self.in_training = ranks, drifting, in_training
         self.which, self.first = "E", True
         self.failed = ""  # what the first layer without finite numbers gave, in words
         self.norms: dict[str, Norm] = {}
@@ -48,6 +48,7 @@ class Records:
         if norm is None:
             norm = self.norms[step.name] = _described(step)
             norm.ranks, norm.dtype = self.ranks.get(step.name, 1), str(step.x.dtype)
+            norm.in_training = step.name in self.in_training
             norm.drifts = step.name in self.drifting and norm.running is not None
         y = array_of(step.y)
         flat = y.reshape(len(y), -1)

@@ -58,6 +58,13 @@ def drifts(norm: Norm, framework: str) -> Symptom | None:
     return Symptom("frozen_norm_drifts", norm.name, WARNING, numbers)
 
 
+def in_training(norm: Norm) -> Symptom | None:
+    """A node of a file that normalizes by the batch."""
+    if not norm.in_training or norm.running is None:
+        return None
+    return Symptom("saved_in_training", norm.name, WARNING, {"channels": norm.running[0].size}, harms=True)
+
+
 def variance(norm: Norm, batch_size: int | None) -> Symptom | None:
     """The running variance of a few values is n / (n - 1) times what the batches were divided by, where N - 1 made it.
 

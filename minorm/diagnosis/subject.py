@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from contextlib import AbstractContextManager
+from collections.abc import Collection, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Protocol
 
 from minorm.diagnosis import modes
@@ -38,6 +38,9 @@ class Subject(Protocol):
     def drifting(self) -> set[str]:
         """The layers whose scale and bias do not train, while training moves their running statistics all the same."""
 
+    def saved_in_training(self) -> set[str]:
+        """The layers of a file whose nodes are in training mode."""
+
     def ranks(self) -> dict[str, int]:
         """How many ranks share the statistics of each layer that has a process group."""
 
@@ -60,9 +63,19 @@ class OurModel:
         self.model = model
         self.device = next((p.device for p in (*model.parameters(), *model.buffers())), "cpu")
 
-    def borrowed(self) -> AbstractContextManager[None]:
-        """Modes, statistics and random numbers are as before afterwards."""
-        return modes.borrowed(self.model)
+    @contextmanager
+    def borrowed(self) -> Iterator[None]:
+        """Modes, statistics and random numbers are as before afterwards, and what a file says of its batch."""
+        inputs = [entry for entry in getattr(self.model, "inputs", ()) if entry.shape]
+        declared = [entry.shape for entry in inputs]
+        try:
+            for entry in inputs:  # a file may fix a batch of 1, of which no statistics can be taken
+                entry.shape = ("batch", *entry.shape[1:])
+            with modes.borrowed(self.model):
+                yield
+        finally:
+            for entry, shape in zip(inputs, declared, strict=True):
+                entry.shape = shape
 
     def evaluation(self) -> None:
         """Running statistics, no dropout."""
@@ -93,6 +106,13 @@ class OurModel:
             for name, module in self.model.named_modules()
             if name in fixed and holds_statistics(module) and module.training and not module.frozen
         }
+
+    def saved_in_training(self) -> set[str]:
+        """Of a loaded graph, the layers in training mode: `export` writes them so, and `load` reads them so."""
+        if not hasattr(self.model, "input_names"):
+            return set()
+        modules = self.model.named_modules()
+        return {name for name, m in modules if holds_statistics(m) and m.training and not m.frozen}
 
     def ranks(self) -> dict[str, int]:
         """Of each layer with a process group, its size."""

@@ -44,6 +44,7 @@ def _of_the_layer(norm: Norm, measured: Measured) -> list[Symptom]:
     return _some(
         running.untouched(norm, measured) or running.convention(norm, measured.framework),
         running.drifts(norm, measured.framework),
+        running.in_training(norm),
         running.skipped(norm),
         _half_eps(norm),
         _vanished(norm),

@@ -52,6 +52,37 @@ def test_batches_that_were_left_out(skipped: int, level: str) -> None:
     assert found(layer(skipped=skipped)) == [("skipped_batches", level)]
 
 
+@pytest.mark.parametrize(
+    ("eps", "dtype", "level"),
+    [(1e-5, "float16", None), (1e-7, "float16", "warning"), (1e-8, "float32", "note"), (1e-12, "bfloat16", "note"),
+     (0.0, "float16", "warning"), (0.0, "float32", None), (6e-8, "float16", None)],
+)  # fmt: skip
+def test_eps_in_float16(eps: float, dtype: str, level: str | None) -> None:
+    """6e-8 is the smallest number of float16 above 0, and 1.2e-7 the next."""
+    assert found(layer(eps=eps, dtype=dtype)) == ([("eps_underflows", level)] if level else [])
+
+
+@pytest.mark.parametrize(
+    ("batch_size", "factor", "level"),
+    [(2, 1.0, "warning"), (2, 0.5, None), (4, 1.0, "note"), (4, 0.75, None), (11, 1.0, "note"), (12, 1.0, None)],
+)
+def test_the_running_variance_of_n_and_of_n_minus_one(batch_size: int, factor: float, level: str | None) -> None:
+    """The variance of B independent values is (B - 1) / B of the population's in the mean, divided by N."""
+    draw = np.random.default_rng(1).standard_normal((4096, 64))
+    norm = layer(positions=1, weight=None, running=(np.zeros(64), np.full(64, factor)))
+    norm.means, norm.variances = [draw], [np.zeros((4096, 64))]
+    names = dict(found(norm, batch_size=batch_size))
+    assert names.get("variance_convention") == level
+
+
+@pytest.mark.parametrize(("momentum", "batches", "half"), [(0.9, 10, 7), (0.99, 10, 69), (0.2, 10, 1), (None, 40, 40)])
+def test_when_half_of_the_statistics_are_new(momentum: float | None, batches: int, half: int) -> None:
+    drifting = statistics_symptoms.drifts(layer(momentum=momentum, batches=batches, drifts=True), "minorm")
+    assert drifting is not None
+    assert drifting.numbers["half_after"] == half
+    assert statistics_symptoms.drifts(layer(momentum=1.0, drifts=True), "minorm") is None
+
+
 def test_one_channel_that_is_far_off() -> None:
     mean = np.zeros(CHANNELS)
     mean[3] = 3.0

@@ -62,9 +62,7 @@ def fill(model: Any, found: Mapping[str, Any], where: str) -> None:
     for said, names in (("lacks", missing), ("has, and the model lacks,", unknown), ("has in another shape", shapes)):
         if names:
             more = f" and {len(names) - 4:,} more" if len(names) > 4 else ""
-            raise ValueError(
-                f"{where} {said} {', '.join(names[:4])}{more}; expected the tensors of the model's state_dict"
-            )
+            raise ValueError(f"{where} {said} {'; '.join(names[:4])}{more}; expected the tensors of the model")
     torch: Any = sys.modules["torch"]
     with torch.no_grad():
         for key, array in found.items():

@@ -87,6 +87,10 @@ class TorchModel:
         modules = dict(self.model.named_modules())
         return {n for n in fixed_layers(self.model) & self.training if getattr(modules[n], "momentum", 0.0) != 0.0}
 
+    def saved_in_training(self) -> set[str]:
+        """None: it is no file."""
+        return set()
+
     def ranks(self) -> dict[str, int]:
         """SyncBatchNorm in a distributed run shares the statistics of its group."""
         distributed = self.torch.distributed
