@@ -97,7 +97,9 @@ def test_a_file_tells_of_n_minus_one_where_the_batch_is_known() -> None:
 
 def test_noise_in_place_of_images_shows_what_is_in_the_file_alone() -> None:
     model = planting.healthy()
-    model[4].momentum, model[7].eps = 0.1, 1e-9
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that this momentum is PyTorch's
+        model[4].momentum, model[7].eps = 0.1, 1e-9
     model[11].reset_running_stats()
     found = mn.diagnose(loaded(model))
     assert [(f.name, f.layer, f.severity) for f in found.findings] == [
