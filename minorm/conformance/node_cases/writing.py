@@ -11,7 +11,6 @@ from onnx import numpy_helper
 
 from minorm.conformance.node_cases.collecting import NodeCase, kind_of, source_files
 from minorm.conformance.node_cases.known import REFERENCE
-from minorm.serialization import atomic
 
 LICENCE = "# Copyright (c) ONNX Project Contributors\n#\n# SPDX-License-Identifier: Apache-2.0\n"
 CASE_FOLDERS = {"node": "node", "simple": "model"}  # of onnx/backend/test/case
@@ -27,12 +26,11 @@ and float16; gradients by the operator Gradient.
 | case/node, case/model | the Python that makes them | onnx/backend/test/case |
 
 Outputs are computed in float64 from the inputs as they are stored, and then rounded to their type. onnx compares with
-rtol=1e-3 and atol=1e-7. Data at an offset are quarters, each with its negative. Their sum is exact in float32, and so is
-x - mean: only an implementation that computes E[x^2] - E[x]^2, or a mean that is not exact, fails there. In float16
-scale is 1 and bias 0, as a sum that cancels would leave nothing to compare.
+rtol=1e-3 and atol=1e-7. Data at an offset are quarters, each with its negative. In float32 their sum is exact, as
+x - mean is: an implementation fails there if it computes E[x^2] - E[x]^2, or a mean that is not exact. In float16 scale
+is 1 and bias 0, as a sum that cancels would leave nothing to compare.
 
-onnx.checker refuses GroupNormalization of opset 18, which is deprecated. Files have it all the same: an exporter wrote it
-for two years.
+onnx.checker refuses GroupNormalization of opset 18, which is deprecated. Files of opset 18 to 20 have it all the same.
 
 | operator | opsets | cases |
 |---|---|---|
@@ -66,8 +64,7 @@ def write(cases: Sequence[NodeCase], folder: str) -> None:
 
 def _put(path: Path, contents: bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    with atomic.replacing(path, "node_cases") as file:
-        file.write(contents)
+    path.write_bytes(contents)
 
 
 def readme(cases: Sequence[NodeCase]) -> str:
