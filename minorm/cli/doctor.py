@@ -8,12 +8,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from minorm import nn
-from minorm.cli import built_models, extras, output, sources
+from minorm.cli import extras, output, sources
 from minorm.cli.one_line_errors import UsageError
 from minorm.cli.options import external_root
 from minorm.cli.sources import Source
+from minorm.diagnosis.pytorch import arrays
 from minorm.serialization import atomic
-from minorm.training.own_code import is_file
+from minorm.tensor.tensor import Tensor
+from minorm.training import initial
+from minorm.training.own_code import ImagesNeeded, built, is_file
 from minorm.training.preparing import preprocessing
 from minorm.training.settings import LARGEST
 
@@ -142,14 +145,28 @@ def _built(args: argparse.Namespace) -> _Patient:
     if args.data is not None or args.path is not None:
         chosen = sources.choose(Source(args.model, "code", None), args)
         train, scored = chosen.sets()
-        found = preprocessing(chosen.settings, train)
-        loader, form = chosen.loaders(train, scored)[0], (found.channels, found.size, len(found.classes))
-    built = built_models.build(args.model, args.weights, form)
-    batches = built.batches if loader is None else loader
+        scaled = preprocessing(chosen.settings, train)
+        loader, form = chosen.loaders(train, scored)[0], (scaled.channels, scaled.size, len(scaled.classes))
+    try:
+        made = built(args.model, form)
+    except ImagesNeeded as error:
+        raise UsageError(str(error)) from None
+    if args.weights is not None:
+        _fill(made.model, args.weights)
+    batches = made.batches if loader is None else loader
     if batches is None:
         raise UsageError(f"{args.model} returns a model without batches; expected (model, batches), or --data")
     own = loader is None and args.batch_size is None  # the function's batches say it
-    return _Patient(args.model, built.model, batches, {} if own else {"batch_size": args.batch_size})
+    return _Patient(args.model, made.model, batches, {} if own else {"batch_size": args.batch_size})
+
+
+def _fill(model: Any, path: str) -> None:
+    """Weights out of a file, of which arrays alone are read."""
+    found = initial.arrays_by_name(path, "--weights")
+    if isinstance(model, nn.Module):
+        model.load_state_dict({name: Tensor(array) for name, array in found.items()})
+    else:
+        arrays.fill(model, found, f"--weights {path}")
 
 
 def _fixed(source: Source, loader: DataLoader, fix: str, out: str) -> str:

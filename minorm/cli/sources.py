@@ -19,6 +19,7 @@ import minorm as mn
 from minorm import data
 from minorm.cli import extras, output, trust
 from minorm.cli.one_line_errors import UsageError
+from minorm.cli.options.data_option import DataSets, data_and_path, usual_data
 from minorm.cli.trust import Trust
 from minorm.data import DataLoader
 from minorm.nn import Module
@@ -202,16 +203,9 @@ def _freeze(model: Module, names: Any, path: str) -> None:
         modules[name].freeze()
 
 
-class _DataSets(list[str]):
-    """The names of data sets; a place on the disk counts as one too, where there is something."""
-
-    def __contains__(self, given: object) -> bool:
-        return super().__contains__(given) or (isinstance(given, str) and os.path.exists(given))
-
-
 def add_data(parser: argparse.ArgumentParser) -> None:
     """Declare the options that name a data set."""
-    parser.add_argument("--data", choices=_DataSets(MODEL_FOR), help="images to read: a set, or the path of a folder "
+    parser.add_argument("--data", choices=DataSets(MODEL_FOR), help="images to read: a set, or the path of a folder "
                         "or a .npz file; default: those of the run")  # fmt: skip
     parser.add_argument("--path", help="where they are: a folder of mnist, fashion, cifar10 or of one folder a "
                         "class, or a .npz file; default: where the run found them")  # fmt: skip
@@ -264,18 +258,13 @@ class Chosen:
         return loaders(settings, train, scored, self.found or preprocessing(settings, train))
 
 
-def usual_data(path: str) -> str:
-    """What images at a path are where nothing else is said."""
-    return "numpy" if path.endswith(".npz") else "folder"
-
-
 def choose(source: Source, args: argparse.Namespace) -> Chosen:
     """The data set that the options name, else that of the run, at the place that it remembers.
 
     UsageError where neither names one. Another --data than the run's is taken as asked.
     """
     settings, found = source.settings, source.preprocessing
-    name, path = _data_and_path(args)
+    name, path = data_and_path(args)
     if name is None and path is not None and (settings is None or settings.data == "digits"):
         name = usual_data(path)
     if name is None and settings is None:
@@ -288,15 +277,6 @@ def choose(source: Source, args: argparse.Namespace) -> Chosen:
     if path is None and (path := images.place(source.images, source.path)) is not None:
         tell_place(path)
     return Chosen(settings, found, path, source.images, args.max_bytes)
-
-
-def _data_and_path(args: argparse.Namespace) -> tuple[str | None, str | None]:
-    """The data set and where it is; --data FOLDER says both."""
-    if args.data is None or args.data in MODEL_FOR:
-        return args.data, args.path
-    if args.path is not None:
-        raise UsageError(f"--data {args.data} and --path {args.path} name two places; expected one")
-    return usual_data(args.data), args.data
 
 
 def _of_no_run(name: str, args: argparse.Namespace) -> Settings:

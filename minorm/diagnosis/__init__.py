@@ -16,15 +16,11 @@ from typing import Any
 
 import numpy as np
 
-from minorm.diagnosis import explaining, image_batches, layer_statistics, statistics_symptoms, symptoms
+from minorm.diagnosis import explaining, image_batches, layer_statistics, passes, statistics_symptoms, symptoms
 from minorm.diagnosis.diagnosis_report import Diagnosis, Finding
 from minorm.diagnosis.findings import judge
 from minorm.diagnosis.measured import Measured, Norm
 from minorm.diagnosis.passes import measure
-from minorm.diagnosis.pytorch import arrays
-from minorm.diagnosis.pytorch.model import TorchModel
-from minorm.diagnosis.subject import OurModel, Subject
-from minorm.nn import Module
 from minorm.support.argument_errors import checked, kind_of
 from minorm.support.documented import documented
 
@@ -74,16 +70,16 @@ def diagnose(model: Any, loader: Iterable[Any] | None = None, *, batch_size: int
         >>> "untouched_statistics" in [finding.name for finding in found.findings]
         True
     """
-    subject = _subject(model)
+    passes.subject_of(model)  # an error now, and not after the images were read
     if batch_size not in (FROM_LOADER, None) and (not isinstance(batch_size, int) or batch_size < 1):
         raise ValueError(f"diagnose: batch_size={batch_size!r}; expected an int of at least 1, or None")
     given = image_batches.drawn(loader) if loader is not None else image_batches.random(_inputs(model))
-    measured = measure(subject, given, given.batch_size if batch_size is FROM_LOADER else batch_size)
+    measured = measure(model, given, given.batch_size if batch_size is FROM_LOADER else batch_size)
     judged, gap = judge(measured)
     findings = []
     for found in judged:
         symptom = found.symptom
-        words = explaining.words(symptom.name, symptom.numbers, subject.framework)
+        words = explaining.words(symptom.name, symptom.numbers, measured.framework)
         findings.append(
             Finding(symptom.name, symptom.layer, found.severity, symptom.numbers, words.why, words.fix,
                     found.after, found.cause)
@@ -94,14 +90,6 @@ def diagnose(model: Any, loader: Iterable[Any] | None = None, *, batch_size: int
         )
     rows = [_row(norm, measured, findings) for norm in measured.norms]
     return Diagnosis(findings, rows, 0 if measured.random else len(given), measured.batch_size, gap, measured)
-
-
-def _subject(model: Any) -> Subject:
-    if isinstance(model, Module):
-        return OurModel(model)
-    if arrays.is_module(model):
-        return TorchModel(model)
-    raise TypeError(f"diagnose: model is a {kind_of(model)}; expected a Module, or a torch.nn.Module")
 
 
 def _inputs(model: Any) -> Any:

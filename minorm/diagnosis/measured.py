@@ -26,6 +26,7 @@ class Norm:
     per_sample: bool = False
     virtual: int | None = None  # samples that share statistics, where they are fewer than the batch
     ranks: int = 1
+    step: float = layer_statistics.STEP["float32"]  # of the numbers that come in
     means: list[Any] = field(default_factory=list)  # a sample and channel, in R
     variances: list[Any] = field(default_factory=list)
     counts: list[Any] = field(default_factory=list)
@@ -39,11 +40,6 @@ class Norm:
     positions: int = 1  # values of a sample and channel
     moved: float | None = None  # E: RMS of (output - input) over the input's deviation, on the first batch
     folded: tuple[float, float, float] | None = None  # an identity that was folded: see layer_statistics.cancellation
-
-    @property
-    def step(self) -> float:
-        """Between the numbers that come in, from 1 on."""
-        return layer_statistics.STEP.get(self.dtype, layer_statistics.STEP["float32"])
 
     def sampled(self, which: str) -> Any:
         """The outputs that were kept, in one row."""

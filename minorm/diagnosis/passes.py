@@ -13,12 +13,26 @@ import numpy as np
 
 from minorm.diagnosis.image_batches import Images
 from minorm.diagnosis.measured import Measured
+from minorm.diagnosis.pytorch import arrays
+from minorm.diagnosis.pytorch.model import TorchModel
 from minorm.diagnosis.records import Records, array_of
-from minorm.diagnosis.subject import Subject
+from minorm.diagnosis.subject import OurModel, Subject
+from minorm.nn import Module
+from minorm.support.argument_errors import kind_of
 
 
-def measure(subject: Subject, images: Images, batch_size: int | None) -> Measured:
+def subject_of(model: Any) -> Subject:
+    """A Module of minorm, or of PyTorch, to be run; TypeError for anything else."""
+    if isinstance(model, Module):
+        return OurModel(model)
+    if arrays.is_module(model):
+        return TorchModel(model)
+    raise TypeError(f"diagnose: model is a {kind_of(model)}; expected a Module, or a torch.nn.Module")
+
+
+def measure(model: Any, images: Images, batch_size: int | None) -> Measured:
     """Run both passes; the model is afterwards what it was before."""
+    subject = subject_of(model)
     records = Records(subject.ranks(), subject.drifting(), subject.saved_in_training())
     logits: dict[str, list[Any]] = {"E": [], "R": []}
     with subject.borrowed():

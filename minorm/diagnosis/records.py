@@ -48,6 +48,7 @@ class Records:
         if norm is None:
             norm = self.norms[step.name] = _described(step)
             norm.ranks, norm.dtype = self.ranks.get(step.name, 1), str(step.x.dtype)
+            norm.step = layer_statistics.STEP.get(norm.dtype, norm.step)
             norm.in_training = step.name in self.in_training
             norm.drifts = step.name in self.drifting and norm.running is not None
         y = array_of(step.y)

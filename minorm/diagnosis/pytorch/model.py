@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 from minorm.diagnosis.pytorch import arrays
-from minorm.diagnosis.pytorch.watching import Watcher
+from minorm.diagnosis.pytorch.torch_steps import Watcher
 from minorm.diagnosis.recording import See
 from minorm.diagnosis.subject import fixed_layers
 from minorm.tensor.tensor import Tensor
