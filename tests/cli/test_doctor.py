@@ -276,6 +276,9 @@ def test_pictures_in_a_folder_for_a_file(tmp_path: Path, capsys: pytest.CaptureF
     _, out, _ = doctor(capsys, str(path), "--data", folder, "--json")
     assert next((f["name"], f["layer"]) for f in json.loads(out)["findings"]) == ("stale_statistics", "1")
     assert json.loads(out)["images"] == 26, "a fifth of each class is set aside"
+    code, out, err = doctor(capsys, str(path), "--data", str(tmp_path / "missing"))
+    assert (code, out) == (1, "")
+    assert "missing" in err
     with pytest.raises(SystemExit) as stop:
-        cli.main(["doctor", str(path), "--data", str(tmp_path / "missing")])
+        cli.main(["doctor", str(path), "--data", "missing"])
     assert stop.value.code == 2

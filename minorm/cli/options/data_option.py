@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import argparse
 import os
+from typing import Any
 
 from minorm.cli.one_line_errors import UsageError
 from minorm.training.settings import MODEL_FOR
 
 
 class DataSets(list[str]):
-    """The names of data sets; a place on the disk counts as one too, where there is something."""
+    """The names of data sets; a path counts as one too: a text with a slash, or what is there."""
 
     def __contains__(self, given: object) -> bool:
-        return super().__contains__(given) or (isinstance(given, str) and os.path.exists(given))
+        is_path = isinstance(given, str) and (os.sep in given or "/" in given or os.path.exists(given))
+        return is_path or super().__contains__(given)
 
 
 def usual_data(path: str) -> str:
@@ -21,7 +23,7 @@ def usual_data(path: str) -> str:
     return "numpy" if path.endswith(".npz") else "folder"
 
 
-def data_and_path(args: argparse.Namespace) -> tuple[str | None, str | None]:
+def data_and_path(args: argparse.Namespace) -> tuple[Any, str | None]:
     """The data set and where it is; --data FOLDER says both."""
     if args.data is None or args.data in MODEL_FOR:
         return args.data, args.path

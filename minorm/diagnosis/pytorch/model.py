@@ -27,13 +27,14 @@ class TorchModel:
         self.torch: Any = sys.modules["torch"]
         self.model = getattr(model, "_orig_mod", model)
         tensors = [*self.model.parameters(), *self.model.buffers()]
+        _check(self.model, tensors)
         self.device = tensors[0].device if tensors else "cpu"
         self.dtype = next((t.dtype for t in tensors if t.dtype.is_floating_point), None)
         self.batch_statistics = False  # layers with running statistics use those of the batch
         self.kept: Collection[str] = ()  # but for these
-        modes = {name: module.training for name, module in self.model.named_modules()}
+        modes = {name: module.training for name, module in self.model.named_modules() if _has_mode(module)}
         self.training = {name for name, training in modes.items() if training}
-        self.frozen = {name for name, training in modes.items() if not training} if self.model.training else set()
+        self.frozen = modes.keys() - self.training if self.training else set()  # while others of the model train
 
     @contextmanager
     def borrowed(self) -> Iterator[None]:
@@ -53,13 +54,18 @@ class TorchModel:
 
     def evaluation(self) -> None:
         """Running statistics, no dropout."""
-        self.model.eval()
+        self._leave_training()
         self.batch_statistics = False
 
     def reference(self, kept: Collection[str]) -> None:
         """The same modes; the watcher takes the statistics of the batch, but in the layers `kept`."""
-        self.model.eval()
+        self._leave_training()
         self.batch_statistics, self.kept = True, kept
+
+    def _leave_training(self) -> None:
+        """Without eval(), which an exported module refuses, and which a user's module may override."""
+        for module in self.model.modules():
+            module.training = False
 
     def watched(self, see: See) -> AbstractContextManager[None]:
         """`see` is told of every step, as of one of ours."""
@@ -101,3 +107,20 @@ class TorchModel:
             for name, module in self.model.named_modules()
             if hasattr(module, "process_group")
         }
+
+
+def _has_mode(module: Any) -> bool:
+    """Whether it does something else in training: it keeps running statistics, or drops out."""
+    return arrays.is_tensor(getattr(module, "running_mean", None)) or "Dropout" in type(module).__name__
+
+
+def _check(model: Any, tensors: list[Any]) -> None:
+    """TypeError for a module that cannot be watched, ValueError for one that has no weights yet."""
+    for name, module in model.named_modules():
+        if any(cls.__name__ == "ScriptModule" for cls in type(module).__mro__):
+            raise TypeError(
+                f"diagnose: {name or 'model'} is a scripted module, whose layers cannot be watched; expected the one "
+                "that torch.jit compiled"
+            )
+    if any(type(tensor).__name__.startswith("Uninitialized") for tensor in tensors):
+        raise ValueError("diagnose: model has lazy layers without weights; expected one that has run once")

@@ -162,10 +162,13 @@ class Watcher:
         has = hasattr(module, "momentum")
         momentum = getattr(module, "momentum", None) if has else given.get("momentum")
         batches = getattr(module, "num_batches_tracked", None)
+        trains = bool(
+            getattr(given.get("weight"), "requires_grad", False)
+        )  # as in an exported module, without momentum
         return {
             "momentum": None if momentum is None else round(1 - float(momentum), 9),
             "batches": None if batches is None else int(batches),
-            "frozen": name in self.frozen or momentum == 0.0 or (module is not None and not has),
+            "frozen": name in self.frozen or momentum == 0.0 or (module is not None and not has and not trains),
             "per_sample": what == "instance",
         }
 

@@ -142,12 +142,30 @@ def test_the_words_are_those_of_pytorch() -> None:
 
 
 def test_a_layer_in_evaluation_while_the_model_trains_is_frozen() -> None:
+    """By another layer's mode: here that of the other BatchNorms."""
     model = healthy().train()
     model[4].eval()
     model[4].running_var *= 16.0
     model[4].requires_grad_(False)
     found = mn.diagnose(model, batches(), batch_size=2)
     assert {(f.name, f.severity) for f in found.findings if f.layer == "4"} == {("stale_statistics", "note")}
+
+
+def test_a_new_module_around_others_freezes_nothing() -> None:
+    """It begins in training mode, which says nothing of the layers in it."""
+    sick = planting.stale_variance()
+    found = mn.diagnose(t.nn.DataParallel(sick.model), batches())
+    assert [(f.name, f.layer) for f in found.findings if f.severity == "error"] == [("stale_statistics", "module.4")]
+
+
+def test_an_exported_module() -> None:
+    sick = planting.stale_variance()
+    dims = ({0: t.export.Dim("n", min=2, max=512)},)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        exported = t.export.export(sick.model, (t.zeros(4, 3, 8, 8),), dynamic_shapes=dims).module()
+    found = mn.diagnose(exported, batches())
+    assert [(f.name, f.layer) for f in found.findings if f.severity == "error"] == [("stale_statistics", "4")]
 
 
 def test_outputs_of_other_kinds_and_16_bits() -> None:
@@ -188,6 +206,10 @@ def test_what_cannot_be_diagnosed() -> None:
         mn.diagnose(healthy())
     with pytest.raises(ValueError, match="the model runs no normalization"):
         mn.diagnose(t.nn.Sequential(t.nn.Flatten(), t.nn.Linear(192, 4)), batches())
+    with pytest.raises(TypeError, match="diagnose: 0 is a scripted module, whose layers cannot be watched; expected"):
+        mn.diagnose(t.nn.Sequential(t.jit.trace(healthy(), t.zeros(2, 3, 8, 8))), batches())
+    with pytest.raises(ValueError, match="diagnose: model has lazy layers without weights; expected one that has run"):
+        mn.diagnose(t.nn.Sequential(t.nn.Flatten(), t.nn.LazyLinear(4), t.nn.BatchNorm1d(4)), batches())
     model = healthy()
     with t.no_grad():
         model[3].weight[0] = float("nan")
