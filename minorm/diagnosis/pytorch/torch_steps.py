@@ -164,7 +164,7 @@ class Watcher:
         batches = getattr(module, "num_batches_tracked", None)
         trains = bool(
             getattr(given.get("weight"), "requires_grad", False)
-        )  # as in an exported module, without momentum
+        )  # an exported module has no momentum
         return {
             "momentum": None if momentum is None else round(1 - float(momentum), 9),
             "batches": None if batches is None else int(batches),
