@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import argparse
 import os
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from minorm import nn
 from minorm.cli import extras, output, sources
 from minorm.cli.one_line_errors import UsageError
 from minorm.cli.options import external_root
+from minorm.cli.sources import Source
+from minorm.diagnosis.pytorch import arrays
 from minorm.serialization import atomic
+from minorm.tensor.tensor import Tensor
+from minorm.training import initial
+from minorm.training.own_code import ImagesNeeded, built, is_file
+from minorm.training.preparing import preprocessing
+from minorm.training.settings import LARGEST
 
 if TYPE_CHECKING:
-    from minorm.cli.sources import Source
     from minorm.data import DataLoader
     from minorm.diagnosis import Diagnosis
 
@@ -29,11 +36,22 @@ def add(commands: Any) -> None:
         help="find what is wrong with the normalizations of a trained model",
         description="Run a model in evaluation and with the batch's statistics on up to 512 training images, and tell "
         "what is wrong with its normalizations: a row a layer, and for each finding the numbers, why it matters and "
-        "what to do. The exit code is 1 if something stands above a note.",
+        "what to do. MODEL may also be FILE.py:FUNCTION of yours, which returns a module of PyTorch or of minorm, or "
+        "(model, batches). Without --data an ONNX file is given noise, and what depends on images is not said. The "
+        "exit code is 1 if something stands above a note.",
         epilog="docs/doctor.md has a section for each finding.",
     )
-    parser.add_argument("model", metavar="MODEL", help=sources.MODEL_HELP)
+    parser.add_argument("model", metavar="MODEL", help=f"{sources.MODEL_HELP}; or FILE.py:FUNCTION, which is run")
+    parser.add_argument(
+        "--weights",
+        metavar="FILE",
+        help="of FILE.py:FUNCTION: .pt, .safetensors or .npz, of which arrays alone are read",
+    )
     sources.add_data(parser)
+    parser.add_argument(
+        "--image-size", type=int, metavar="N", help="of FILE.py:FUNCTION: the size of a folder's images"
+    )
+    parser.add_argument("--batch-size", type=int, metavar="N", help="that the model trained with, where no run says it")
     parser.add_argument("--json", action="store_true", help="everything as JSON, for programs")
     parser.add_argument(
         "--plot", metavar="FILE", help="a picture: distributions and gap of each layer (.png, .svg, .pdf)"
@@ -52,32 +70,103 @@ def run(args: argparse.Namespace) -> int:
     """Print what is found; returns 1 if something stands above a note."""
     from minorm.diagnosis import diagnose
 
+    _check(args)
+    patient = _built(args) if is_file(args.model) else _opened(args)
+    if args.plot:
+        extras.need("matplotlib")
+    found = diagnose(patient.model, patient.batches, **patient.batch_size)
+    if args.json:
+        output.show_json({"model": patient.name, **found.plain()})
+    else:
+        output.say(patient.name)
+        output.show(found)
+    if args.plot:
+        _draw(found, args.model, args.plot)
+    if args.fix:
+        assert patient.source is not None
+        said = _fixed(patient.source, patient.batches, args.fix, args.out)
+        if not args.json:
+            output.say("")
+            output.say(said)
+    return 0 if found.is_healthy else 1
+
+
+@dataclass(frozen=True)
+class _Patient:
+    """A model with images. batches: None gives noise; batch_size: the argument of diagnose; source: of a file."""
+
+    name: str
+    model: Any
+    batches: Any
+    batch_size: dict[str, int | None]
+    source: Source | None = None
+
+
+def _check(args: argparse.Namespace) -> None:
+    """UsageError for options that do not go together."""
     if (args.fix is None) != (args.out is None):
         raise UsageError("--fix and --out FILE go together: what to do, and where the corrected model goes")
     if args.plot and not args.plot.lower().endswith(FORMS):
         raise UsageError(f"--plot {args.plot}: expected a name that ends in .png, .svg or .pdf")
+    for option in ("image_size", "batch_size"):
+        value = getattr(args, option)
+        if value is not None and not 1 <= value <= LARGEST:
+            raise UsageError(f"--{option.replace('_', '-')} {value}: expected 1 to {LARGEST:,}")
+    if is_file(args.model):
+        if args.fix:
+            raise UsageError(f"--fix {args.fix} writes the model of a file; expected none with FILE.py:FUNCTION, where "
+                             "the report says what to call in Python")  # fmt: skip
+    elif args.weights is not None or args.image_size is not None:
+        option = "--image-size" if args.weights is None else "--weights"
+        raise UsageError(f"{option} goes with FILE.py:FUNCTION, and MODEL is {args.model}")
+
+
+def _opened(args: argparse.Namespace) -> _Patient:
+    """The model of a file, with its training images."""
     source = sources.opened(args)
     for path in filter(None, (args.plot, args.out)):  # an error now, and not after the work
         if os.path.exists(path) and os.path.samefile(path, source.path):
             raise UsageError(f"{path} is the model itself; expected another file")
         atomic.destination(path, "doctor")
+    batch_size = {"batch_size": args.batch_size or (source.settings.batch_size if source.settings else None)}
+    if source.kind == "onnx" and args.data is None and args.path is None:
+        if args.fix == "precise_bn":
+            raise UsageError("--fix precise_bn measures images; expected --data, as the file does not say what it was "
+                             "trained on")  # fmt: skip
+        return _Patient(source.path, source.model, None, batch_size, source)
+    return _Patient(source.path, source.model, sources.training_loader(source, args), batch_size, source)
+
+
+def _built(args: argparse.Namespace) -> _Patient:
+    """The model that FILE.py:FUNCTION returns, with the images of --data, or the batches that it returns as well."""
     if args.plot:
-        extras.need("matplotlib")
-    loader = sources.training_loader(source, args)
-    found = diagnose(source.model, loader, batch_size=source.settings.batch_size if source.settings else None)
-    if args.json:
-        output.show_json({"model": source.path, **found.plain()})
+        atomic.destination(args.plot, "doctor")
+    loader, form = None, None
+    if args.data is not None or args.path is not None:
+        chosen = sources.choose(Source(args.model, "code", None), args)
+        train, scored = chosen.sets()
+        scaled = preprocessing(chosen.settings, train)
+        loader, form = chosen.loaders(train, scored)[0], (scaled.channels, scaled.size, len(scaled.classes))
+    try:
+        made = built(args.model, form)
+    except ImagesNeeded as error:
+        raise UsageError(str(error)) from None
+    if args.weights is not None:
+        _fill(made.model, args.weights)
+    batches = made.batches if loader is None else loader
+    if batches is None:
+        raise UsageError(f"{args.model} returns a model without batches; expected (model, batches), or --data")
+    own = loader is None and args.batch_size is None  # the function's batches say it
+    return _Patient(args.model, made.model, batches, {} if own else {"batch_size": args.batch_size})
+
+
+def _fill(model: Any, path: str) -> None:
+    """Weights out of a file, of which arrays alone are read."""
+    found = initial.arrays_by_name(path, "--weights")
+    if isinstance(model, nn.Module):
+        model.load_state_dict({name: Tensor(array) for name, array in found.items()})
     else:
-        output.say(source.path)
-        output.show(found)
-    if args.plot:
-        _draw(found, args.model, args.plot)
-    if args.fix:
-        said = _fixed(source, loader, args.fix, args.out)
-        if not args.json:
-            output.say("")
-            output.say(said)
-    return 0 if found.is_healthy else 1
+        arrays.fill(model, found, f"--weights {path}")
 
 
 def _fixed(source: Source, loader: DataLoader, fix: str, out: str) -> str:

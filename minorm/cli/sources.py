@@ -19,6 +19,7 @@ import minorm as mn
 from minorm import data
 from minorm.cli import extras, output, trust
 from minorm.cli.one_line_errors import UsageError
+from minorm.cli.options.data_option import DataSets, data_and_path, usual_data
 from minorm.cli.trust import Trust
 from minorm.data import DataLoader
 from minorm.devices import dtypes
@@ -224,7 +225,8 @@ def _freeze(model: Module, names: Any, path: str) -> None:
 
 def add_data(parser: argparse.ArgumentParser) -> None:
     """Declare the options that name a data set."""
-    parser.add_argument("--data", choices=list(MODEL_FOR), help="images to read; default: those of the run")
+    parser.add_argument("--data", choices=DataSets(MODEL_FOR), help="images to read: a set, or the path of a folder "
+                        "or a .npz file; default: those of the run")  # fmt: skip
     parser.add_argument("--path", help="where they are: a folder of mnist, fashion, cifar10 or of one folder a "
                         "class, or a .npz file; default: where the run found them")  # fmt: skip
     add_limit(parser)
@@ -286,31 +288,32 @@ class Chosen:
         return loaders(settings, train, scored, self.found or preprocessing(settings, train))
 
 
-def usual_data(path: str) -> str:
-    """What images at a path are where nothing else is said."""
-    return "numpy" if path.endswith(".npz") else "folder"
-
-
 def choose(source: Source, args: argparse.Namespace) -> Chosen:
     """The data set that the options name, else that of the run, at the place that it remembers.
 
     UsageError where neither names one. Another --data than the run's is taken as asked.
     """
-    settings, found, name = source.settings, source.preprocessing, args.data
+    settings, found = source.settings, source.preprocessing
     dtype = "bfloat16" if source.image_type == mn.bfloat16 else "float32"
-    if name is None and args.path is not None and (settings is None or settings.data == "digits"):
-        name = usual_data(args.path)
+    name, path = data_and_path(args)
+    if name is None and path is not None and (settings is None or settings.data == "digits"):
+        name = usual_data(path)
     if name is None and settings is None:
         raise UsageError(f"{source.path} does not say what it was trained on; expected --data {'|'.join(MODEL_FOR)}")
-    check_path(name, args.path)
+    check_path(name, path)
     if settings is None or name not in (None, settings.data):
-        settings = Settings(data=name) if settings is None else replace(settings, data=name)
+        settings = _of_no_run(name, args) if settings is None else replace(settings, data=name)
         found = found if name == "folder" or source.settings is None else None  # the others come in their own form
-        return Chosen(settings, found, args.path, None, args.max_bytes, dtype)
-    path = args.path
+        return Chosen(settings, found, path, None, args.max_bytes, dtype)
     if path is None and (path := images.place(source.images, source.path)) is not None:
         tell_place(path)
     return Chosen(settings, found, path, source.images, args.max_bytes, dtype)
+
+
+def _of_no_run(name: str, args: argparse.Namespace) -> Settings:
+    """Settings for images of a model whose run is not known; --image-size, where a command has it, is their size."""
+    size = getattr(args, "image_size", None)
+    return Settings(data=name) if size is None else Settings(data=name, image_size=size)
 
 
 def tell_place(path: str) -> None:

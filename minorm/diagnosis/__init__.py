@@ -3,9 +3,10 @@
     found = mn.diagnose(model, loader)
     print(found)
 
-image_batches.py draws images, passes.py runs the model twice over them (recording.py sees its steps, modes.py leaves
-no trace), symptoms.py has the statistic of each finding, findings.py its severity, explaining.py the words,
-diagnosis_report.py what is returned.
+image_batches.py draws images, passes.py runs the model twice over them. subject.py is the model: one of minorm, whose
+steps recording.py sees and where modes.py leaves no trace, or a module of PyTorch (pytorch/). records.py keeps what is
+measured (measured.py), symptoms.py and statistics_symptoms.py have the statistic of each finding, findings.py its
+severity, explaining.py the words, diagnosis_report.py what is returned.
 """
 
 from __future__ import annotations
@@ -15,11 +16,11 @@ from typing import Any
 
 import numpy as np
 
-from minorm.diagnosis import explaining, image_batches, layer_statistics, symptoms
+from minorm.diagnosis import explaining, image_batches, layer_statistics, passes, statistics_symptoms, symptoms
 from minorm.diagnosis.diagnosis_report import Diagnosis, Finding
 from minorm.diagnosis.findings import judge
-from minorm.diagnosis.passes import Measured, Norm, measure
-from minorm.nn import Module
+from minorm.diagnosis.measured import Measured, Norm
+from minorm.diagnosis.passes import measure
 from minorm.support.argument_errors import checked, kind_of
 from minorm.support.documented import documented
 
@@ -38,23 +39,25 @@ FROM_LOADER: Any = _FromLoader()
 
 @documented(
     {},
-    model="a Module, or a loaded ONNX graph; any device and mode",
-    loader="batches x or (x, labels) that can be read again, of the data that the model was trained on: running "
-    "statistics belong to that. Up to 512 images are drawn. Integer labels tell harm from mere change",
+    model="a Module, a loaded ONNX graph, or a torch.nn.Module; any device and mode",
+    loader="batches x or (x, labels) that can be read again, or one batch, of the data that the model was trained on: "
+    "running statistics belong to that. Up to 512 images are drawn. Integer labels tell harm from mere change. None "
+    "gives noise to an ONNX graph, and then only what does not depend on the data is said",
     batch_size="that the model trains with; by default the median of the loader's batches. None where it is not known, "
     "and then nothing is said about small batches",
 )
 @checked
-def diagnose(model: Module, loader: Iterable[Any], *, batch_size: int | None = FROM_LOADER) -> Diagnosis:
+def diagnose(model: Any, loader: Iterable[Any] | None = None, *, batch_size: int | None = FROM_LOADER) -> Diagnosis:
     """What is wrong with the normalizations of a model: findings with numbers, and a row a layer. Changes nothing.
 
         offset = RMS over channels of sqrt((mu - m)^2 / (s sr) + ln(s / sr)^2)
 
     is how far running statistics (m, sr^2) are from the moments (mu, s^2) of a layer's input, taken while all layers
-    use the batch's. Findings: stale_statistics, untouched_statistics, momentum_convention, skipped_batches,
-    train_eval_gap, small_batch, batch_of_one, large_mean, eps_swallows_variance, vanished_scale, dead_channel,
-    saturated_channel, undone_norm, folded_norm; docs/doctor.md has a section for each. One rank of a
-    distributed run may call it alone.
+    use the batch's. Findings: stale_statistics, untouched_statistics, momentum_convention, frozen_norm_drifts,
+    saved_in_training, variance_convention, skipped_batches, train_eval_gap, small_batch, batch_of_one, large_mean,
+    eps_swallows_variance, eps_underflows, vanished_scale, dead_channel, saturated_channel, undone_norm, folded_norm;
+    docs/doctor.md has a section for each. One rank of a distributed run may call it alone. minorm does not import
+    PyTorch: it is used only for a module of PyTorch.
 
     TypeError for a model that is no Module and a loader that can be read once only, ValueError for one that gives fewer
     than 2 images, images that the model does not take, and a model without a normalization; ArithmeticError for one
@@ -67,17 +70,16 @@ def diagnose(model: Module, loader: Iterable[Any], *, batch_size: int | None = F
         >>> "untouched_statistics" in [finding.name for finding in found.findings]
         True
     """
-    if not isinstance(model, Module):
-        raise TypeError(f"diagnose: model is a {kind_of(model)}; expected a Module")
+    passes.subject_of(model)  # an error now, and not after the images were read
     if batch_size not in (FROM_LOADER, None) and (not isinstance(batch_size, int) or batch_size < 1):
         raise ValueError(f"diagnose: batch_size={batch_size!r}; expected an int of at least 1, or None")
-    given = image_batches.drawn(loader)
+    given = image_batches.drawn(loader) if loader is not None else image_batches.random(_inputs(model))
     measured = measure(model, given, given.batch_size if batch_size is FROM_LOADER else batch_size)
     judged, gap = judge(measured)
     findings = []
     for found in judged:
         symptom = found.symptom
-        words = explaining.words(symptom.name, symptom.numbers)
+        words = explaining.words(symptom.name, symptom.numbers, measured.framework)
         findings.append(
             Finding(symptom.name, symptom.layer, found.severity, symptom.numbers, words.why, words.fix,
                     found.after, found.cause)
@@ -87,21 +89,31 @@ def diagnose(model: Module, loader: Iterable[Any], *, batch_size: int | None = F
             "diagnose: the model runs no normalization; expected one with BatchNorm, GroupNorm, LayerNorm or the like"
         )
     rows = [_row(norm, measured, findings) for norm in measured.norms]
-    return Diagnosis(findings, rows, len(given), measured.batch_size, gap, measured)
+    return Diagnosis(findings, rows, 0 if measured.random else len(given), measured.batch_size, gap, measured)
+
+
+def _inputs(model: Any) -> Any:
+    """What an ONNX graph declares of its inputs; TypeError for what is none."""
+    if not hasattr(model, "input_names"):
+        raise TypeError("diagnose: loader is None; expected batches, as only an ONNX graph says what its input is")
+    return model.inputs
 
 
 def _row(norm: Norm, measured: Measured, findings: list[Finding]) -> dict[str, Any]:
     offset = norm.offset()
     mean, var, sets = symptoms.moments(norm)
+    of_data = {
+        "gap": norm.gap(),
+        "offset": None if offset is None else layer_statistics.rms(offset),
+        "offset_limit": None if offset is None else statistics_symptoms.offset_limit(norm, measured),
+        "digits_lost": symptoms.digits_lost(norm, mean, var, sets),
+        "eps_over_variance": symptoms.eps_over_variance(norm, mean, var),
+        "batch_error": statistics_symptoms.batch_error(norm, measured.batch_size),
+    }
     return {
         "layer": norm.name,
         "kind": norm.what,
-        "gap": norm.gap(),
-        "offset": None if offset is None else layer_statistics.rms(offset),
-        "offset_limit": None if offset is None else symptoms.offset_limit(norm, measured),
-        "digits_lost": symptoms.digits_lost(norm, mean, var, sets),
-        "eps_over_variance": symptoms.eps_over_variance(norm, mean, var),
-        "batch_error": symptoms.batch_error(norm, measured.batch_size),
+        **(dict.fromkeys(of_data) if measured.random else of_data),
         "channels": None if norm.weight is None else int(np.size(norm.weight)),
         "findings": [finding.name for finding in findings if finding.layer == norm.name],
     }

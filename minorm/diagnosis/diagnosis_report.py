@@ -10,7 +10,7 @@ from typing import Any
 
 from minorm.diagnosis import explaining
 from minorm.diagnosis.findings import Gap
-from minorm.diagnosis.passes import Measured
+from minorm.diagnosis.measured import Measured
 from minorm.support.documented import documented
 from minorm.support.masking import printable
 
@@ -59,7 +59,7 @@ class Finding:
     {},
     findings="what is odd, the worst first",
     layers="a dict of numbers for each normalization",
-    images="how many images were looked at",
+    images="how many images were looked at; 0 where the model was given noise",
     batch_size="that the model trains with; None where it is not known",
     gap="how far training and evaluation mode are apart; None where they are the same",
     measured="all that was measured",
@@ -106,7 +106,8 @@ class Diagnosis:
         counts = [(sum(f.severity == s for f in self.findings), s) for s in ("error", "warning", "note")]
         said = [f"{count} {severity}{'s' if count > 1 else ''}" for count, severity in counts if count]
         batch = "" if self.batch_size is None else f", batches of {self.batch_size}"
-        return f"{self.images} images{batch}: {', '.join(said) or 'nothing found'}"
+        images = f"{self.images} images" if self.images else "noise, and no images"
+        return f"{images}{batch}: {', '.join(said) or 'nothing found'}"
 
     def _modes(self) -> str:
         if self.gap is None:

@@ -35,10 +35,37 @@ WORDS: Mapping[str, Words] = {
         f"{FORMULA} fills them in; or minorm doctor MODEL --fix precise_bn --out FILE. Train with model.train()",
     ),
     "momentum_convention": Words(
-        "momentum is {momentum:g}: a step keeps {momentum:.0%} of the old statistics",
+        "momentum is {momentum:g}: a step keeps {kept:.0%} of the old statistics",
         "in minorm and ONNX momentum is the share that is kept, in PyTorch the share that comes in. Taken over as it "
         "stands, the statistics are those of the last batch or two, and change with it",
         "layer.momentum = {usual:g}; statistics that have suffered: " + FORMULA,
+    ),
+    "frozen_norm_drifts": Words(
+        "scale and bias require no grad, but the layer is in training mode: half of the running statistics are new "
+        "after {half_after} batches",
+        "requires_grad=False stops the optimizer alone. In training mode each forward pass still blends the batch into "
+        "the running mean and variance, so that the layer which was to stay as it is becomes another one",
+        "nn.utils.freeze_norm(model), or layer.freeze(), which hold the statistics as well",
+    ),
+    "saved_in_training": Words(
+        "the graph has this layer in training mode, with running statistics of {channels} channels",
+        "a runtime then normalizes each batch by itself: what comes out for an image depends on the images beside it, "
+        "and the running statistics are not used. It was exported before model.eval(), or to be trained on",
+        "for inference, export again after model.eval(); a loaded graph: model.eval(), then minorm.onnx.export",
+    ),
+    "variance_convention": Words(
+        "the running variance fits N - 1: with {values} values of a channel in a batch it is {factor:.2f} times what a "
+        "batch is divided by ({ratio:.2f} was measured)",
+        "training divides by the variance of N values. PyTorch keeps the one of N - 1 as the running variance; minorm, "
+        "ONNX, Keras and Flax keep that of N. With few values a channel, outputs are smaller in evaluation than in "
+        "training, and a model that trains on in another framework moves to other statistics",
+        "a larger batch; or keep the variance that training divides by: " + FORMULA,
+    ),
+    "eps_underflows": Words(
+        "eps is {eps:.3g}, which float16 makes {in_float16:.3g}; the layer's numbers are {type}",
+        "the smallest number of float16 is 6e-8. A runtime that adds eps in float16 divides by sqrt(variance + 0), "
+        "and by 0 where the variance is as small",
+        "eps=1e-5 in the layer, or compute the normalization in float32 (compute_dtype=mn.float32)",
     ),
     "skipped_batches": Words(
         "{skipped} batches, {share:.1%} of all, were left out of the running statistics: their mean or variance was "
@@ -115,14 +142,59 @@ WORDS: Mapping[str, Words] = {
 }
 
 
-def words(name: str, numbers: Mapping[str, Any]) -> Words:
-    """The texts of a finding, filled in."""
+# What is done otherwise in PyTorch: (why or None where it is the same, fix).
+HOLD = "hold the statistics: layer.eval() after each model.train(), or a FrozenBatchNorm2d"
+AS_IN_PYTORCH = (
+    "in PyTorch momentum is the share that comes in; in ONNX, Keras, Flax and minorm the share that is kept. Taken "
+    "over as it stands, the statistics are those of the last batch or two, and change with it"
+)
+UPDATE_BN = "torch.optim.swa_utils.update_bn(loader, model)"
+PYTORCH: Mapping[str, tuple[str | None, str]] = {
+    "stale_statistics": (None, f"{UPDATE_BN} computes them anew"),
+    "untouched_statistics": (None, f"{UPDATE_BN} fills them in. Train with model.train()"),
+    "momentum_convention": (
+        AS_IN_PYTORCH,
+        "layer.momentum = {usual:g}; statistics that have suffered: " + UPDATE_BN,
+    ),
+    "train_eval_gap": (
+        None,
+        f"mend the cause; where no layer stands out, {UPDATE_BN}. Compare the preprocessing, which looks the same",
+    ),
+    "frozen_norm_drifts": (None, HOLD),
+    "variance_convention": (
+        None,
+        "a larger batch; or the variance that training divides by: layer.running_var *= {shrink:.3g}",
+    ),
+    "small_batch": (
+        None,
+        "a batch of {batch_for_10_percent:,} makes it 10 %; else torch.nn.GroupNorm or SyncBatchNorm, or " + HOLD,
+    ),
+    "batch_of_one": (None, "a larger batch_size; else torch.nn.GroupNorm, or " + HOLD),
+    "large_mean": (
+        None,
+        "subtract the mean first: transforms.Normalize for inputs, bias=False in the layer before; or model.double()",
+    ),
+    "eps_underflows": (None, "eps=1e-5 in the layer, or keep the normalization in float32: layer.float()"),
+    "folded_norm": (
+        None,
+        "to train on, load the weights from before fuse_conv_bn_eval or the export",
+    ),
+}
+
+
+def words(name: str, numbers: Mapping[str, Any], framework: str = "minorm") -> Words:
+    """The texts of a finding, filled in; framework: whose model is to be mended."""
     text = WORDS[name]
+    if framework == "pytorch" and name in PYTORCH:
+        why, fix = PYTORCH[name]
+        text = Words(text.seen, why or text.why, fix)
     given = dict(numbers)
     if name == "train_eval_gap":
         given["changes"] = changes(numbers)
     if name == "eps_swallows_variance":
         given["small"] = numbers["variance"] / 1000
+    if name == "variance_convention":
+        given["shrink"] = 1 / numbers["factor"]
     return Words(*(part.format(**given) for part in (text.seen, text.why, text.fix)))
 
 

@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 
 from minorm.diagnosis import layer_statistics
-from minorm.diagnosis.passes import Measured
-from minorm.diagnosis.symptoms import ERROR, NOTE, WARNING, Symptom, of
+from minorm.diagnosis.measured import Measured
+from minorm.diagnosis.symptom import ERROR, NOTE, WARNING, Symptom
+from minorm.diagnosis.symptoms import of
 
 STATISTICS = ("untouched_statistics", "momentum_convention", "stale_statistics")
 DESTROYING = ("eps_swallows_variance", "vanished_scale", "dead_channel", "saturated_channel")
@@ -27,6 +28,10 @@ OWN = (
     "batch_of_one",
     "undone_norm",
     "folded_norm",
+    "frozen_norm_drifts",
+    "saved_in_training",
+    "variance_convention",
+    "eps_underflows",
 )
 
 
@@ -64,7 +69,8 @@ class Judged:
 
 def judge(measured: Measured) -> tuple[list[Judged], Gap | None]:
     """The findings, the most severe first, in the order of the layers; the gap is None without running statistics."""
-    gap = gap_of(measured) if any(norm.running for norm in measured.norms) else None
+    in_use = any(norm.running and norm.folded is None for norm in measured.norms)
+    gap = gap_of(measured) if in_use and not measured.random else None
     judged = [_judged(symptom, gap) for symptom in _without_followers(list(of(measured)))]
     judged = _consequences(judged, measured)
     if gap is not None and gap.shows:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -12,6 +12,7 @@ import numpy as np
 
 from minorm.data import DataLoader
 from minorm.devices import dtypes, generators
+from minorm.diagnosis.pytorch import arrays
 from minorm.support.argument_errors import kind_of
 from minorm.tensor.tensor import Tensor
 
@@ -20,15 +21,21 @@ LOOKED_AT = 4096  # of a loader in a fixed order, from which those are drawn
 BATCH = 128
 NUMBERS = 1 << 22  # of the inputs in a batch, at most: large images come in smaller batches
 SEED = 0
+RANDOM, FREE = 64, 32  # noise: images, and the length of an axis that a file leaves free
 
 
 @dataclass(frozen=True)
 class Images:
-    """inputs (N, ...) and labels (N, ...) or None; batch_size: the median of the loader's batches."""
+    """inputs (N, ...) and labels (N, ...) or None.
+
+    batch_size    the median of the loader's batches; None where one batch was given
+    random        noise in place of images
+    """
 
     inputs: Any
     labels: Any
-    batch_size: int
+    batch_size: int | None
+    random: bool = False
 
     def __len__(self) -> int:
         return len(self.inputs)
@@ -48,14 +55,41 @@ class Images:
 
 
 def drawn(loader: Any) -> Images:
-    """Images of a loader, which stays as it is; TypeError or ValueError where it gives none."""
-    if isinstance(loader, (Tensor, np.ndarray)) or not hasattr(loader, "__iter__") or hasattr(loader, "__next__"):
+    """Images of a loader, which stays as it is, or of one batch; TypeError or ValueError where it gives none."""
+    batch = _is_batch(loader)
+    if not batch and (not hasattr(loader, "__iter__") or hasattr(loader, "__next__")):
         raise TypeError(
             f"diagnose: loader is a {kind_of(loader)}; expected batches that can be read again: a DataLoader, or a "
-            "list of (images, labels)"
+            "list of (images, labels); or one batch"
         )
-    with generators.kept():  # a sampler may draw its order
+    if batch:
+        return replace(_drawn([loader]), batch_size=None)
+    with generators.kept(), arrays.random_kept():  # a sampler may draw its order
         return _drawn(_mixed(loader) if isinstance(loader, DataLoader) else loader)
+
+
+def random(inputs: Sequence[Any]) -> Images:
+    """Noise for the inputs that an ONNX file declares: one of floats, whatever its batch is.
+
+    The first axis is the batch; another one that is free gets FREE.
+    """
+    fits = len(inputs) == 1 and inputs[0].form == "tensor" and dtypes.is_float(inputs[0].dtype)
+    if not fits or not inputs[0].shape:
+        said = ", ".join(map(str, inputs))
+        raise ValueError(
+            f"diagnose: loader is None and the graph takes {said}; expected batches, as noise is one input of floats"
+        )
+    shape = [length if isinstance(length, int) else FREE for length in inputs[0].shape[1:]]
+    noise = np.random.default_rng(SEED).standard_normal((RANDOM, *shape))
+    return Images(noise.astype(inputs[0].dtype), None, None, True)
+
+
+def _is_batch(given: Any) -> bool:
+    """Whether it is a batch and no loader: an array, or a tuple of an array and the labels of its samples."""
+    if not isinstance(given, tuple):
+        return isinstance(given, np.ndarray) or _array(given) is not None
+    x, y = (_array(part) for part in given) if len(given) == 2 else (None, None)
+    return x is not None and y is not None and not dtypes.is_float(y.dtype) and y.shape[:1] == x.shape[:1]
 
 
 def _mixed(loader: DataLoader) -> DataLoader:
@@ -71,6 +105,7 @@ def _drawn(loader: Any) -> Images:
     kept: list[Any] = []
     sizes: list[int] = []
     mixed = isinstance(loader, DataLoader) and loader.order.given is None and loader.batch_sampler is None
+    mixed = mixed or type(getattr(loader, "sampler", None)).__name__ == "RandomSampler"  # of PyTorch's DataLoader
     most = MOST if mixed else LOOKED_AT
     for batch in loader:
         inputs, labels = _parts(batch)
@@ -110,4 +145,6 @@ def _parts(batch: Any) -> tuple[Any, Any]:
 def _array(value: Any) -> Any:
     if isinstance(value, Tensor):
         return value.cpu().array
+    if arrays.is_tensor(value):
+        return arrays.array(value)
     return value if isinstance(value, np.ndarray) else None

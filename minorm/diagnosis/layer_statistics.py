@@ -137,6 +137,28 @@ def offsets(mean: Any, var: Any, running_mean: Any, running_var: Any, eps: float
     return np.sqrt((mean - running_mean) ** 2 / (s * sr) + np.log(s / sr) ** 2)
 
 
+def cancellation(mean: Any, var: Any, bias: Any) -> tuple[float, float, float] | None:
+    """(size, slope, correlation) of a bias and the mean of the product before it; None where that cannot be said.
+
+    After folding, bias = beta - gamma mu / sigma and the product has mean gamma mu / sigma and variance gamma^2.
+    """
+    live = var > 0
+    if live.sum() < 4:  # a slope of two or three says nothing
+        return None
+    sd = np.sqrt(var[live])
+    z, shift = mean[live] / sd, -bias[live] / sd
+    if z.std() == 0 or shift.std() == 0:
+        return None
+    slope, _ = np.polyfit(z, shift, 1)
+    size, correlation = rms(z), float(np.corrcoef(z, shift)[0, 1])
+    return size, float(slope), correlation
+
+
+def cancels(size: float, slope: float, correlation: float) -> bool:
+    """Whether a bias cancels the mean, as folding leaves it."""
+    return size > 0.3 and 0.5 <= slope <= 1.5 and correlation > 0.8
+
+
 def rms(values: Any) -> float:
     """The root of the mean square; 0 of nothing."""
     return float(np.sqrt(np.mean(np.square(values, dtype=np.float64)))) if np.size(values) else 0.0

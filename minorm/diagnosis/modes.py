@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 
 from minorm.devices import generators
@@ -39,9 +39,9 @@ def evaluation(model: Module) -> None:
     model.eval()
 
 
-def reference(model: Module) -> None:
-    """The same, but normalizations that have running statistics take those of the batch."""
+def reference(model: Module, kept: Collection[str] = ()) -> None:
+    """The same, but normalizations that have running statistics take those of the batch; not the layers `kept`."""
     model.eval()
-    for module in model.modules():
-        if holds_statistics(module):
+    for name, module in model.named_modules():
+        if name not in kept and holds_statistics(module):
             module.training, module.frozen = True, False

@@ -67,7 +67,10 @@ REACH = 4  # steps that are remembered, to find what lies before a step
 
 @dataclass
 class Step:
-    """One thing that ran. again(x): the same once more, of another x. axis: of the channels."""
+    """One thing that ran. again(x): the same once more, of another x. axis: of the channels.
+
+    facts    fields of the Norm that the step does not show otherwise, where a model is not one of minorm
+    """
 
     kind: str  # "norm", "activation", "affine" or "passing"
     name: str
@@ -79,6 +82,7 @@ class Step:
     options: Mapping[str, Any] = field(default_factory=dict)  # the arguments of the call
     holder: Module | None = None  # the module with the running statistics
     before: Step | None = None  # what made x, where that was one of the last few steps
+    facts: Mapping[str, Any] = field(default_factory=dict)
 
 
 See = Callable[[Step], None]

@@ -8,150 +8,65 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from minorm.diagnosis import layer_statistics
-from minorm.diagnosis.passes import Activation, Affine, Measured, Norm
+from minorm.diagnosis import statistics_symptoms as running
+from minorm.diagnosis.measured import Activation, Measured, Norm
+from minorm.diagnosis.symptom import ERROR, NOTE, WARNING, Symptom
 
-NOTE, WARNING, ERROR = "note", "warning", "error"
-USUAL_BATCH = 32  # where nobody says with which one a model trains
 DYING = frozenset(("relu", "relu6", "gelu", "silu", "mish", "hardswish"))  # activations that give 0 where they are off
-
-
-@dataclass
-class Symptom:
-    """What was found: the level that its statistic gives; harms: whether it needs harm to stand above a note."""
-
-    name: str
-    layer: str | None
-    level: str
-    numbers: dict[str, Any]
-    harms: bool = False
 
 
 def of(measured: Measured) -> Iterator[Symptom]:
     """All that the statistics of single layers show, layer by layer."""
     for norm in measured.norms:
-        if norm.running is not None:
-            yield from _some(_untouched(norm) or _convention(norm) or _stale(norm, measured))
-        yield from _some(
-            _skipped(norm),
-            _batch(norm, measured.batch_size),
-            _large_mean(norm),
-            _eps(norm),
-            _vanished(norm),
-            _undone(norm),
-        )
+        if norm.folded is not None:
+            yield _folded(norm.name, norm.folded)
+            continue
+        yield from _of_the_layer(norm, measured)
+        if not measured.random:
+            yield from _of_the_data(norm, measured)
+    if measured.random:
+        return
     for activation in measured.activations:
         yield from _some(_dead(activation) or _saturated(activation))
     for affine in measured.affine:
-        yield from _some(_folded(affine))
+        found = affine.cancellation()
+        if found is not None and layer_statistics.cancels(*found):
+            yield _folded(affine.name, found)
+
+
+def _of_the_layer(norm: Norm, measured: Measured) -> list[Symptom]:
+    """What its numbers alone show."""
+    return _some(
+        running.untouched(norm, measured) or running.convention(norm, measured.framework),
+        running.drifts(norm, measured.framework),
+        running.in_training(norm),
+        running.skipped(norm),
+        _half_eps(norm),
+        _vanished(norm),
+        _undone(norm),
+    )
+
+
+def _of_the_data(norm: Norm, measured: Measured) -> list[Symptom]:
+    """What shows in the images that come in."""
+    explained = running.untouched(norm, measured) or running.convention(norm, measured.framework)
+    stale = None if explained else running.stale(norm, measured)
+    return _some(
+        stale,
+        None if stale else running.variance(norm, measured.batch_size),
+        running.batch(norm, measured.batch_size),
+        _large_mean(norm),
+        _eps(norm),
+    )
 
 
 def _some(*found: Symptom | None) -> list[Symptom]:
     return [symptom for symptom in found if symptom is not None]
-
-
-# Running statistics
-
-
-def _untouched(norm: Norm) -> Symptom | None:
-    assert norm.running is not None
-    mean, var = norm.running
-    if mean.any() or (var != 1).any():
-        return None
-    numbers = {"channels": mean.size, "offset": layer_statistics.rms(norm.offset())}
-    return Symptom("untouched_statistics", norm.name, WARNING, numbers, harms=True)
-
-
-def _convention(norm: Norm) -> Symptom | None:
-    if norm.momentum is None or norm.momentum >= 0.5 or norm.frozen:
-        return None
-    numbers = {"momentum": float(norm.momentum), "usual": round(1 - float(norm.momentum), 6)}
-    return Symptom("momentum_convention", norm.name, WARNING, numbers, harms=True)
-
-
-def _stale(norm: Norm, measured: Measured) -> Symptom | None:
-    offset, limit = norm.offset(), offset_limit(norm, measured)
-    whole, worst = layer_statistics.rms(offset), float(np.max(offset, initial=0))
-    initial = 0.0
-    if norm.momentum is not None and norm.batches:
-        initial = float(norm.momentum) ** norm.batches
-    if whole <= limit and worst <= 4 * limit and not (initial > 0.2 and whole > 0.2):
-        return None
-    numbers = {
-        "offset": whole,
-        "limit": limit,
-        "channel": int(np.argmax(offset)),
-        "channel_offset": worst,
-        "initial_share": initial,
-    }
-    return Symptom("stale_statistics", norm.name, NOTE if norm.frozen else WARNING, numbers, harms=True)
-
-
-def offset_limit(norm: Norm, measured: Measured) -> float:
-    """0.5, or 4 sampling errors of the images, or 6 times the noise that an average with this momentum has."""
-    spread = layer_statistics.spread(*norm.moments())
-    batch = _samples(norm, measured.batch_size or USUAL_BATCH)
-    noise = layer_statistics.output_error(spread, batch) * math.sqrt(_noise_kept(norm))
-    return max(0.5, 4 * layer_statistics.output_error(spread, len(measured.images)), 6 * noise)
-
-
-def _noise_kept(norm: Norm) -> float:
-    """The variance of an average with this momentum, over that of a batch; nobody averages in a frozen layer."""
-    if norm.frozen:
-        return 0.0
-    if norm.momentum is None:
-        return 1 / norm.batches if norm.batches else 0.0
-    return (1 - norm.momentum) / (1 + norm.momentum)
-
-
-def _samples(norm: Norm, batch: int) -> int:
-    """How many samples a layer takes its statistics over."""
-    return min(batch * norm.ranks, norm.virtual or batch * norm.ranks)
-
-
-def _skipped(norm: Norm) -> Symptom | None:
-    if not norm.skipped:
-        return None
-    share = norm.skipped / (norm.skipped + (norm.batches or 0))
-    return Symptom(
-        "skipped_batches", norm.name, WARNING if share > 0.1 else NOTE, {"skipped": norm.skipped, "share": share}
-    )
-
-
-# The size of the batch
-
-
-def batch_error(norm: Norm, batch_size: int | None) -> float | None:
-    """The error of the output; None where no batch has a part in it, or nobody says how large it is."""
-    if batch_size is None or norm.running is None or norm.frozen or norm.per_sample:
-        return None
-    return layer_statistics.output_error(layer_statistics.spread(*norm.moments()), _samples(norm, batch_size))
-
-
-def _batch(norm: Norm, batch_size: int | None) -> Symptom | None:
-    error = batch_error(norm, batch_size)
-    if error is None or batch_size is None:
-        return None
-    batch = _samples(norm, batch_size)
-    if batch > 4 and error <= 0.25:
-        return None
-    means, variances = norm.moments()
-    in_mean, in_variance = layer_statistics.mean_and_variance_error(means, variances, batch)
-    numbers = {
-        "batch_size": batch,
-        "error": error,
-        "mean_error": in_mean,
-        "variance_error": in_variance,
-        "batch_for_10_percent": math.ceil(layer_statistics.spread(means, variances) / 0.01),
-    }
-    if batch == 1:
-        return Symptom("batch_of_one", norm.name, WARNING, numbers)
-    return Symptom("small_batch", norm.name, WARNING if error > 0.5 else NOTE, numbers)
 
 
 # What normalizations divide by
@@ -202,6 +117,17 @@ def _eps(norm: Norm) -> Symptom | None:
     return Symptom("eps_swallows_variance", norm.name, WARNING if ratio > 1 else NOTE, numbers)
 
 
+def _half_eps(norm: Norm) -> Symptom | None:
+    """eps that float16 rounds to 0, or by more than a tenth."""
+    if norm.eps == 0 and norm.dtype != "float16":
+        return None
+    half = float(np.float16(norm.eps))
+    if norm.eps != 0 and abs(half - norm.eps) <= 0.1 * norm.eps:
+        return None
+    numbers = {"eps": norm.eps, "in_float16": half, "type": norm.dtype}
+    return Symptom("eps_underflows", norm.name, WARNING if norm.dtype == "float16" else NOTE, numbers)
+
+
 def _vanished(norm: Norm) -> Symptom | None:
     if norm.weight is None or norm.weight.size < 2:
         return None
@@ -250,19 +176,6 @@ def _saturated(activation: Activation) -> Symptom | None:
 # What an export left of a normalization
 
 
-def _folded(affine: Affine) -> Symptom | None:
-    """After folding, bias = beta - gamma mu / sigma and the product has mean gamma mu / sigma: they nearly cancel."""
-    mean, var = layer_statistics.merged(np.concatenate(affine.means), np.concatenate(affine.variances))
-    live = var > 0
-    if live.sum() < 4:  # a slope of two or three says nothing
-        return None
-    sd = np.sqrt(var[live])
-    z, shift = mean[live] / sd, -affine.bias[live] / sd
-    if z.std() == 0 or shift.std() == 0:
-        return None
-    slope, _ = np.polyfit(z, shift, 1)
-    correlation = float(np.corrcoef(z, shift)[0, 1])
-    size = layer_statistics.rms(z)
-    if size <= 0.3 or not 0.5 <= slope <= 1.5 or correlation <= 0.8:
-        return None
-    return Symptom("folded_norm", affine.name, NOTE, {"z": size, "slope": float(slope), "correlation": correlation})
+def _folded(name: str, found: tuple[float, float, float]) -> Symptom:
+    size, slope, correlation = found
+    return Symptom("folded_norm", name, NOTE, {"z": size, "slope": slope, "correlation": correlation})

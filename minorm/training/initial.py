@@ -61,7 +61,7 @@ def begin(model: Module, given: str) -> Initial:
     ValueError, and the model is as it was, if none of its parameters is among them.
     """
     path = weights_file(given)
-    found, own = _read(path), model.state_dict()
+    found, own = arrays_by_name(path), model.state_dict()
     fitting, reshaped = {}, []
     for name, tensor in own.items():
         if name not in found:
@@ -78,8 +78,8 @@ def begin(model: Module, given: str) -> Initial:
     return Initial(os.path.basename(path), _digest(path), len(fitting), reshaped, missing, unused)
 
 
-def _read(path: str) -> dict[str, Array]:
-    """The file's arrays by name."""
+def arrays_by_name(path: str, command: str = "init") -> dict[str, Array]:
+    """The arrays of a .safetensors, .npz or .pt file by name; ValueError, which begins with `command`, for none."""
     state: Any = read_arrays(path) if path.endswith(".npz") else checkpoint.load(path)
     if isinstance(state, Mapping):
         state = next((state[part] for part in PARTS if isinstance(state.get(part), Mapping)), state)
@@ -87,7 +87,7 @@ def _read(path: str) -> dict[str, Array]:
     found = {name: _array(value) for name, value in items if isinstance(name, str)}
     arrays = {name: array for name, array in found.items() if array is not None}
     if not arrays:
-        raise ValueError(f"init: {path} has no tensors by name; expected the weights of a model")
+        raise ValueError(f"{command}: {path} has no tensors by name; expected the weights of a model")
     if all(name.startswith(WRAPPED) for name in arrays):
         return {name.removeprefix(WRAPPED): array for name, array in arrays.items()}
     return arrays

@@ -1,11 +1,13 @@
 """FILE.py:FUNCTION: a function of the user's that builds a model, called as build(channels, size, classes).
 
-The bytes that were read are those that run, so it has no effect to swap the file after it was checked.
+The bytes that were read are those that run, so it has no effect to swap the file after it was checked. `built` makes a
+model to be diagnosed, of PyTorch or of minorm.
 """
 
 from __future__ import annotations
 
 import hashlib
+import inspect
 import os
 import sys
 import types
@@ -14,9 +16,11 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
+from minorm.diagnosis.pytorch import arrays
 from minorm.graph.grad_mode import no_grad
 from minorm.nn import Module
 from minorm.serialization import limits, opening
+from minorm.support.argument_errors import kind_of
 from minorm.support.masking import quoted
 from minorm.tensor.creation import zeros
 
@@ -65,12 +69,12 @@ class Code:
         or has not one number a class.
         """
         named = f"{self.path}:{self.function}"
-        made = _called(named, self._run(), channels, size, classes)
+        made = _called(named, self.loaded(), channels, size, classes)
         _check(named, made, channels, size, classes)
         return made
 
-    def _run(self) -> Callable[..., Any]:
-        """The function; a file of the user's may import what lies beside it.
+    def loaded(self) -> Callable[..., Any]:
+        """Run the file, and return the function; a file of the user's may import what lies beside it.
 
         Beside a copy may lie anything, a `json.py` say, that nobody agreed to run.
         """
@@ -138,3 +142,52 @@ def _check(named: str, model: Module, channels: int, size: int, classes: int) ->
     if getattr(outputs, "shape", None) != (2, classes):
         raise ValueError(f"the model of {named} makes {tuple(getattr(outputs, 'shape', ())) or type(outputs).__name__} "
                          f"of two images; expected (2, {classes}), one number a class")  # fmt: skip
+
+
+# What the doctor is given: a module of PyTorch or of minorm, and perhaps batches
+
+
+class ImagesNeeded(ValueError):
+    """The function asks for channels, size and classes, and no images were chosen."""
+
+
+@dataclass(frozen=True)
+class Built:
+    """What the function gave. batches: of images, and labels, where it returned (model, batches)."""
+
+    name: str
+    model: Any
+    batches: Any = None
+
+
+def built(given: str, images: tuple[int, int, int] | None = None) -> Built:
+    """Run the file and call FUNCTION(), or FUNCTION(channels, size, classes) where it takes these.
+
+    images    channels, size and classes of the images that were chosen; None where none were
+    """
+    code = Code.read(given)
+    made = _with_images(code.loaded(), given, images)
+    model, batches = made if isinstance(made, tuple) and len(made) == 2 else (made, None)
+    if not isinstance(model, Module) and not arrays.is_module(model):
+        raise ValueError(f"{given} returned a {kind_of(model)}; expected a torch.nn.Module or a minorm.nn.Module, or "
+                         "(model, batches)")  # fmt: skip
+    return Built(given, model, batches)
+
+
+def _with_images(function: Any, given: str, images: tuple[int, int, int] | None) -> Any:
+    needed = _needed(function)
+    if needed not in (0, 3):
+        raise ValueError(f"{given} takes {needed} arguments; expected none, or channels, size and classes")
+    if needed and images is None:
+        raise ImagesNeeded(f"{given} takes channels, size and classes, which are those of the images; expected --data")
+    try:
+        return function(*(images or ())) if needed else function()
+    except Exception as error:
+        raise ValueError(f"{given} raised {type(error).__name__}: {error}") from error
+
+
+def _needed(function: Any) -> int:
+    """How many arguments have no default."""
+    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    parameters = inspect.signature(function).parameters.values()
+    return sum(p.kind in positional and p.default is p.empty for p in parameters)

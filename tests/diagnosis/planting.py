@@ -203,12 +203,50 @@ def skipped() -> Sick:
     return Sick("skipped_batches", "4", model.eval(), "warning")
 
 
+def frozen_by_its_parameters() -> Sick:
+    """In training mode, with scale and bias that require no grad."""
+    model = healthy()
+    model[4].requires_grad_(False)
+    return Sick("frozen_norm_drifts", "4", model.train(), "warning")
+
+
+def divided_by_one_less() -> Sick:
+    """Statistics as PyTorch has them, behind a Linear in batches of 4."""
+    model, few = healthy(), loader(4)
+    model[11] = nn.BatchNorm1d(24, momentum=None, unbiased_running_var=True)
+    model[11].load_state_dict(healthy()[11].state_dict())
+    model[11].reset_running_stats()
+    model[11].train()
+    for x, _ in few:
+        model(x)
+    return Sick("variance_convention", "11", model.eval(), "note", few, 4)
+
+
+def half_eps() -> Sick:
+    model = healthy()
+    model[7].eps = 1e-8
+    return Sick("eps_underflows", "7", model, "note")
+
+
+def folded_and_left() -> Sick:
+    """Layers 1 and 4 multiplied into the convolutions before them, with a BatchNorm left that changes nothing."""
+    model = healthy()
+    for place in (0, 3):
+        norm, conv = model[place + 1], nn.Conv2d(3 if place == 0 else 16, 16, 3, padding=1)
+        scale = norm.weight / (norm.running_var + norm.eps).sqrt()
+        conv.weight.array[...] = (model[place].weight * scale.reshape(-1, 1, 1, 1)).array
+        conv.bias.array[...] = (norm.bias - norm.running_mean * scale).array
+        model[place], model[place + 1] = conv, nn.BatchNorm2d(16)
+    return Sick("folded_norm", "4", model.eval(), "note")
+
+
 PLANTED: dict[str, Callable[[], Sick]] = {
     f.__name__: f
     for f in (
         stale_variance, stale_mean, untouched, convention, gap, small_batch, batch_of_one, large_mean, huge_mean,
         tiny_variance, vanished_scale, dead_channels, saturated, undone, folded,
-        skipped,
+        skipped, frozen_by_its_parameters, divided_by_one_less, half_eps, folded_and_left,
     )
 }  # fmt: skip
-IN_FILES = [name for name in PLANTED if name not in ("small_batch", "batch_of_one", "skipped")]  # which are in no file
+IN_NO_FILE = ("small_batch", "batch_of_one", "skipped", "frozen_by_its_parameters", "divided_by_one_less")
+IN_FILES = [name for name in PLANTED if name not in IN_NO_FILE]

@@ -9,7 +9,7 @@ import pytest
 
 from minorm.diagnosis import findings
 from minorm.diagnosis.image_batches import Images
-from minorm.diagnosis.passes import Activation, Measured, Norm
+from minorm.diagnosis.measured import Activation, Measured, Norm
 
 N = 256
 LABELS = np.arange(N) % 4

@@ -22,7 +22,7 @@ NAMES = {
     "stale_statistics", "untouched_statistics", "momentum_convention", "skipped_batches",
     "train_eval_gap", "small_batch", "batch_of_one",
     "large_mean", "eps_swallows_variance", "vanished_scale", "dead_channel", "saturated_channel", "undone_norm",
-    "folded_norm",
+    "folded_norm", "frozen_norm_drifts", "variance_convention", "eps_underflows",
 }  # fmt: skip
 
 
@@ -58,6 +58,86 @@ def test_a_planted_disease_is_found_in_an_onnx_file(name: str) -> None:
 
 def test_all_names_are_planted() -> None:
     assert {make().name for make in planting.PLANTED.values()} == NAMES
+
+
+def loaded(model: nn.Module, **options: Any) -> Any:
+    pytest.importorskip("onnx")
+    import minorm.onnx
+
+    file = io.BytesIO()
+    minorm.onnx.export(model, mn.zeros(2, 3, 8, 8), file, **options)
+    return minorm.onnx.load(file.getvalue())
+
+
+def test_a_file_in_training_mode() -> None:
+    graph = loaded(planting.healthy(), training=True)
+    found = mn.diagnose(graph, loader(), batch_size=None)
+    assert [(f.name, f.layer, f.severity) for f in found.findings] == [
+        ("saved_in_training", layer, "note") for layer in ("1", "4", "7", "11")
+    ]
+    assert not mn.diagnose(loaded(planting.healthy()), loader(), batch_size=None).findings
+
+
+def test_a_graph_whose_scales_do_not_train() -> None:
+    graph = loaded(planting.healthy()).train()
+    for name, parameter in graph.named_parameters():
+        parameter.requires_grad = not name.startswith("4.")
+    found = mn.diagnose(graph, loader(), batch_size=None)
+    assert [(f.layer, f.severity) for f in found.findings if f.name == "frozen_norm_drifts"] == [("4", "warning")]
+
+
+def test_a_file_tells_of_n_minus_one_where_the_batch_is_known() -> None:
+    sick = planting.divided_by_one_less()
+    found = mn.diagnose(loaded(sick.model), sick.batches, batch_size=4)
+    numbers = {f.layer: f.numbers for f in found.findings if f.name == "variance_convention"}
+    assert list(numbers) == ["11"]
+    assert (numbers["11"]["values"], numbers["11"]["factor"]) == (4, 4 / 3)
+    assert numbers["11"]["ratio"] == pytest.approx(4 / 3, rel=0.15)
+
+
+def test_noise_in_place_of_images_shows_what_is_in_the_file_alone() -> None:
+    model = planting.healthy()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that this momentum is PyTorch's
+        model[4].momentum, model[7].eps = 0.1, 1e-9
+    model[11].reset_running_stats()
+    found = mn.diagnose(loaded(model))
+    assert [(f.name, f.layer, f.severity) for f in found.findings] == [
+        ("untouched_statistics", "11", "warning"),
+        ("momentum_convention", "4", "note"),
+        ("eps_underflows", "7", "note"),
+    ]
+    assert found.images == 0
+    assert str(found).startswith("noise, and no images: 1 warning, 2 notes")
+    assert found.layers[0]["offset"] is None
+    fresh = network()
+    assert {f.severity for f in mn.diagnose(loaded(fresh)).findings} == {"note"}, "it was never trained"
+    with pytest.raises(TypeError, match="diagnose: loader is None; expected batches, as only an ONNX graph"):
+        mn.diagnose(fresh)
+
+
+def test_a_file_that_fixes_its_batch() -> None:
+    onnx = pytest.importorskip("onnx")
+    import minorm.onnx
+
+    file = io.BytesIO()
+    proto = minorm.onnx.export(planting.stale_variance().model, mn.zeros(2, 3, 8, 8), file)
+    for value in (*proto.graph.input, *proto.graph.output):
+        value.type.tensor_type.shape.dim[0].dim_value = 1
+    graph = minorm.onnx.load(onnx.ModelProto.SerializeToString(proto))
+    found = mn.diagnose(graph, loader(), batch_size=None)
+    assert [(f.name, f.layer) for f in found.findings if f.severity == "error"] == [("stale_statistics", "4")]
+    assert graph.inputs[0].shape == (1, 3, 8, 8)
+
+
+def test_one_batch_in_place_of_a_loader() -> None:
+    data = planting.images(64)
+    x, y = (mn.tensor(array) for array in data.arrays)
+    for batch in (x, (x, y), data.arrays[0], data.arrays):
+        found = mn.diagnose(planting.healthy(), batch)
+        assert (found.images, found.batch_size) == (64, None)
+    assert "loss_evaluation" in mn.diagnose(planting.healthy(), (x, y)).gap.numbers
+    assert mn.diagnose(planting.healthy(), (x, x)).images == 128, "two batches without labels"
 
 
 def assert_no_alarm(found: Any) -> None:
@@ -320,7 +400,6 @@ def images_of(*shapes: tuple[int, ...]) -> list[Any]:
             TypeError,
             "loader is a list_iterator; expected batches that can",
         ),
-        (mn.zeros(4, 3, 8, 8), TypeError, "loader is a Tensor"),
         (7, TypeError, "loader is a int"),
         ([{"x": 1}], TypeError, "a batch is a dict; expected x, or"),
         (images_of((4, 3, 8, 8), (4, 3, 9, 9)), ValueError, "images have shapes"),

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from minorm.diagnosis import symptoms
+from minorm.diagnosis import statistics_symptoms, symptoms
 from minorm.diagnosis.image_batches import Images
-from minorm.diagnosis.passes import Activation, Affine, Measured, Norm
+from minorm.diagnosis.measured import Activation, Affine, Measured, Norm
 
 CHANNELS = 8
 
@@ -18,7 +18,7 @@ def layer(count: int = 512, mean: float = 0.0, sd: float = 1.0, **options: Any) 
     """A BatchNorm that has seen what its running statistics say."""
     draw = np.random.default_rng(0)
     running = np.full(CHANNELS, mean + 1e-3 * sd), np.full(CHANNELS, sd**2)
-    made = Norm("bn", "batch", 1e-5, np.ones(CHANNELS, np.float32), running, momentum=0.9, batches=100)
+    made = Norm("bn", "batch", 1e-5, np.ones(CHANNELS, np.float32), running, momentum=0.9, batches=100, positions=64)
     for name, value in options.items():
         setattr(made, name, value)
     made.means = [mean + sd * draw.standard_normal((count, CHANNELS))]
@@ -52,6 +52,37 @@ def test_batches_that_were_left_out(skipped: int, level: str) -> None:
     assert found(layer(skipped=skipped)) == [("skipped_batches", level)]
 
 
+@pytest.mark.parametrize(
+    ("eps", "dtype", "level"),
+    [(1e-5, "float16", None), (1e-7, "float16", "warning"), (1e-8, "float32", "note"), (1e-12, "bfloat16", "note"),
+     (0.0, "float16", "warning"), (0.0, "float32", None), (6e-8, "float16", None)],
+)  # fmt: skip
+def test_eps_in_float16(eps: float, dtype: str, level: str | None) -> None:
+    """6e-8 is the smallest number of float16 above 0, and 1.2e-7 the next."""
+    assert found(layer(eps=eps, dtype=dtype)) == ([("eps_underflows", level)] if level else [])
+
+
+@pytest.mark.parametrize(
+    ("batch_size", "factor", "level"),
+    [(2, 1.0, "warning"), (2, 0.5, None), (4, 1.0, "note"), (4, 0.75, None), (11, 1.0, "note"), (12, 1.0, None)],
+)
+def test_the_running_variance_of_n_and_of_n_minus_one(batch_size: int, factor: float, level: str | None) -> None:
+    """The variance of B independent values is (B - 1) / B of the population's in the mean, divided by N."""
+    draw = np.random.default_rng(1).standard_normal((4096, 64))
+    norm = layer(positions=1, weight=None, running=(np.zeros(64), np.full(64, factor)))
+    norm.means, norm.variances = [draw], [np.zeros((4096, 64))]
+    names = dict(found(norm, batch_size=batch_size))
+    assert names.get("variance_convention") == level
+
+
+@pytest.mark.parametrize(("momentum", "batches", "half"), [(0.9, 10, 7), (0.99, 10, 69), (0.2, 10, 1), (None, 40, 40)])
+def test_when_half_of_the_statistics_are_new(momentum: float | None, batches: int, half: int) -> None:
+    drifting = statistics_symptoms.drifts(layer(momentum=momentum, batches=batches, drifts=True), "minorm")
+    assert drifting is not None
+    assert drifting.numbers["half_after"] == half
+    assert statistics_symptoms.drifts(layer(momentum=1.0, drifts=True), "minorm") is None
+
+
 def test_one_channel_that_is_far_off() -> None:
     mean = np.zeros(CHANNELS)
     mean[3] = 3.0
@@ -71,7 +102,10 @@ def test_few_images_raise_no_alarm() -> None:
 
 def test_the_noise_that_a_small_momentum_explains_is_no_fault() -> None:
     noisy = layer(running=(np.full(CHANNELS, 0.8), np.ones(CHANNELS)), momentum=0.5)
-    assert symptoms.offset_limit(noisy, Measured(Images(np.zeros((512, 1)), None, 4), 4, [], [], [], {}, [])) > 1.5
+    assert (
+        statistics_symptoms.offset_limit(noisy, Measured(Images(np.zeros((512, 1)), None, 4), 4, [], [], [], {}, []))
+        > 1.5
+    )
 
 
 def test_in_a_frozen_layer_no_batch_makes_noise() -> None:

@@ -1,0 +1,126 @@
+"""A torch.nn.Module as the subject of a diagnosis.
+
+Its momentum is the share that comes in; a Norm has the share that is kept. In the reference pass the watcher calls
+batch_norm without its running statistics, so that no module is put into training mode and none updates anything.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Collection, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+
+from minorm.diagnosis.pytorch import arrays
+from minorm.diagnosis.pytorch.torch_steps import Watcher
+from minorm.diagnosis.recording import See
+from minorm.diagnosis.subject import fixed_layers
+from minorm.tensor.tensor import Tensor
+
+
+class TorchModel:
+    """Of a compiled module, the module that was compiled."""
+
+    framework = "pytorch"
+
+    def __init__(self, model: Any) -> None:
+        self.torch: Any = sys.modules["torch"]
+        self.model = getattr(model, "_orig_mod", model)
+        tensors = [*self.model.parameters(), *self.model.buffers()]
+        _check(self.model, tensors)
+        self.device = tensors[0].device if tensors else "cpu"
+        self.dtype = next((t.dtype for t in tensors if t.dtype.is_floating_point), None)
+        self.batch_statistics = False  # layers with running statistics use those of the batch
+        self.kept: Collection[str] = ()  # but for these
+        modes = {name: module.training for name, module in self.model.named_modules() if _has_mode(module)}
+        self.training = {name for name, training in modes.items() if training}
+        self.frozen = modes.keys() - self.training if self.training else set()  # while others of the model train
+
+    @contextmanager
+    def borrowed(self) -> Iterator[None]:
+        """Modes, buffers and random numbers are as before afterwards."""
+        training = [(module, module.training) for module in self.model.modules()]
+        buffers = [(buffer, buffer.detach().clone()) for buffer in self.model.buffers()]
+        try:
+            with self.torch.no_grad(), arrays.random_kept():
+                yield
+        finally:
+            for module, mode in training:
+                module.training = mode
+            with self.torch.no_grad():
+                for buffer, before in buffers:
+                    if not self.torch.equal(buffer, before):  # a layer moved it although in evaluation
+                        buffer.copy_(before)
+
+    def evaluation(self) -> None:
+        """Running statistics, no dropout."""
+        self._leave_training()
+        self.batch_statistics = False
+
+    def reference(self, kept: Collection[str]) -> None:
+        """The same modes; the watcher takes the statistics of the batch, but in the layers `kept`."""
+        self._leave_training()
+        self.batch_statistics, self.kept = True, kept
+
+    def _leave_training(self) -> None:
+        """Without eval(), which an exported module refuses, and which a user's module may override."""
+        for module in self.model.modules():
+            module.training = False
+
+    def watched(self, see: See) -> AbstractContextManager[None]:
+        """`see` is told of every step, as of one of ours."""
+        kept = self.kept if self.batch_statistics else None
+        return Watcher(self.model, see, self.tensor, kept, self.frozen).watching()
+
+    def tensor(self, x: Tensor) -> Any:
+        """On the model's device, floats in the type of its parameters."""
+        return arrays.tensor(x, self.device, self.dtype)
+
+    def run(self, x: Tensor) -> Tensor:
+        """The first output, or the `logits` that it has."""
+        try:
+            y = self.model(self.tensor(x))
+        except (RuntimeError, ValueError, TypeError, IndexError) as error:
+            raise ValueError(f"diagnose: the model does not take images of shape {tuple(x.shape)}: {error}") from error
+        y = getattr(y, "logits", y)
+        y = next(iter(y.values())) if isinstance(y, dict) else y[0] if isinstance(y, (tuple, list)) else y
+        if not arrays.is_tensor(y):
+            raise TypeError(f"diagnose: the model returns a {type(y).__name__}; expected a tensor, or several")
+        return Tensor(arrays.array(y))
+
+    def drifting(self) -> set[str]:
+        """Those in training mode with a momentum that is not 0, and with parameters that require no grad."""
+        modules = dict(self.model.named_modules())
+        return {n for n in fixed_layers(self.model) & self.training if getattr(modules[n], "momentum", 0.0) != 0.0}
+
+    def saved_in_training(self) -> set[str]:
+        """None: it is no file."""
+        return set()
+
+    def ranks(self) -> dict[str, int]:
+        """SyncBatchNorm in a distributed run shares the statistics of its group."""
+        distributed = self.torch.distributed
+        if not (distributed.is_available() and distributed.is_initialized()):
+            return {}
+        return {
+            name: distributed.get_world_size(module.process_group)
+            for name, module in self.model.named_modules()
+            if hasattr(module, "process_group")
+        }
+
+
+def _has_mode(module: Any) -> bool:
+    """Whether it does something else in training: it keeps running statistics, or drops out."""
+    return arrays.is_tensor(getattr(module, "running_mean", None)) or "Dropout" in type(module).__name__
+
+
+def _check(model: Any, tensors: list[Any]) -> None:
+    """TypeError for a module that cannot be watched, ValueError for one that has no weights yet."""
+    for name, module in model.named_modules():
+        if any(cls.__name__ == "ScriptModule" for cls in type(module).__mro__):
+            raise TypeError(
+                f"diagnose: {name or 'model'} is a scripted module, whose layers cannot be watched; expected the one "
+                "that torch.jit compiled"
+            )
+    if any(type(tensor).__name__.startswith("Uninitialized") for tensor in tensors):
+        raise ValueError("diagnose: model has lazy layers without weights; expected one that has run once")

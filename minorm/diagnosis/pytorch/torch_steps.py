@@ -1,0 +1,216 @@
+"""The steps of a module of PyTorch, as those of ours: hooks say which module runs, a mode which functions it calls.
+
+torch.overrides.TorchFunctionMode sees every call of torch and torch.nn.functional, so F.relu in a forward counts as
+nn.ReLU does. Arrays are copied before the call, as an activation may work in place.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import sys
+from collections import Counter, deque
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+from minorm.diagnosis import recording
+from minorm.diagnosis.pytorch import arrays
+from minorm.diagnosis.recording import REACH, See, Step
+from minorm.tensor.tensor import Tensor
+
+NORMS = {f"{kind}_norm": kind for kind in ("batch", "instance", "group", "layer", "rms")}
+ACTIVATIONS = frozenset(recording.ACTIVATIONS.values())
+AFFINE = {"linear": -1, "conv1d": 1, "conv2d": 1, "conv3d": 1}  # the axis of their channels
+PASSING = frozenset(
+    (
+        *(f"{kind}_pool{rank}d" for kind in ("max", "avg") for rank in (1, 2, 3)),
+        *(f"adaptive_{kind}_pool{rank}d" for kind in ("max", "avg") for rank in (1, 2, 3)),
+        *("dropout", "feature_dropout", "alpha_dropout"),
+    )
+)
+STATISTICS = "input weight bias running_mean running_var training momentum eps cudnn_enabled"
+ORDER = {  # of the arguments of those that Python cannot be asked about
+    "batch_norm": STATISTICS,
+    "instance_norm": STATISTICS.replace("training", "use_input_stats"),
+    "group_norm": "input num_groups weight bias eps",
+    "layer_norm": "input normalized_shape weight bias eps",
+    "rms_norm": "input normalized_shape weight eps",
+    **dict.fromkeys(AFFINE, "input weight bias"),
+}
+FROM_BATCH = {"batch": "training", "instance": "use_input_stats"}  # the argument that asks for the batch's statistics
+
+
+class Watcher:
+    """Tells `see` of every step.
+
+    tensor    makes a tensor for the model of one of ours
+    kept      the layers that use their running statistics although others use the batch's; None: all do
+    frozen    the layers that were in evaluation mode while the model was in training mode
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        see: See,
+        tensor: Callable[[Tensor], Any],
+        kept: Collection[str] | None,
+        frozen: Collection[str],
+    ) -> None:
+        self.torch: Any = sys.modules["torch"]
+        self.model, self.see, self.tensor, self.kept, self.frozen = model, see, tensor, kept, frozen
+        self.modules = dict(model.named_modules())
+        named = (model.named_parameters(), model.named_buffers())
+        self.paths = {id(t): key.rpartition(".")[0] for tensors in named for key, t in tensors}
+        self.places: list[tuple[str, int]] = []  # the modules that run now, and how many norms had run before each
+        self.norms = 0
+        self.met = Counter[str]()
+        self.last: deque[tuple[Any, Step]] = deque(maxlen=REACH)  # PyTorch's result, and the step that made it
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Inside, everything that the model runs is seen."""
+        visit = self._visit
+
+        class Mode(self.torch.overrides.TorchFunctionMode):  # type: ignore[misc,name-defined]
+            def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+                return visit(function, args, kwargs or {})
+
+        with ExitStack() as stack:
+            for name, module in self.modules.items():
+                stack.callback(module.register_forward_pre_hook(self._entering(name)).remove)
+                stack.callback(module.register_forward_hook(self._leaving, with_kwargs=True).remove)
+            stack.enter_context(Mode())
+            yield
+
+    def _entering(self, name: str) -> Callable[[Any, Any], None]:
+        return lambda module, args: self.places.append((name, self.norms))  # noqa: ARG005
+
+    def _leaving(self, module: Any, args: Any, kwargs: Any, y: Any) -> None:
+        """A layer with running statistics that calls no batch_norm, such as FrozenBatchNorm2d, is seen from outside."""
+        name, before = self.places.pop()
+        if self.norms > before or not (args and arrays.is_tensor(y) and _holds_statistics(module)):
+            return
+        given = {key: getattr(module, key, None) for key in ("weight", "bias", "running_mean", "running_var", "eps")}
+        options = {key: _ours(value) for key, value in given.items() if value is not None}
+        self._show(
+            y,
+            Step(
+                "norm", name, _ours(args[0]), _ours(y), lambda x: _ours(module(self.tensor(x), *args[1:], **kwargs)),
+                what="batch", options=options, before=self._maker(args[0]), facts={"frozen": True},
+            ),
+        )  # fmt: skip
+
+    def _visit(self, function: Any, args: Any, kwargs: Mapping[str, Any]) -> Any:
+        operation = getattr(function, "__name__", "").split(".")[0].rstrip("_")
+        kind = _kind(operation)
+        given = {} if kind is None else _named(function, operation, args, kwargs)
+        x = next(iter(given.values()), None)
+        if kind is None or not arrays.is_tensor(x):
+            return function(*args, **kwargs)
+        name = self._name(given, operation)
+        what = NORMS.get(operation, operation)
+        if kind == "norm" and given.get("running_mean") is not None and self.kept is not None and name not in self.kept:
+            call: dict[str, Any] = {**given, "running_mean": None, "running_var": None, FROM_BATCH[what]: True}
+            first, args = next(iter(call)), ()
+            run = functools.partial(function, **{key: value for key, value in call.items() if key != first})
+        else:
+            run = functools.partial(_called, function, args[1:], kwargs)
+        before, copied = self._maker(x), _ours(x)
+        y = run(x)
+        if not arrays.is_tensor(y[0] if isinstance(y, tuple) else y):
+            return y
+        result = y[0] if isinstance(y, tuple) else y
+        options = {key: _ours(value) for key, value in given.items()}
+        facts = self._facts(what, name, given) if kind == "norm" else {}
+        self.norms += kind == "norm"
+        step = Step(kind, name, copied, _ours(result), lambda x: _ours(run(self.tensor(x))),
+                    self._axis(operation, kind, before), what, options, before=before, facts=facts)  # fmt: skip
+        self._show(result, step)
+        return y
+
+    def _show(self, result: Any, step: Step) -> None:
+        self.last.append((result, step))
+        self.see(step)
+        if step.kind != "passing" or step.before is None or step.before.kind not in ("norm", "passing"):
+            step.before = None
+
+    def _maker(self, x: Any) -> Step | None:
+        return next((step for result, step in reversed(self.last) if result is x), None)
+
+    def _name(self, given: Mapping[str, Any], operation: str) -> str:
+        """The module that a tensor of the call belongs to; else the one that runs, else the function."""
+        for value in given.values():
+            if path := self.paths.get(id(value), ""):
+                return path
+        otherwise = (self.places[-1][0] if self.places else "") or operation
+        self.met[otherwise] += 1
+        return otherwise if self.met[otherwise] == 1 else f"{otherwise} ({self.met[otherwise]})"
+
+    def _axis(self, operation: str, kind: str, before: Step | None) -> int:
+        if kind == "affine":
+            return AFFINE[operation]
+        if NORMS.get(operation) in ("layer", "rms"):
+            return -1
+        return 1 if before is None else before.axis
+
+    def _facts(self, what: str, name: str, given: Mapping[str, Any]) -> dict[str, Any]:
+        """What the layer's module says beside the call. In evaluation the call has momentum 0 for an average."""
+        if given.get("running_mean") is None:
+            return {}
+        module = self.modules.get(name)
+        has = hasattr(module, "momentum")
+        momentum = getattr(module, "momentum", None) if has else given.get("momentum")
+        batches = getattr(module, "num_batches_tracked", None)
+        trains = bool(
+            getattr(given.get("weight"), "requires_grad", False)
+        )  # an exported module has no momentum
+        return {
+            "momentum": None if momentum is None else round(1 - float(momentum), 9),
+            "batches": None if batches is None else int(batches),
+            "frozen": name in self.frozen or momentum == 0.0 or (module is not None and not has and not trains),
+            "per_sample": what == "instance",
+        }
+
+
+def _called(function: Any, rest: Any, kwargs: Mapping[str, Any], x: Any) -> Any:
+    """The call with another first argument, which may have come by its name."""
+    return function(**{**kwargs, "input": x}) if "input" in kwargs else function(x, *rest, **kwargs)
+
+
+def _kind(operation: str) -> str | None:
+    if operation in NORMS:
+        return "norm"
+    if operation in ACTIVATIONS:
+        return "activation"
+    return "affine" if operation in AFFINE else "passing" if operation in PASSING else None
+
+
+def _named(function: Any, operation: str, args: Any, kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments by name, the input first."""
+    names = _parameters(function) or ORDER.get(operation, "input").split()
+    given = {**dict(zip(names, args, strict=False)), **kwargs}
+    first = "input" if "input" in given else next(iter(given), "")
+    return {first: given.pop(first), **given} if given else {}
+
+
+@functools.cache
+def _parameters(function: Any) -> tuple[str, ...]:
+    """Empty where Python does not know them."""
+    try:
+        found = inspect.signature(function).parameters
+    except (TypeError, ValueError):
+        return ()
+    return () if any(p.kind is p.VAR_POSITIONAL for p in found.values()) else tuple(found)
+
+
+def _holds_statistics(module: Any) -> bool:
+    return arrays.is_tensor(getattr(module, "running_mean", None)) and arrays.is_tensor(
+        getattr(module, "running_var", None)
+    )
+
+
+def _ours(value: Any) -> Any:
+    """A tensor of PyTorch, or the first of several, as one of ours; all else as it is."""
+    value = value[0] if isinstance(value, tuple) and value and arrays.is_tensor(value[0]) else value
+    return Tensor(arrays.array(value)) if arrays.is_tensor(value) else value

@@ -1,0 +1,173 @@
+"""The statistics of the findings about running statistics, and about the batches that they are taken from."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from minorm.diagnosis import layer_statistics
+from minorm.diagnosis.measured import Measured, Norm
+from minorm.diagnosis.symptom import NOTE, WARNING, Symptom
+
+USUAL_BATCH = 32  # where nobody says with which one a model trains
+
+
+def untouched(norm: Norm, measured: Measured) -> Symptom | None:
+    """Mean 0 and variance 1. On random images no harm can be seen: a scale that has been trained tells instead."""
+    if norm.running is None:
+        return None
+    mean, var = norm.running
+    if mean.any() or (var != 1).any():
+        return None
+    numbers: dict[str, Any] = {"channels": mean.size}
+    if not measured.random:
+        numbers["offset"] = layer_statistics.rms(norm.offset())
+        return Symptom("untouched_statistics", norm.name, WARNING, numbers, harms=True)
+    trained = norm.weight is not None and (norm.weight != norm.weight.flat[0]).any()
+    return Symptom("untouched_statistics", norm.name, WARNING if trained else NOTE, numbers)
+
+
+def convention(norm: Norm, framework: str) -> Symptom | None:
+    """A step keeps less than half of the old statistics."""
+    kept = norm.momentum
+    if norm.running is None or kept is None or kept >= 0.5 or norm.frozen:
+        return None
+    own, usual = _as_written(kept, framework), _as_written(1 - kept, framework)
+    return Symptom(
+        "momentum_convention", norm.name, WARNING, {"momentum": own, "kept": float(kept), "usual": usual}, harms=True
+    )
+
+
+def _as_written(kept: float, framework: str) -> float:
+    """The momentum that keeps this share of the old statistics."""
+    return round(float(1 - kept if framework == "pytorch" else kept), 6)
+
+
+def drifts(norm: Norm, framework: str) -> Symptom | None:
+    """A layer that was frozen by its parameters alone.
+
+    Half of its statistics are new after so many batches; an average over all batches takes as many as it has seen.
+    """
+    if not norm.drifts or norm.momentum == 1:
+        return None
+    kept = norm.momentum
+    half = (norm.batches or 1) if kept is None else 1 if kept <= 0.5 else math.ceil(math.log(0.5) / math.log(kept))
+    numbers = {"momentum": None if kept is None else _as_written(kept, framework), "half_after": half}
+    return Symptom("frozen_norm_drifts", norm.name, WARNING, numbers)
+
+
+def in_training(norm: Norm) -> Symptom | None:
+    """A node of a file that normalizes by the batch."""
+    if not norm.in_training or norm.running is None:
+        return None
+    return Symptom("saved_in_training", norm.name, WARNING, {"channels": norm.running[0].size}, harms=True)
+
+
+def variance(norm: Norm, batch_size: int | None) -> Symptom | None:
+    """The running variance of a few values is n / (n - 1) times what the batches were divided by, where N - 1 made it.
+
+    Var of a batch of B samples is s^2 (1 - tau/B) in the mean: known from the samples, so what the layer holds can be
+    told from n / (n - 1) times that, unless the error of the images is too large.
+    """
+    if batch_size is None or norm.running is None or norm.per_sample:
+        return None
+    samples = _samples(norm, batch_size)
+    values = samples * norm.positions
+    if not 2 <= values <= 11:
+        return None
+    means, variances = norm.moments()
+    tau, kappa, _ = layer_statistics.draws(means, variances)
+    var, running = norm.whole()[1], norm.running[1]
+    live = (var > 0) & (running > 0)
+    if not live.any():
+        return None
+    ratio = np.log(running[live] / (var[live] * (1 - np.minimum(tau[live], 1) / samples)))
+    factor, error = values / (values - 1), math.sqrt((ratio.var() + np.median(kappa) / len(means)) / live.sum())
+    if abs(ratio.mean() - math.log(factor)) > math.log(factor) / 2 - 2 * error:
+        return None
+    numbers = {"values": values, "factor": factor, "ratio": float(math.exp(ratio.mean()))}
+    return Symptom("variance_convention", norm.name, WARNING if factor > 1.5 else NOTE, numbers, harms=True)
+
+
+def stale(norm: Norm, measured: Measured) -> Symptom | None:
+    """Running statistics that are far from the moments of what comes in."""
+    if norm.running is None:
+        return None
+    offset, limit = norm.offset(), offset_limit(norm, measured)
+    whole, worst = layer_statistics.rms(offset), float(np.max(offset, initial=0))
+    initial = 0.0
+    if norm.momentum is not None and norm.batches:
+        initial = float(norm.momentum) ** norm.batches
+    if whole <= limit and worst <= 4 * limit and not (initial > 0.2 and whole > 0.2):
+        return None
+    numbers = {
+        "offset": whole,
+        "limit": limit,
+        "channel": int(np.argmax(offset)),
+        "channel_offset": worst,
+        "initial_share": initial,
+    }
+    return Symptom("stale_statistics", norm.name, NOTE if norm.frozen else WARNING, numbers, harms=True)
+
+
+def offset_limit(norm: Norm, measured: Measured) -> float:
+    """0.5, or 4 sampling errors of the images, or 6 times the noise that an average with this momentum has."""
+    spread = layer_statistics.spread(*norm.moments())
+    batch = _samples(norm, measured.batch_size or USUAL_BATCH)
+    noise = layer_statistics.output_error(spread, batch) * math.sqrt(_noise_kept(norm))
+    return max(0.5, 4 * layer_statistics.output_error(spread, len(measured.images)), 6 * noise)
+
+
+def _noise_kept(norm: Norm) -> float:
+    """The variance of an average with this momentum, over that of a batch; nobody averages in a frozen layer."""
+    if norm.frozen:
+        return 0.0
+    if norm.momentum is None:
+        return 1 / norm.batches if norm.batches else 0.0
+    return (1 - norm.momentum) / (1 + norm.momentum)
+
+
+def _samples(norm: Norm, batch: int) -> int:
+    """How many samples a layer takes its statistics over."""
+    return min(batch * norm.ranks, norm.virtual or batch * norm.ranks)
+
+
+def skipped(norm: Norm) -> Symptom | None:
+    """Batches that the running statistics left out."""
+    if not norm.skipped:
+        return None
+    share = norm.skipped / (norm.skipped + (norm.batches or 0))
+    return Symptom(
+        "skipped_batches", norm.name, WARNING if share > 0.1 else NOTE, {"skipped": norm.skipped, "share": share}
+    )
+
+
+def batch_error(norm: Norm, batch_size: int | None) -> float | None:
+    """The error of the output; None where no batch has a part in it, or nobody says how large it is."""
+    if batch_size is None or norm.running is None or norm.frozen or norm.per_sample:
+        return None
+    return layer_statistics.output_error(layer_statistics.spread(*norm.moments()), _samples(norm, batch_size))
+
+
+def batch(norm: Norm, batch_size: int | None) -> Symptom | None:
+    """Too few samples to normalize by."""
+    error = batch_error(norm, batch_size)
+    if error is None or batch_size is None:
+        return None
+    batch = _samples(norm, batch_size)
+    if batch > 4 and error <= 0.25:
+        return None
+    means, variances = norm.moments()
+    in_mean, in_variance = layer_statistics.mean_and_variance_error(means, variances, batch)
+    numbers = {
+        "batch_size": batch,
+        "error": error,
+        "mean_error": in_mean,
+        "variance_error": in_variance,
+        "batch_for_10_percent": math.ceil(layer_statistics.spread(means, variances) / 0.01),
+    }
+    if batch == 1:
+        return Symptom("batch_of_one", norm.name, WARNING, numbers)
+    return Symptom("small_batch", norm.name, WARNING if error > 0.5 else NOTE, numbers)
