@@ -1,0 +1,294 @@
+"""The int8 model: what `convert` makes of a model after quantization-aware training, and how it computes.
+
+A convolution, its BatchNorm and its ReLU are one step of integers, as onnxruntime and devices compute it:
+
+    sum = conv(q_x - z_x, W_q) + b_q                        exact, in int32 on a device
+    q_y = clip(round(float32(sum) * M) + z_y, low, high)     M = float32(s_x * s_w / s_y), half way to the even one
+
+A tensor between two steps is float32 and holds (q - z) * s, from which its integers are read again without loss. So
+whatever has no integer form reads it as it is. While an export watches, the steps are written as QuantizeLinear and
+DequantizeLinear instead, around operations on floats: the form that runtimes turn into integer kernels.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+import minorm.functional as F
+from minorm.devices import dtypes
+from minorm.functional.quantization import dequantize, quantize
+from minorm.graph import trace
+from minorm.graph.grad_mode import no_grad
+from minorm.nn import Module
+from minorm.quantization.folding import along_channels, slope_and_offset
+from minorm.quantization.planning import Plan, Site, Step
+from minorm.quantization.qat import INT32, Interception, QATModel, round_inputs
+from minorm.support.documented import documented
+from minorm.tensor.tensor import Tensor
+
+
+@dataclass
+class Grid:
+    """What the integers of one activation stand for: x = (q - zero) * scale."""
+
+    scale: Any
+    zero: Any
+    low: int
+    high: int
+
+    def integers(self, x: Any) -> Any:
+        """q - zero, of an array that holds such numbers; float64."""
+        return np.rint(x.astype(np.float64) / float(self.scale))
+
+    def round(self, x: Any) -> Any:
+        """x, an array of float32, as the nearest such number: what QuantizeLinear and DequantizeLinear do."""
+        q = np.clip(np.rint(x / self.scale) + np.float32(self.zero), self.low, self.high)
+        return (q - np.float32(self.zero)) * self.scale
+
+
+class QuantizedModel(Module):
+    """What `convert` returns: it computes in integers, in evaluation only.
+
+    Buffers are called as the layers are, with _ for each dot: `<key>_weight` (int8) with its scale and zero_point (0);
+    `<key>_bias` (int32) with its scale; `<key>_scale` and `<key>_zero_point` of an activation.
+    """
+
+    def __init__(self, model: Module, plan: Plan) -> None:
+        super().__init__()
+        self.model, self.plan = model, plan
+        self.grids: dict[str, Grid] = {}
+        self.keys: dict[int, str] = {}  # step -> the key of its buffers
+        self.train(False)
+        self.requires_grad_(False)
+
+    def add_activation(self, key: str, grid: Grid, dtype: Any) -> None:
+        """The scale and zero point behind a site."""
+        self.grids[key] = grid
+        self.register_buffer(f"{key}_scale", Tensor(np.array(grid.scale, np.float32)))
+        self.register_buffer(f"{key}_zero_point", Tensor(np.array(grid.zero, dtype)))
+
+    def add_weighted(self, place: int, key: str, weight: Any, scale: Any, bias: Any, bias_scale: Any) -> None:
+        """The integers of a convolution or a linear layer."""
+        wish, number = key, 1
+        while key in self.keys.values():
+            number += 1
+            key = f"{wish}_{number}"
+        self.keys[place] = key
+        self.register_buffer(key, Tensor(weight))
+        self.register_buffer(f"{key}_scale", Tensor(scale))
+        self.register_buffer(f"{key}_zero_point", Tensor(np.zeros(scale.shape, weight.dtype)))
+        key = key.removesuffix("_weight")
+        self.register_buffer(f"{key}_bias", Tensor(bias))
+        self.register_buffer(f"{key}_bias_scale", Tensor(bias_scale))
+
+    def parts(self, place: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """weight, its scale, bias and its scale of a step."""
+        key = self.keys[place]
+        stem = key.removesuffix("_weight")
+        names = key, f"{key}_scale", f"{stem}_bias", f"{stem}_bias_scale"
+        weight, scale, bias, bias_scale = (getattr(self, name) for name in names)
+        return weight, scale, bias, bias_scale
+
+    def train(self, mode: bool = True) -> QuantizedModel:  # noqa: ARG002
+        """Stays in evaluation: integers have no gradient."""
+        return super().train(False)
+
+    def forward(self, *args: Any) -> Any:
+        """model(*args), in integers."""
+        written = trace.state.calls is not None
+        steps = Written(self) if written else Integers(self)
+        given = round_inputs(self.plan, args, {s.key: _At(steps, s) for s in self.plan.inputs.values()})
+        with no_grad(), trace.intercepted(steps):
+            return self.model(*given)
+
+
+class _At:
+    """Rounding at a site."""
+
+    def __init__(self, steps: _Steps, site: Site) -> None:
+        self.steps, self.site = steps, site
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return self.steps.rounded(x, self.site.key)
+
+
+class _Steps(Interception):
+    def __init__(self, model: QuantizedModel) -> None:
+        super().__init__(model.plan)
+        self.model = model
+
+    def rounded(self, x: Tensor, key: str) -> Tensor:
+        """An activation, rounded."""
+        raise NotImplementedError
+
+    def finish(self, step: Step, result: Any) -> Any:
+        """The result, rounded where the plan says so."""
+        return result if step.output is None else self.rounded(result, step.output.key)
+
+
+class Written(_Steps):
+    """The steps as a file has them: operations on floats between DequantizeLinear and QuantizeLinear."""
+
+    def compute(self, step: Step, function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
+        """Weights and biases come out of integers; a folded BatchNorm is gone."""
+        if step.folded:
+            return arguments["x"]
+        if step.weight:
+            weight, scale, bias, bias_scale = self.model.parts(self.place - 1)
+            zero = getattr(self.model, f"{self.model.keys[self.place - 1]}_zero_point")
+            arguments = {
+                **arguments,
+                "weight": dequantize(weight, scale, zero, axis=0),
+                "bias": dequantize(bias, bias_scale, axis=0),
+            }
+        return trace.called(function, arguments)
+
+    def rounded(self, x: Tensor, key: str) -> Tensor:
+        """x, quantized and dequantized."""
+        scale, zero = getattr(self.model, f"{key}_scale"), getattr(self.model, f"{key}_zero_point")
+        return dequantize(quantize(x, scale, zero), scale, zero)
+
+
+class Integers(_Steps):
+    """The steps as they are computed."""
+
+    def __init__(self, model: QuantizedModel) -> None:
+        super().__init__(model)
+        self.done: set[int] = set()  # norms and clips that a step before has computed
+
+    def compute(self, step: Step, function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
+        """A whole chain at its first step; what follows in it hands on."""
+        if self.place - 1 in self.done:
+            return arguments["x" if "x" in arguments else "input"]
+        if not step.weight:
+            return trace.called(function, arguments)
+        self.done |= {place for place in (step.norm, step.clip) if place is not None}
+        return self._weighted(step, function, arguments)
+
+    def finish(self, step: Step, result: Any) -> Any:
+        """The result, rounded unless it was already."""
+        exact = step.weight or self.place - 1 in self.done
+        return result if step.output is None or exact else self.rounded(result, step.output.key)
+
+    def rounded(self, x: Tensor, key: str) -> Tensor:
+        """x as QuantizeLinear and DequantizeLinear make it."""
+        grid = self.model.grids[key]
+        return Tensor.from_array(grid.round(x.array).astype(x.dtype, copy=False))
+
+    def _weighted(self, step: Step, function: Callable[..., Any], arguments: dict[str, Any]) -> Tensor:
+        weight, _, bias, bias_scale = (part.array for part in self.model.parts(self.place - 1))
+        name = "x" if "x" in arguments else "input"
+        assert step.source is not None
+        output = self.model.plan.steps[step.last].output
+        assert output is not None
+        q = self.model.grids[step.source.key].integers(arguments[name].array)
+        # float64 holds whole numbers up to 2^53, and sums of them in any order: as exact as int32
+        sums = trace.called(
+            function, {**arguments, name: Tensor(q), "weight": Tensor(weight.astype(np.float64)), "bias": None}
+        ).array
+        form = along_channels(sums, function is F.linear)
+        sums = sums + bias.astype(np.float64).reshape(form)
+        grid = self.model.grids[output.key]
+        factor = (bias_scale / grid.scale).astype(np.float32).reshape(form)
+        steps = np.rint(sums.astype(np.float32) * factor) + np.float32(grid.zero)
+        low, high = self._bounds(step, grid)
+        return Tensor.from_array(((np.clip(steps, low, high) - np.float32(grid.zero)) * grid.scale).astype(np.float32))
+
+    def _bounds(self, step: Step, grid: Grid) -> tuple[float, float]:
+        """The least and the largest integer behind a ReLU or a clip."""
+        if step.clip is None:
+            return grid.low, grid.high
+        ends = self.model.plan.steps[step.clip].clips
+        low, high = (None if end is None else float(np.rint(np.float32(end) / grid.scale) + grid.zero) for end in ends)
+        return (
+            grid.low if low is None else max(grid.low, low),
+            grid.high if high is None else min(grid.high, high),
+        )
+
+
+class _Folds(Interception):
+    """One run in evaluation that finds which numbers each BatchNorm folds into its layer."""
+
+    def __init__(self, plan: Plan) -> None:
+        super().__init__(plan)
+        self.layers: dict[int, dict[str, Any]] = {}
+        self.norms: dict[int, dict[str, Any]] = {}
+
+    def compute(self, step: Step, function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
+        if step.weight:
+            self.layers[self.place - 1] = arguments
+        if step.folded:
+            self.norms[self.place - 1] = arguments
+        return trace.called(function, arguments)
+
+    def finish(self, step: Step, result: Any) -> Any:  # noqa: ARG002
+        return result
+
+
+@documented({}, model="a model of `prepare_qat`, trained; it stays as it is")
+def convert(model: QATModel) -> QuantizedModel:
+    """The int8 model: int8 weights with BatchNorm folded in, int32 biases, and integers in between.
+
+    It computes in integers, equal to those of onnxruntime where that runs its integer kernels, and `minorm.onnx.export`
+    writes it with QuantizeLinear and DequantizeLinear. RuntimeError where no batch has passed in training, for
+    activations have no scale then.
+
+    Example:
+        >>> qat = mn.quantization.prepare_qat(nn.Sequential(nn.Linear(3, 2)), mn.randn(4, 3))
+        >>> y = qat(mn.randn(4, 3))
+        >>> mn.quantization.convert(qat).get_buffer("0_weight").dtype
+        dtype('int8')
+    """
+    if not isinstance(model, QATModel):
+        raise TypeError(f"convert: model is a {type(model).__name__}; expected what prepare_qat returns")
+    for site in model.plan.sites:
+        if not model.fake_quant[site.key].activation_post_process.has_seen:
+            raise RuntimeError(
+                f"convert: the activation {site.key!r} has no scale; expected a batch in training mode before: "
+                "qat.train(), then qat(x)"
+            )
+    inner = copy.deepcopy(model.model).cpu().eval()
+    folds = _Folds(model.plan)
+    with no_grad(), trace.intercepted(folds):
+        inner(*(a.cpu() if isinstance(a, Tensor) else a for a in model.example))
+    result = QuantizedModel(inner, model.plan)
+    for site in model.plan.sites:
+        fake = model.fake_quant[site.key]
+        scale, zero = fake.qparams()
+        result.add_activation(site.key, Grid(np.float32(scale), int(zero), fake.quant_min, fake.quant_max), fake.dtype)
+    for place, step in enumerate(model.plan.steps):
+        if step.weight:
+            norm = None if step.norm is None else folds.norms[step.norm]
+            _add_weighted(model, result, place, folds.layers[place], norm)
+    return result
+
+
+def _add_weighted(
+    model: QATModel, result: QuantizedModel, place: int, layer: dict[str, Any], norm: dict[str, Any] | None
+) -> None:
+    step = model.plan.steps[place]
+    assert step.source is not None
+    assert step.weight is not None
+    fake = model.fake_quant[step.weight]
+    weight, bias = layer["weight"].array, layer["bias"]
+    scale = fake.qparams()[0].astype(np.float32)
+    along = (-1, *(1,) * (weight.ndim - 1)) if scale.ndim else ()
+    steps = np.clip(np.rint(weight / scale.reshape(along)), fake.quant_min, fake.quant_max)
+    offset = np.zeros(weight.shape[0], np.float32) if bias is None else bias.array
+    scale = np.broadcast_to(scale, weight.shape[:1]).copy()
+    if norm is not None:
+        with no_grad():
+            a, b = slope_and_offset(
+                norm["running_mean"], norm["running_var"], norm["eps"], norm["weight"], norm["bias"], bias
+            )
+        slope, offset = a.array, b.array
+        steps = steps * np.sign(slope).reshape(-1, *(1,) * (weight.ndim - 1))
+        scale = np.where(slope == 0, np.float32(1), np.abs(slope) * scale).astype(np.float32)
+    bias_scale = (result.grids[step.source.key].scale * scale).astype(np.float32)
+    whole = np.clip(np.rint(offset.astype(np.float64) / bias_scale), -INT32, INT32 - 1).astype(dtypes.int32)
+    result.add_weighted(place, step.weight, steps.astype(dtypes.int8), scale, whole, bias_scale)

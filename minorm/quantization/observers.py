@@ -1,0 +1,389 @@
+"""Observers: what has passed, and the scale and zero point that fit it.
+
+    observer = MinMaxObserver()
+    observer(x)                                     # returns x, and remembers its ends
+    scale, zero_point = observer.calculate_qparams()
+
+q = round(x / scale) + zero_point holds every number between the ends. 0 is always one of them, since padding and ReLU
+make exact zeros:
+
+    affine       scale = (high - low) / (quant_max - quant_min), zero_point = quant_min - round(low / scale)
+    symmetric    scale = max(-low, high) / ((quant_max - quant_min) / 2), zero_point = 0 (128 for uint8)
+
+Min-max takes the ends as they are. One outlier then costs all others their precision: a moving average forgets it, a
+percentile cuts it off, and the mean squared error weighs what is cut off against what is rounded.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+
+from minorm.devices import dtypes
+from minorm.graph.grad_mode import no_grad
+from minorm.nn import Module
+from minorm.support.documented import documented
+from minorm.tensor.tensor import Tensor
+
+ENDS = {np.dtype(np.int8): (-128, 127), np.dtype(np.uint8): (0, 255), np.dtype(np.int32): (-(2**31), 2**31 - 1)}
+EPS = float(np.finfo(np.float32).eps)  # the least scale, as PyTorch's: what is constant and 0 still has one
+OPTIONS = {
+    "dtype": "minorm.uint8 or minorm.int8",
+    "symmetric": "True puts 0 in the middle of the integers",
+    "quant_min": "the least integer; None is the type's",
+    "quant_max": "the largest; None is the type's",
+    "eps": "the least scale",
+    "averaging_constant": "the share of the newest batch in the moving average",
+    "ch_axis": "the axis along which scales differ",
+}
+
+
+class ObserverBase(Module):
+    """What all observers have in common: the integers that are there, and scale and zero point from two ends."""
+
+    min_val: Tensor
+    max_val: Tensor
+    ch_axis: int | None = None
+
+    def __init__(
+        self,
+        dtype: Any = dtypes.uint8,
+        symmetric: bool = False,
+        quant_min: int | None = None,
+        quant_max: int | None = None,
+        eps: float = EPS,
+    ) -> None:
+        super().__init__()
+        self.dtype = np.dtype(dtype)
+        name = type(self).__name__
+        if self.dtype not in ENDS:
+            raise TypeError(f"{name}: dtype is {dtype}; expected minorm.uint8 or minorm.int8")
+        ends = ENDS[self.dtype]
+        self.quant_min = ends[0] if quant_min is None else quant_min
+        self.quant_max = ends[1] if quant_max is None else quant_max
+        if not ends[0] <= self.quant_min < self.quant_max <= ends[1]:
+            raise ValueError(
+                f"{name}: quant_min={quant_min}, quant_max={quant_max}; expected "
+                f"{ends[0]} <= quant_min < quant_max <= {ends[1]} for {self.dtype}"
+            )
+        self.symmetric, self.eps = symmetric, eps
+        self.register_buffer("min_val", Tensor(np.array(np.inf, np.float32)))
+        self.register_buffer("max_val", Tensor(np.array(-np.inf, np.float32)))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Remember what x says of the ends; returns x."""
+        with no_grad():
+            array = x.detach().array.astype(np.float32, copy=False)
+            if array.size:
+                self.observe(array)
+        return x
+
+    def observe(self, array: Any) -> None:
+        """Take one batch, an array of float32."""
+        raise NotImplementedError(f"{type(self).__name__} has no observe; write it")
+
+    def _set(self, low: Any, high: Any) -> None:
+        for buffer, value in ((self.min_val, low), (self.max_val, high)):
+            array = np.empty_like(buffer.array, shape=np.shape(value))
+            array[...] = value
+            buffer.set_array(array)
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *others: Any) -> None:
+        fit_to(state_dict, prefix, self.min_val, self.max_val, names=("min_val", "max_val"))
+        super()._load_from_state_dict(state_dict, prefix, *others)
+
+    @property
+    def has_seen(self) -> bool:
+        """Whether any batch has passed."""
+        return bool((self.min_val.array <= self.max_val.array).all())
+
+    def ends(self) -> tuple[Any, Any]:
+        """The ends that the integers shall span, arrays."""
+        return self.min_val.array, self.max_val.array
+
+    def calculate_qparams(self) -> tuple[Tensor, Tensor]:
+        """scale (float32) and zero_point (int32), numbers or one for each channel. Before any batch: 1 and 0."""
+        if not self.has_seen:
+            shape = self.min_val.shape
+            return Tensor(np.ones(shape, np.float32)), Tensor(np.zeros(shape, np.int32))
+        return qparams(*self.ends(), self.quant_min, self.quant_max, self.symmetric, self.dtype, self.eps)
+
+    def reset_min_max_vals(self) -> None:
+        """Forget all batches."""
+        self._set(np.array(np.inf), np.array(-np.inf))
+
+    def extra_repr(self) -> str:
+        """The integers."""
+        return f"{self.dtype}, {self.quant_min} to {self.quant_max}, symmetric={self.symmetric}"
+
+
+def fit_to(state_dict: dict[str, Any], prefix: str, *buffers: Tensor, names: tuple[str, ...]) -> None:
+    """Give buffers the shapes that a state has: how many channels there are, an observer learns from what it sees."""
+    for name, buffer in zip(names, buffers, strict=True):
+        given = state_dict.get(prefix + name)
+        if given is not None and tuple(given.shape) != buffer.shape and len(given.shape) <= 1:
+            buffer.set_array(np.zeros_like(buffer.array, shape=tuple(given.shape)))
+
+
+def qparams(
+    low: Any, high: Any, quant_min: int, quant_max: int, symmetric: bool, dtype: Any, eps: float = EPS
+) -> tuple[Tensor, Tensor]:
+    """The scale and zero point with which quant_min to quant_max span low to high, and 0."""
+    low, high = np.minimum(low, np.float32(0)), np.maximum(high, np.float32(0))
+    steps = np.float32(quant_max - quant_min)
+    if symmetric:
+        scale = np.maximum(np.maximum(-low, high) / (steps / np.float32(2)), np.float32(eps))
+        middle = (quant_min + quant_max + 1) // 2 if dtype == dtypes.uint8 else 0
+        return _tensor(scale, np.float32), _tensor(np.full_like(scale, middle, dtype=np.int32), np.int32)
+    scale = np.maximum((high - low) / steps, np.float32(eps))
+    zero = np.clip(quant_min - np.rint(low / scale), quant_min, quant_max)
+    return _tensor(scale, np.float32), _tensor(zero, np.int32)
+
+
+def _tensor(value: Any, dtype: Any) -> Tensor:
+    return Tensor(np.asarray(value, dtype) if isinstance(value, np.generic) else value.astype(dtype))
+
+
+@documented(OPTIONS)
+class MinMaxObserver(ObserverBase):
+    """The least and the largest number of all batches.
+
+    Example:
+        >>> observer = mn.quantization.MinMaxObserver()
+        >>> x = observer(mn.tensor([-1.0, 4.1]))
+        >>> observer.calculate_qparams()
+        (tensor(0.02), tensor(50, dtype=int32))
+    """
+
+    def observe(self, array: Any) -> None:
+        """Take one batch."""
+        self._set(np.minimum(self.min_val.array, array.min()), np.maximum(self.max_val.array, array.max()))
+
+
+@documented(OPTIONS)
+class MovingAverageMinMaxObserver(ObserverBase):
+    """Moving averages of each batch's least and largest number: ends += averaging_constant * (batch's - ends).
+
+    Example:
+        >>> observer = mn.quantization.MovingAverageMinMaxObserver(averaging_constant=0.5)
+        >>> for x in (mn.tensor([0.0, 1.0]), mn.tensor([0.0, 2.0])):
+        ...     y = observer(x)
+        >>> observer.max_val
+        tensor(1.5)
+    """
+
+    def __init__(
+        self,
+        averaging_constant: float = 0.01,
+        dtype: Any = dtypes.uint8,
+        symmetric: bool = False,
+        quant_min: int | None = None,
+        quant_max: int | None = None,
+        eps: float = EPS,
+    ) -> None:
+        super().__init__(dtype, symmetric, quant_min, quant_max, eps)
+        if not 0 < averaging_constant <= 1:
+            raise ValueError(
+                f"{type(self).__name__}: averaging_constant={averaging_constant}; expected above 0, at most 1"
+            )
+        self.averaging_constant = averaging_constant
+
+    def observe(self, array: Any) -> None:
+        """Take one batch."""
+        self._blend(array.min(), array.max())
+
+    def _blend(self, low: Any, high: Any) -> None:
+        if self.min_val.shape == np.shape(low) and self.has_seen:
+            share = np.float32(self.averaging_constant)
+            low = self.min_val.array + share * (low - self.min_val.array)
+            high = self.max_val.array + share * (high - self.max_val.array)
+        self._set(low, high)
+
+
+class _PerChannel(ObserverBase):
+    ch_axis: int
+
+    def _ends_of(self, array: Any) -> tuple[Any, Any]:
+        axis = self.ch_axis
+        if not -array.ndim <= axis < array.ndim:
+            raise IndexError(f"{type(self).__name__}: ch_axis={axis} is out of range; x.shape is {array.shape}")
+        others = tuple(i for i in range(array.ndim) if i != axis % array.ndim)
+        return array.min(axis=others), array.max(axis=others)
+
+
+@documented(OPTIONS)
+class PerChannelMinMaxObserver(_PerChannel):
+    """The least and the largest number of each channel, of all batches: for weights, a scale a filter.
+
+    Example:
+        >>> observer = mn.quantization.PerChannelMinMaxObserver(dtype=mn.int8, symmetric=True, quant_min=-127)
+        >>> weight = observer(mn.tensor([[1.27, 0.0], [0.0, -12.7]]))
+        >>> observer.calculate_qparams()[0]
+        tensor([0.01, 0.1 ])
+    """
+
+    def __init__(
+        self,
+        ch_axis: int = 0,
+        dtype: Any = dtypes.uint8,
+        symmetric: bool = False,
+        quant_min: int | None = None,
+        quant_max: int | None = None,
+        eps: float = EPS,
+    ) -> None:
+        super().__init__(dtype, symmetric, quant_min, quant_max, eps)
+        self.ch_axis = ch_axis
+
+    def observe(self, array: Any) -> None:
+        """Take one batch."""
+        low, high = self._ends_of(array)
+        if self.min_val.shape not in ((), low.shape):
+            raise ValueError(
+                f"{type(self).__name__}: x has {low.size} channels along axis {self.ch_axis}, earlier batches had "
+                f"{self.min_val.numel()}; x.shape is {array.shape}"
+            )
+        self._set(np.minimum(self.min_val.array, low), np.maximum(self.max_val.array, high))
+
+
+@documented(OPTIONS)
+class MovingAveragePerChannelMinMaxObserver(MovingAverageMinMaxObserver, _PerChannel):
+    """Moving averages of the ends of each channel.
+
+    Example:
+        >>> observer = mn.quantization.MovingAveragePerChannelMinMaxObserver(ch_axis=1)
+        >>> x = observer(mn.randn(8, 3))
+        >>> observer.min_val.shape
+        (3,)
+    """
+
+    def __init__(
+        self,
+        averaging_constant: float = 0.01,
+        ch_axis: int = 0,
+        dtype: Any = dtypes.uint8,
+        symmetric: bool = False,
+        quant_min: int | None = None,
+        quant_max: int | None = None,
+        eps: float = EPS,
+    ) -> None:
+        super().__init__(averaging_constant, dtype, symmetric, quant_min, quant_max, eps)
+        self.ch_axis = ch_axis
+
+    def observe(self, array: Any) -> None:
+        """Take one batch."""
+        self._blend(*self._ends_of(array))
+
+
+class _Histogram(ObserverBase):
+    """Counts of |x| or x in `bins` equal parts of the widest range so far."""
+
+    BINS: ClassVar[int] = 2048
+
+    def __init__(
+        self,
+        dtype: Any = dtypes.uint8,
+        symmetric: bool = False,
+        quant_min: int | None = None,
+        quant_max: int | None = None,
+        eps: float = EPS,
+    ) -> None:
+        super().__init__(dtype, symmetric, quant_min, quant_max, eps)
+        self.register_buffer("histogram", Tensor(np.zeros(self.BINS, np.float64)))
+
+    def observe(self, array: Any) -> None:
+        """Take one batch: what was counted goes into the bins of the wider range that holds both."""
+        if type(array) is not np.ndarray:
+            array = array.get()
+        low, high = min(float(array.min()), 0.0), max(float(array.max()), 0.0)
+        if not np.isfinite([low, high]).all():
+            raise ValueError(f"{type(self).__name__}: x has a NaN or an infinity; expected finite numbers")
+        counts = self.histogram.cpu().array
+        if self.has_seen:
+            before = float(self.min_val.array), float(self.max_val.array)
+            low, high = min(low, before[0]), max(high, before[1])
+            if (low, high) != before:
+                counts = np.histogram(_centres(*before, self.BINS), self.BINS, (low, high), weights=counts)[0]
+        high = max(high, low + EPS)
+        counts = counts + np.histogram(array, self.BINS, (low, high))[0]
+        self._set(np.array(low), np.array(high))
+        self.histogram.set_array(counts.astype(np.float64))
+
+    def reset_min_max_vals(self) -> None:
+        """Forget all batches."""
+        super().reset_min_max_vals()
+        self.histogram.set_array(np.zeros(self.BINS))
+
+
+def _centres(low: float, high: float, bins: int) -> Any:
+    return low + (np.arange(bins) + 0.5) * (high - low) / bins
+
+
+@documented(OPTIONS, percentile="how many of 100 numbers lie between the ends")
+class PercentileObserver(_Histogram):
+    """Ends between which `percentile` of 100 numbers lie; the others are cut off, half at either end.
+
+    Example:
+        >>> observer = mn.quantization.PercentileObserver(percentile=99.0)
+        >>> x = observer(mn.cat([mn.linspace(0, 1, 1000), mn.tensor([100.0])]))
+        >>> observer.calculate_qparams()[0].item() < 2 / 255
+        True
+    """
+
+    def __init__(
+        self,
+        percentile: float = 99.99,
+        dtype: Any = dtypes.uint8,
+        symmetric: bool = False,
+        quant_min: int | None = None,
+        quant_max: int | None = None,
+        eps: float = EPS,
+    ) -> None:
+        super().__init__(dtype, symmetric, quant_min, quant_max, eps)
+        if not 50 < percentile <= 100:
+            raise ValueError(f"PercentileObserver: percentile={percentile}; expected above 50, at most 100")
+        self.percentile = percentile
+
+    def ends(self) -> tuple[Any, Any]:
+        """The two quantiles."""
+        low, high = float(self.min_val.array), float(self.max_val.array)
+        counts = self.histogram.cpu().array
+        cut = (1 - self.percentile / 100) / 2 * counts.sum()
+        edges = low + np.arange(self.BINS + 1) * (high - low) / self.BINS
+        below = np.concatenate([[0], counts.cumsum()])
+        first = int(np.searchsorted(below, cut, "right")) - 1
+        last = int(np.searchsorted(below, counts.sum() - cut, "left"))
+        return np.float32(edges[first]), np.float32(edges[min(last, self.BINS)])
+
+
+@documented(OPTIONS)
+class MSEObserver(_Histogram):
+    """Ends with the least mean squared error: sum over bins of count * (x - fake_quantize(x))^2.
+
+    Both ends shrink together, from the least and the largest number, in 100 steps; the best of them is taken.
+
+    Example:
+        >>> observer = mn.quantization.MSEObserver()
+        >>> x = observer(mn.randn(1000))
+        >>> observer.calculate_qparams()[0].shape
+        ()
+    """
+
+    STEPS: ClassVar[int] = 100
+
+    def ends(self) -> tuple[Any, Any]:
+        """The best of the ends tried."""
+        low, high = float(self.min_val.array), float(self.max_val.array)
+        counts, x = self.histogram.cpu().array, _centres(low, high, self.BINS)
+        kept = counts > 0
+        counts, x = counts[kept], x[kept]
+
+        def error(share: float) -> float:
+            ends = np.float32(low * share), np.float32(high * share)
+            scale, zero = qparams(*ends, self.quant_min, self.quant_max, self.symmetric, self.dtype, self.eps)
+            s, z = float(scale.array), int(zero.array)
+            q = np.clip(np.rint(x / s) + z, self.quant_min, self.quant_max)
+            return float((counts * ((q - z) * s - x) ** 2).sum())
+
+        best = min((step / self.STEPS for step in range(self.STEPS, 0, -1)), key=error)
+        return np.float32(low * best), np.float32(high * best)
