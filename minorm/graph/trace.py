@@ -55,12 +55,15 @@ class Interceptor(Protocol):
     def applied(self, function: type, arguments: dict[str, Any], result: Any) -> Any:
         """What an autograd Function that was applied by itself (x + y) returns in the place of `result`."""
 
+    def changed(self, tensor: Any) -> None:
+        """The last operation changed `tensor` in place (x += y): that is its result."""
+
 
 class _Unread(list[Any]):
-    """The calls of a trace that is open only for its interceptor: none is kept."""
+    """The calls of a trace that is open only for its interceptor: the last one is kept."""
 
     def append(self, call: Any) -> None:
-        pass
+        self[:] = [call]
 
 
 class _State(threading.local):
@@ -130,6 +133,8 @@ def changed(tensor: Any) -> None:
     """Say that the last call changed `tensor` in place: that is its result."""
     if state.calls is not None:
         state.calls[-1].result, state.calls[-1].changed = tensor, True
+        if state.interceptor is not None:
+            state.interceptor.changed(tensor)
 
 
 def _blame(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:

@@ -51,6 +51,8 @@ class Step:
     path: str
     arguments: dict[str, Any]
     results: list[Any]
+    changed: bool = False  # whether that is a Tensor from before, changed in place
+    makers: dict[int, int] = field(default_factory=dict)  # id of an argument -> the step that it came from
     output: Site | None = None  # where its result is rounded
     weight: str | None = None  # the key of the weight's fake quantization
     source: Site | None = None  # where its input was rounded
@@ -95,6 +97,9 @@ class _Watcher:
 
     def applied(self, function: type, arguments: dict[str, Any], result: Any) -> Any:
         return self._add(function, arguments, result)
+
+    def changed(self, tensor: Tensor) -> None:
+        self.steps[-1].results, self.steps[-1].changed = [tensor], True
 
     def _add(self, target: Any, arguments: dict[str, Any], result: Any) -> Any:
         self.steps.append(Step(target, self.paths[-1], arguments, tensors_of(result)))
@@ -176,15 +181,16 @@ class _Planner:
     def __init__(self, model: Module, plan: Plan, args: tuple[Any, ...], exclude: tuple[str, ...]) -> None:
         self.model, self.plan, self.steps, self.exclude = model, plan, plan.steps, exclude
         self.names = {id(p): name for name, p in model.named_parameters()}
-        self.makers: dict[int, int] = {}  # id of a tensor -> the step that made it
         self.readers: dict[int, list[int]] = {}  # a step -> the steps that read its result
         self.inputs = {id(tensor): i for i, tensor in enumerate(tensors_of(args))}
+        makers: dict[int, int] = {}  # id of a tensor -> the step that made it, or changed it last
         for i, step in enumerate(self.steps):
-            for tensor in tensors_of(step.arguments):
-                if id(tensor) in self.makers:
-                    self.readers.setdefault(self.makers[id(tensor)], []).append(i)
+            step.makers = {id(t): makers[id(t)] for t in tensors_of(step.arguments) if id(t) in makers}
+            for maker in step.makers.values():
+                self.readers.setdefault(maker, []).append(i)
             for tensor in step.results:
-                self.makers.setdefault(id(tensor), i)
+                if step.changed or id(tensor) not in makers:
+                    makers[id(tensor)] = i
         self.used = {name.rpartition(".")[0] for name in self.names.values()}
         self.keys: set[str] = set()
 
@@ -202,17 +208,17 @@ class _Planner:
                 step.last = step.last if step.clip is None else step.clip
         for i, step in enumerate(self.steps):
             if step.weight:
-                step.source = self._round(step.arguments["x" if "x" in step.arguments else "input"])
+                step.source = self._round(step.arguments["x"], step)
                 self.steps[step.last].output = self._site(step.last, step.path, i)
             elif step.target in JOINING and self._joins(step):
                 for tensor in self._floats_of(step):
-                    self._round(tensor)
+                    self._round(tensor, step)
                 self.steps[step.last].output = self._site(step.last, step.path, i)
         self._check_all_used()
         for step in self.steps:
             if step.target in CLIPPING:
                 step.clips = bounds(step)
-            step.arguments, step.results = {}, []
+            step.arguments, step.results, step.makers = {}, [], {}
 
     def _is_out(self, step: Step) -> bool:
         return any(step.path == path or step.path.startswith(f"{path}.") for path in self.exclude)
@@ -227,7 +233,7 @@ class _Planner:
     def _joins(self, step: Step) -> bool:
         """Whether all that goes in was computed: a sum with a Parameter is a bias."""
         found = self._floats_of(step)
-        made = all(id(t) in self.makers or id(t) in self.inputs for t in found)
+        made = all(id(t) in step.makers or id(t) in self.inputs for t in found)
         wanted = 2 if step.target is elementwise.Add else 1
         return made and len(found) >= wanted and not self._is_out(step)
 
@@ -240,17 +246,17 @@ class _Planner:
             return None
         return readers[0]
 
-    def _round(self, tensor: Tensor) -> Site | None:
+    def _round(self, tensor: Tensor, reader: Step) -> Site | None:
         """See to it that a tensor is rounded, at the step where it got its numbers."""
-        if id(tensor) not in self.makers:
+        if id(tensor) not in reader.makers:
             number = self.inputs.get(id(tensor))
             if number is None:
                 return None
             return self.plan.inputs.setdefault(number, Site(self._key(f"input{number or ''}"), -1))
-        i = self.makers[id(tensor)]
+        i = reader.makers[id(tensor)]
         step = self.steps[i]
         if step.target in PASSING:
-            return self._round(self._floats_of(step)[0])
+            return self._round(self._floats_of(step)[0], step)
         return self._site(i, step.path, i)
 
     def _site(self, i: int, path: str, named_by: int) -> Site:

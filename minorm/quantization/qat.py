@@ -46,6 +46,9 @@ class Interception:
         """An operator of the model."""
         return self.finish(self._next(function), result)
 
+    def changed(self, tensor: Tensor) -> None:
+        """A change in place needs no word: the tensor has taken the rounded value."""
+
     def compute(self, step: Step, function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
         """What a step gives before it is rounded."""
         raise NotImplementedError
