@@ -64,7 +64,7 @@ class FakeQuantize(Module):
 
     def qparams(self) -> tuple[Any, Any]:
         """The scale and the zero point that x is rounded with, arrays on the CPU."""
-        return np.abs(self.scale.detach().cpu().array), self.zero_point.cpu().array
+        return np.asarray(np.abs(self.scale.detach().cpu().array)), self.zero_point.cpu().array
 
     @property
     def dtype(self) -> Any:

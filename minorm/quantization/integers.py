@@ -25,6 +25,7 @@ from minorm.functional.quantization import dequantize, quantize
 from minorm.graph import trace
 from minorm.graph.grad_mode import no_grad
 from minorm.nn import Module
+from minorm.quantization.fake_quantize import FakeQuantize
 from minorm.quantization.folding import along_channels, slope_and_offset
 from minorm.quantization.planning import Plan, Site, Step
 from minorm.quantization.qat import INT32, Interception, QATModel, round_inputs
@@ -61,16 +62,22 @@ class QuantizedModel(Module):
     def __init__(self, model: Module, plan: Plan) -> None:
         super().__init__()
         self.model, self.plan = model, plan
-        self.grids: dict[str, Grid] = {}
+        self.ends: dict[str, tuple[int, int]] = {}  # site -> the least and the largest integer
         self.keys: dict[int, str] = {}  # step -> the key of its buffers
         self.train(False)
         self.requires_grad_(False)
 
-    def add_activation(self, key: str, grid: Grid, dtype: Any) -> None:
+    def add_activation(self, key: str, fake: FakeQuantize) -> None:
         """The scale and zero point behind a site."""
-        self.grids[key] = grid
-        self.register_buffer(f"{key}_scale", Tensor(np.array(grid.scale, np.float32)))
-        self.register_buffer(f"{key}_zero_point", Tensor(np.array(grid.zero, dtype)))
+        scale, zero = fake.qparams()
+        self.ends[key] = fake.quant_min, fake.quant_max
+        self.register_buffer(f"{key}_scale", Tensor(scale.astype(np.float32)))
+        self.register_buffer(f"{key}_zero_point", Tensor(zero.astype(fake.dtype)))
+
+    def grid(self, key: str) -> Grid:
+        """The integers behind a site."""
+        scale, zero = getattr(self, f"{key}_scale"), getattr(self, f"{key}_zero_point")
+        return Grid(np.float32(scale.item()), int(zero.item()), *self.ends[key])
 
     def add_weighted(self, place: int, key: str, weight: Any, scale: Any, bias: Any, bias_scale: Any) -> None:
         """The integers of a convolution or a linear layer."""
@@ -177,7 +184,7 @@ class Integers(_Steps):
 
     def rounded(self, x: Tensor, key: str) -> Tensor:
         """x as QuantizeLinear and DequantizeLinear make it."""
-        grid = self.model.grids[key]
+        grid = self.model.grid(key)
         return Tensor.from_array(grid.round(x.array).astype(x.dtype, copy=False))
 
     def _weighted(self, step: Step, function: Callable[..., Any], arguments: dict[str, Any]) -> Tensor:
@@ -186,14 +193,14 @@ class Integers(_Steps):
         assert step.source is not None
         output = self.model.plan.steps[step.last].output
         assert output is not None
-        q = self.model.grids[step.source.key].integers(arguments[name].array)
+        q = self.model.grid(step.source.key).integers(arguments[name].array)
         # float64 holds whole numbers up to 2^53, and sums of them in any order: as exact as int32
         sums = trace.called(
             function, {**arguments, name: Tensor(q), "weight": Tensor(weight.astype(np.float64)), "bias": None}
         ).array
         form = along_channels(sums, function is F.linear)
         sums = sums + bias.astype(np.float64).reshape(form)
-        grid = self.model.grids[output.key]
+        grid = self.model.grid(output.key)
         factor = (bias_scale / grid.scale).astype(np.float32).reshape(form)
         steps = np.rint(sums.astype(np.float32) * factor) + np.float32(grid.zero)
         low, high = self._bounds(step, grid)
@@ -258,9 +265,7 @@ def convert(model: QATModel) -> QuantizedModel:
         inner(*(a.cpu() if isinstance(a, Tensor) else a for a in model.example))
     result = QuantizedModel(inner, model.plan)
     for site in model.plan.sites:
-        fake = model.fake_quant[site.key]
-        scale, zero = fake.qparams()
-        result.add_activation(site.key, Grid(np.float32(scale), int(zero), fake.quant_min, fake.quant_max), fake.dtype)
+        result.add_activation(site.key, model.fake_quant[site.key])
     for place, step in enumerate(model.plan.steps):
         if step.weight:
             norm = None if step.norm is None else folds.norms[step.norm]
@@ -289,6 +294,6 @@ def _add_weighted(
         slope, offset = a.array, b.array
         steps = steps * np.sign(slope).reshape(-1, *(1,) * (weight.ndim - 1))
         scale = np.where(slope == 0, np.float32(1), np.abs(slope) * scale).astype(np.float32)
-    bias_scale = (result.grids[step.source.key].scale * scale).astype(np.float32)
+    bias_scale = (result.grid(step.source.key).scale * scale).astype(np.float32)
     whole = np.clip(np.rint(offset.astype(np.float64) / bias_scale), -INT32, INT32 - 1).astype(dtypes.int32)
     result.add_weighted(place, step.weight, steps.astype(dtypes.int8), scale, whole, bias_scale)

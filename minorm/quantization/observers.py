@@ -134,7 +134,8 @@ def qparams(
     steps = np.float32(quant_max - quant_min)
     if symmetric:
         scale = np.maximum(np.maximum(-low, high) / (steps / np.float32(2)), np.float32(eps))
-        middle = (quant_min + quant_max + 1) // 2 if dtype == dtypes.uint8 else 0
+        middle = 128 if (quant_min, quant_max) == (0, 255) else (quant_min + quant_max) // 2  # as in PyTorch
+        middle = middle if dtype == dtypes.uint8 else 0
         return _tensor(scale, np.float32), _tensor(np.full_like(scale, middle, dtype=np.int32), np.int32)
     scale = np.maximum((high - low) / steps, np.float32(eps))
     zero = np.clip(quant_min - np.rint(low / scale), quant_min, quant_max)
