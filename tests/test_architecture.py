@@ -48,7 +48,9 @@ MAY_IMPORT = {
         "conformance": "devices serialization config onnx",
         "models": "nn",
         "distributed": "devices kernels tensor cuda nn config diagnosis minorm_ext",
-        "training": "devices graph tensor cuda functional nn optim serialization data diagnosis models distributed",
+        "training": (
+            "devices graph tensor cuda functional nn quantization optim serialization data diagnosis models distributed"
+        ),
         "progress": "training",
         "plots": "training",
         "labs": (

@@ -23,7 +23,7 @@ from typing import Any, Protocol, TypeVar
 
 import minorm_ext
 from minorm.devices import REFUSALS, check_devices
-from minorm.support.argument_errors import foreign_argument, named_arguments, unbound, wrong_call
+from minorm.support.argument_errors import foreign_argument, named_arguments, signature_of, unbound, wrong_call
 
 AnyCallable = TypeVar("AnyCallable", bound=Callable[..., Any])
 
@@ -99,17 +99,13 @@ def intercepted(interceptor: Interceptor | None) -> Iterator[None]:
 
 def called(function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
     """`function` with the arguments that an interceptor got, by name."""
-    bound = inspect.signature(function)
     positional: list[Any] = []
-    named: dict[str, Any] = {}
-    for name, value in arguments.items():
-        kind = bound.parameters[name].kind
-        if kind is inspect.Parameter.VAR_POSITIONAL:
-            positional += value
-        elif kind is inspect.Parameter.VAR_KEYWORD:
-            named |= value
-        else:
-            named[name] = value
+    named = dict(arguments)
+    for name, parameter in signature_of(function).parameters.items():
+        if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
+            positional += named.pop(name, ())
+        elif parameter.kind is inspect.Parameter.VAR_KEYWORD:
+            named |= named.pop(name, {})
     return function(*positional, **named)
 
 

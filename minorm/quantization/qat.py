@@ -151,6 +151,16 @@ class QATModel(Module):
         with trace.intercepted(interception):
             return self.model(*given)
 
+    @property
+    def has_scales(self) -> bool:
+        """Whether every activation that becomes integers has been seen in training."""
+        return all(self.fake_quant[site.key].activation_post_process.has_seen for site in self.plan.sites)
+
+    def freeze_observers(self) -> None:
+        """Keep the scales of activations from now on; those of weights follow the weights."""
+        for site in self.plan.sites:
+            self.fake_quant[site.key].disable_observer()
+
     def extra_repr(self) -> str:
         """Whether the statistics of folded BatchNorms are frozen."""
         return f"bn_frozen={bool(self.bn_frozen.item())}"
