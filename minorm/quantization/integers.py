@@ -15,7 +15,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -265,7 +265,7 @@ def convert(model: QATModel) -> QuantizedModel:
         inner(*(a.cpu() if isinstance(a, Tensor) else a for a in model.example))
     result = QuantizedModel(inner, model.plan)
     for site in model.plan.sites:
-        result.add_activation(site.key, model.fake_quant[site.key])
+        result.add_activation(site.key, cast(FakeQuantize, model.fake_quant[site.key]))
     for place, step in enumerate(model.plan.steps):
         if step.weight:
             norm = None if step.norm is None else folds.norms[step.norm]

@@ -23,18 +23,18 @@ from minorm.functional.volumes import adaptive_avg_pool3d
 from minorm.graph import trace
 from minorm.graph.grad_mode import no_grad
 from minorm.nn import Module
-from minorm.ops import elementwise, indexing, reduction, shape
+from minorm.ops import elementwise, indexing, pooling, reduction, shape
 from minorm.tensor.tensor import Tensor
 
 WEIGHTED = (F.conv1d, F.conv2d, F.conv3d, F.linear)
 CLIPPING = (F.relu, F.relu6, hardtanh, elementwise.Clip)
 JOINING = (
     elementwise.Add, shape.Cat, reduction.Mean, F.avg_pool1d, F.avg_pool2d, F.avg_pool3d, F.adaptive_avg_pool1d,
-    F.adaptive_avg_pool2d, adaptive_avg_pool3d,
+    F.adaptive_avg_pool2d, adaptive_avg_pool3d, pooling.AvgPool, pooling.AdaptiveAvgPool,
 )  # fmt: skip
 PASSING = (
-    F.max_pool1d, F.max_pool2d, F.max_pool3d, F.dropout, shape.Reshape, shape.Permute, shape.Expand, shape.Flip,
-    shape.Unbind, indexing.GetItem,
+    F.max_pool1d, F.max_pool2d, F.max_pool3d, pooling.MaxPool, F.dropout, shape.Reshape, shape.Permute, shape.Expand,
+    shape.Flip, shape.Unbind, indexing.GetItem,
 )  # fmt: skip
 
 
@@ -62,6 +62,12 @@ class Step:
     clips: tuple[float | None, float | None] = (None, None)  # the bounds of a step that clips
     last: int = -1  # the step whose result is rounded: this one, its norm or its clip
 
+    def forget(self) -> None:
+        """Keep what running needs, and no tensor of the example."""
+        if self.target in CLIPPING:
+            self.clips = bounds(self)
+        self.arguments, self.results, self.makers = {}, [], {}
+
 
 @dataclass
 class Site:
@@ -77,7 +83,7 @@ class Plan:
 
     steps: list[Step] = field(default_factory=list)
     inputs: dict[int, Site] = field(default_factory=dict)
-    floats: list[str] = field(default_factory=list)  # modules whose operations stay float
+    floats: list[str] = field(default_factory=list)  # weights that have no int8 form, where that is no error
 
     @property
     def sites(self) -> list[Site]:
@@ -146,14 +152,19 @@ def _paths(model: Module, open_paths: list[str]) -> Iterator[None]:
         yield
 
 
-def make_plan(model: Module, args: tuple[Any, ...], exclude: tuple[str, ...] = ()) -> Plan:
+def make_plan(model: Module, args: tuple[Any, ...], exclude: tuple[str, ...] = (), strict: bool = True) -> Plan:
     """Which steps of `model(*args)` become integers.
 
     exclude    paths of modules that stay float, with all below them
+    strict     ValueError for a weight that cannot become integers; else `floats` of the plan names it
     """
     _check_paths(model, exclude)
     plan = Plan(watch(model, args))
-    _Planner(model, plan, args, exclude).run()
+    planner = _Planner(model, plan, args, exclude)
+    planner.run()
+    plan.floats = planner.left_out(strict)
+    for step in plan.steps:
+        step.forget()
     return plan
 
 
@@ -214,11 +225,6 @@ class _Planner:
                 for tensor in self._floats_of(step):
                     self._round(tensor, step)
                 self.steps[step.last].output = self._site(step.last, step.path, i)
-        self._check_all_used()
-        for step in self.steps:
-            if step.target in CLIPPING:
-                step.clips = bounds(step)
-            step.arguments, step.results, step.makers = {}, [], {}
 
     def _is_out(self, step: Step) -> bool:
         return any(step.path == path or step.path.startswith(f"{path}.") for path in self.exclude)
@@ -264,6 +270,8 @@ class _Planner:
         step = self.steps[i]
         if step.output is None:
             target = self.steps[named_by].target
+            weight = self.steps[named_by].weight
+            path = path or ("" if weight is None else weight.removesuffix("_weight"))
             step.output = Site(self._key(path or str(target.__name__)), i)
         return step.output
 
@@ -276,27 +284,30 @@ class _Planner:
         self.keys.add(key)
         return key
 
-    def _check_all_used(self) -> None:
-        """ValueError for a layer with a matrix of weights that is not read by an operation on integers."""
+    def left_out(self, strict: bool) -> list[str]:
+        """Matrices of weights that no operation on integers reads; strict: ValueError with the first of them."""
         weights = {step.weight for step in self.steps if step.weight}
         if not weights:
             raise ValueError(
                 f"prepare_qat: {type(self.model).__name__} has no convolution and no linear layer to quantize"
             )
-        known = {id(p): name for name, p in self.model.named_parameters()}
         owners = dict(self.model.named_modules())
-        for name in known.values():
+        found = []
+        for name, parameter in self.model.named_parameters():
             path, _, last = name.rpartition(".")
-            layer = owners[path]
+            layer = owners.get(path, self.model)
             out = any(path == p or path.startswith(f"{p}.") for p in self.exclude) or "" in self.exclude
-            matrix = dict(layer.named_parameters(recurse=False))[last].ndim >= 2
-            if out or not matrix or name.replace(".", "_") in weights or not self._needs_integers(layer):
+            if out or parameter.ndim < 2 or name.replace(".", "_") in weights or not self._needs_integers(layer):
+                continue
+            found.append(name)
+            if not strict:
                 continue
             kind = type(layer).__name__
             raise ValueError(
                 f"prepare_qat: layer {path!r} is a {kind}, whose {last} cannot become integers; expected layers that "
                 f"call conv1d, conv2d, conv3d or linear with a Parameter; exclude=({path!r},) leaves it float"
             )
+        return found
 
     def _needs_integers(self, layer: Module) -> bool:
         return not type(layer).__module__.startswith("minorm.nn.norm") and "Embedding" not in type(layer).__name__

@@ -19,7 +19,7 @@ import numpy as np
 
 from minorm.graph import trace
 from minorm.graph.grad_mode import no_grad
-from minorm.nn import Module, ModuleDict
+from minorm.nn import Module, ModuleDict, Parameter
 from minorm.ops.quantization import FakeQuantize as Rounding
 from minorm.quantization.fake_quantize import FakeQuantize
 from minorm.quantization.folding import along_channels, slope_and_offset
@@ -152,6 +152,15 @@ class QATModel(Module):
             return self.model(*given)
 
     @property
+    def names(self) -> dict[str, str]:
+        """The key of a weight's FakeQuantize -> its name in the model."""
+        return {name.replace(".", "_"): name for name, _ in self.model.named_parameters()}
+
+    def weight_of(self, step: Step) -> Parameter:
+        """The weight that a step reads."""
+        return self.model.get_parameter(self.names[str(step.weight)])
+
+    @property
     def has_scales(self) -> bool:
         """Whether every activation that becomes integers has been seen in training."""
         return all(self.fake_quant[site.key].activation_post_process.has_seen for site in self.plan.sites)
@@ -209,6 +218,18 @@ def prepare_qat(
         >>> list(qat.fake_quant)
         ['0_weight', 'input', '0']
     """
+    return prepared(model, example_inputs, qconfig, inplace, tuple(exclude))
+
+
+def prepared(
+    model: Module,
+    example_inputs: Any,
+    qconfig: QConfig | None,
+    inplace: bool,
+    exclude: tuple[str, ...],
+    strict: bool = True,
+) -> QATModel:
+    """What `prepare_qat` says. strict=False leaves layers float that have no int8 form: `plan.floats` names them."""
     if not isinstance(model, Module):
         raise TypeError(f"prepare_qat: model is a {type(model).__name__}; expected an nn.Module")
     qconfig = default_qat_qconfig if qconfig is None else qconfig
@@ -218,7 +239,7 @@ def prepare_qat(
     for name, parameter in model.named_parameters():
         if parameter.dtype != np.float32:
             raise TypeError(f"prepare_qat: {name} is {parameter.dtype}; expected float32; use model.float() first")
-    plan = make_plan(model, args, tuple(exclude))
+    plan = make_plan(model, args, exclude, strict)
     own = model if inplace else copy.deepcopy(model)
     parameters = {name.replace(".", "_"): value for name, value in own.named_parameters()}
     fakes: dict[str, FakeQuantize] = {}

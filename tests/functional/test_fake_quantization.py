@@ -51,9 +51,7 @@ def test_the_scales_gradient_is_pytorchs(rng: np.random.Generator) -> None:
     x = rng.normal(0, 20, (4, 3, 5)).astype(np.float32)
     scale, weights = np.array([0.11, 0.2, 0.07], np.float32), rng.normal(size=x.shape).astype(np.float32)
     theirs = torch.tensor(scale, requires_grad=True)
-    want = torch._fake_quantize_learnable_per_channel_affine(
-        torch.tensor(x), theirs, torch.zeros(3), 1, -127, 127, 1.0
-    )
+    want = torch._fake_quantize_learnable_per_channel_affine(torch.tensor(x), theirs, torch.zeros(3), 1, -127, 127, 1.0)
     (want * torch.tensor(weights)).sum().backward()
     ours = mn.Tensor(scale, True)
     y = F.fake_quantize_per_channel_affine(mn.tensor(x), ours, mn.zeros(3, dtype=mn.int32), 1, -127, 127)
