@@ -23,7 +23,7 @@ from minorm.cli.trust import Trust
 from minorm.data import DataLoader
 from minorm.nn import Module
 from minorm.serialization import checkpoint, limits, opening
-from minorm.training import Settings, images, model_building, quantizing, saved
+from minorm.training import Settings, images, model_building, optimizing, saved
 from minorm.training.own_code import is_file
 from minorm.training.preparing import MEAN_STD, Preprocessing, load_data, loaders, names_of, preprocessing
 from minorm.training.run_folder import BEST, CHECKPOINT, weights_file
@@ -173,10 +173,10 @@ def _checkpoint(path: str, allowed: Trust) -> Source:
     if settings is not None and settings.dtype == "bfloat16":
         model = model.to(mn.bfloat16)
     if settings is not None:
-        model = quantizing.prepared(settings, model, facts["channels"], facts["size"])
+        model = optimizing.prepared(settings, model, facts["channels"], facts["size"])
     saved.taken(path, "model", lambda: model.load_state_dict(state))
     _freeze(model, frozen, path)
-    if quantizing.is_ready(model):
+    if optimizing.is_ready(model):
         model = quantization.convert(model)
     return Source(path, "checkpoint", model, facts, settings, parts, found)
 

@@ -29,7 +29,7 @@ from minorm.diagnosis.finite import NonFiniteLoss
 from minorm.distributed import DistributedDataParallel, Group
 from minorm.serialization import atomic, checkpoint
 from minorm.support.documented import documented
-from minorm.training import initial, model_building, quantizing, resuming, saved
+from minorm.training import initial, model_building, optimizing, resuming, saved
 from minorm.training.batches import device_of
 from minorm.training.criterion import make_loss
 from minorm.training.graphed import GraphedLoop
@@ -105,7 +105,7 @@ class Run:
         if settings.dtype == "bfloat16":
             self.model = self.model.to(dtypes.bfloat16)
         self.initial = None if init is None else initial.begin(self.model, init)
-        self.model = quantizing.prepared(settings, self.model, found.channels, found.size)
+        self.model = optimizing.prepared(settings, self.model, found.channels, found.size)
         self._trained = self.model  # what the loop calls
         if group is not None and group.size > 1:
             self.model = nn.SyncBatchNorm.convert_sync_batchnorm(self.model, group)
@@ -220,7 +220,7 @@ class Run:
     def _epoch(self, after_step: Callable[[Score], None] | None) -> Row:
         """Train and validate; the new row of the history, with the images a second."""
         rate = self.optimizer.param_groups[0]["lr"]
-        quantizing.begin_epoch(self.model, self.epoch, self.settings.epochs)
+        optimizing.begin_epoch(self.model, self.epoch, self.settings.epochs)
         try:
             train = self._train(after_step)
             val = evaluate(self._evaluated(), self.val_loader, self.loss_function)

@@ -1,4 +1,4 @@
-"""Weights of a loaded int8 model, which trained as floats, as the integers that its file had: see integer_weights.py."""
+"""Weights of a loaded int8 model, which trained as floats, become integers again: see loading/integer_weights.py."""
 
 from __future__ import annotations
 
