@@ -4,8 +4,8 @@
     module    W (floats) -> QuantizeLinear -> DequantizeLinear -> Conv
 
 W is the float (q - zero_point) * scale, which QuantizeLinear gives back as q. So the module computes what the file
-says, and goes on training with the file's scales; `exporting/integers_again.py` makes integers of it once more. A bias is
-int32, which ONNX's QuantizeLinear does not make: that node is the module's alone, and never written.
+says, and goes on training with the file's scales; `exporting/integers_again.py` makes integers of it once more. A bias
+is int32, which ONNX's QuantizeLinear does not make: that node is the module's alone, and never written.
 """
 
 from __future__ import annotations
