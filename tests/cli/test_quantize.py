@@ -60,6 +60,7 @@ def test_a_run_becomes_int8(run: Path, tmp_path: Path, capsys: pytest.CaptureFix
     assert found["float"] - found["int8"] <= 0.05
     assert [row["name"] for row in found["layers"]] == ["0.weight", "3.weight", "7.weight", "12.weight"]
     assert all(row["weight"] > 30 and row["output"] > 20 for row in found["layers"])
+    assert found["fake_quantization"] == {"values": 64 * 4, "differ": 0}
     assert found["bytes"]["int8"] == out.stat().st_size < 0.4 * found["bytes"]["float"]
     assert found["onnxruntime"]["same_class_exact"] == found["images"] == 64
     assert (tmp_path / "noise.png").stat().st_size > 1000

@@ -105,7 +105,7 @@ def quantized(source: Any, images: Images, args: argparse.Namespace) -> dict[str
     noise = measure_noise(qat, batches, score)
     floats = runtime_comparison.written(source, batches[0])
     whole = runtime_comparison.write(int8, batches[0], args, source)
-    mine = [outcome(int8, batch) for batch in batches]
+    mine, fake = ([outcome(one.eval(), batch) for batch in batches] for one in (int8, qat))
     return {
         "model": source.path,
         "out": args.out,
@@ -113,6 +113,10 @@ def quantized(source: Any, images: Images, args: argparse.Namespace) -> dict[str
         "score": images.kind,
         "float": score(wanted),
         "int8": score(mine),
+        "fake_quantization": {
+            "values": sum(y.numel() for y in mine),
+            "differ": sum(int((a.array != b.array).sum()) for a, b in zip(mine, fake, strict=True)),
+        },
         "layers": [vars(row) for row in noise],
         "stay_float": list(qat.plan.floats),
         "bytes": {"float": len(floats), "int8": len(whole)},
@@ -140,6 +144,10 @@ def _show(report: dict[str, Any], args: argparse.Namespace) -> None:
     for name in report["stay_float"]:
         output.say(f"stays float: {name}, which no integer operation reads")
     output.say(f"{report['score']}: float {report['float']:.2%}, int8 in integers {report['int8']:.2%}")
+    fake = report["fake_quantization"]
+    output.say(
+        f"fake quantization in floats: {fake['differ']:,} of {fake['values']:,} numbers are not those of integers"
+    )
     output.say(f"{args.out}: {sizes['int8']:,} bytes, the float model {sizes['float']:,}")
     output.say(
         f"onnxruntime: float {runtime['float_ms']:.2f} ms a batch, int8 {runtime['int8_ms']:.2f} ms; "
