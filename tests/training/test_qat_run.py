@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -95,19 +97,7 @@ def test_the_command_trains_evaluates_and_writes_integers(tmp_path: Path, capsys
     arrays, out = tmp_path / "images.npz", tmp_path / "run"
     (x, y), (u, v) = (part.arrays for part in SETS)
     np.savez(arrays, x_train=x, y_train=y, x_test=u, y_test=v)
-    words = [
-        "train",
-        "--qat",
-        "int8",
-        "--path",
-        str(arrays),
-        "--model",
-        "digits",
-        "--epochs",
-        "3",
-        "--batch-size",
-        "16",
-    ]
+    words = ["train", "--qat", "int8", "--path", str(arrays), "--model", "digits", "--epochs", "2"]
     assert cli.main([*words, "--out", str(out)]) == 0
     assert (out / CHECKPOINT).exists()
     assert cli.main(["evaluate", str(out), "--json"]) == 0
@@ -115,4 +105,66 @@ def test_the_command_trains_evaluates_and_writes_integers(tmp_path: Path, capsys
     kinds = {tensor.name: tensor.data_type for tensor in onnx.load(tmp_path / "int8.onnx").graph.initializer}
     assert kinds["0_weight"] == kinds["0_zero_point"] == onnx.TensorProto.INT8
     assert kinds["0_bias"] == onnx.TensorProto.INT32
-    assert cli.main(["train", "--resume", "--out", str(out), "--path", str(arrays), "--epochs", "4"]) == 0
+
+
+def shapes(n: int, size: int, channels: int, seed: int) -> tuple[Any, Any]:
+    """Ten kinds of garments, roughly: discs, rings, bars, crosses and squares, light on dark and dark on light."""
+    rng = np.random.default_rng(seed)
+    labels = np.arange(n) % 10
+    rows, columns = np.mgrid[0:size, 0:size] / size - 0.5
+    images = []
+    for label in labels:
+        y, x = (rows + rng.uniform(-0.1, 0.1), columns + rng.uniform(-0.1, 0.1))
+        radius = np.hypot(y, x)
+        kinds = (radius < 0.3, (radius > 0.2) & (radius < 0.35), np.abs(y) < 0.12,
+                 (np.abs(y) < 0.08) | (np.abs(x) < 0.08), np.maximum(np.abs(y), np.abs(x)) < 0.25)  # fmt: skip
+        shape = kinds[label // 2].astype(np.float64)
+        shape = 0.2 + 0.6 * (shape if label % 2 else 1 - shape)
+        images.append(shape + rng.normal(0, 0.08, (channels, size, size)))
+    return np.clip(np.stack(images), 0, 1).astype(np.float32), labels
+
+
+@pytest.mark.slow
+def test_lenet_on_images_like_fashion_mnist() -> None:
+    sets = tuple(mn.data.ArrayDataset(*shapes(n, 28, 1, seed)) for n, seed in ((600, 0), (400, 1)))
+    scores = {}
+    for qat in ("none", "uint8"):
+        run = Run(Settings(data="numpy", model="lenet", epochs=4, batch_size=32, qat=qat), sets=sets)
+        run.fit()
+        model = Q.convert(run.model) if isinstance(run.model, Q.QATModel) else run.model.eval()
+        scores[qat] = evaluate(model, run.val_loader, run.loss_function).accuracy
+    assert scores["none"] > 0.95
+    assert scores["uint8"] >= scores["none"] - 0.005
+
+
+@pytest.mark.slow
+def test_resnet20_on_a_folder_of_pictures(tmp_path: Path) -> None:
+    """From a float run, trained on, as int8 in onnxruntime: within 0.5 %, and the same integers for every picture."""
+    pictures = pytest.importorskip("PIL.Image")
+    runtime = pytest.importorskip("onnxruntime")
+    for i, (image, label) in enumerate(zip(*shapes(400, 32, 3, 0), strict=True)):
+        folder = tmp_path / "pictures" / f"kind{label}"
+        folder.mkdir(parents=True, exist_ok=True)
+        pictures.fromarray((255 * image).round().astype(np.uint8).transpose(1, 2, 0)).save(folder / f"{i}.png")
+    path = str(tmp_path / "pictures")
+    settings = Settings(data="folder", model="resnet20", image_size=32, batch_size=32, epochs=5)
+    plain = Run(settings, str(tmp_path / "float"), path)
+    plain.fit()
+    run = Run(replace(settings, epochs=3, lr=0.01, qat="uint8"), None, path, init=str(tmp_path / "float"))
+    run.fit()
+    assert isinstance(run.model, Q.QATModel)
+    int8 = Q.convert(run.model)
+    found = evaluate(int8, run.val_loader, run.loss_function).accuracy
+    wanted = evaluate(plain.model, plain.val_loader, plain.loss_function).accuracy
+    assert found is not None
+    assert wanted is not None
+    assert wanted > 0.9
+    assert found >= wanted - 0.005
+    batches = [x for x, _ in run.val_loader]
+    mn.onnx.export(int8, batches[0], tmp_path / "int8.onnx")
+    options = runtime.SessionOptions()
+    options.add_session_config_entry("session.x64quantprecision", "1")
+    session = runtime.InferenceSession(str(tmp_path / "int8.onnx"), options, providers=["CPUExecutionProvider"])
+    for x in batches:
+        theirs = session.run(None, {session.get_inputs()[0].name: x.numpy()})[0]
+        np.testing.assert_array_equal(int8(x).array, theirs)
