@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 import os
 from typing import TYPE_CHECKING, Any
 
-from minorm import nn
+from minorm import nn, quantization
 from minorm.cli import extras, output, sources
 from minorm.cli.one_line_errors import UsageError
 from minorm.cli.options import external_root
@@ -16,8 +17,10 @@ if TYPE_CHECKING:
     from minorm.cli.sources import Source
     from minorm.data import DataLoader
     from minorm.diagnosis import Diagnosis
+    from minorm.quantization import QATModel
 
 MEASURED = 16_384  # images at most that precise_bn takes its statistics from
+FOLDED = 8  # batches that the gap of folding is measured on
 FIXES = ("precise_bn", "freeze")
 FORMS = (".png", ".svg", ".pdf")
 
@@ -64,12 +67,18 @@ def run(args: argparse.Namespace) -> int:
     if args.plot:
         extras.need("matplotlib")
     loader = sources.training_loader(source, args)
-    found = diagnose(source.model, loader, batch_size=source.settings.batch_size if source.settings else None)
+    if source.qat is not None and args.fix:
+        raise UsageError(f"--fix: {source.path} trains for int8; expected a float model, from which --init begins anew")
+    model = source.model if source.qat is None else source.qat.model
+    found = diagnose(model, loader, batch_size=source.settings.batch_size if source.settings else None)
+    gaps = {} if source.qat is None else _folding(source.qat, loader)
     if args.json:
-        output.show_json({"model": source.path, **found.plain()})
+        output.show_json({"model": source.path, **found.plain(), **({"folding_gap": gaps} if gaps else {})})
     else:
         output.say(source.path)
         output.show(found)
+        for layer, gap in gaps.items():
+            output.say(f"folded: {layer} with its running statistics is {gap:.1%} from the batch's")
     if args.plot:
         _draw(found, args.model, args.plot)
     if args.fix:
@@ -78,6 +87,12 @@ def run(args: argparse.Namespace) -> int:
             output.say("")
             output.say(said)
     return 0 if found.is_healthy else 1
+
+
+def _folding(model: QATModel, loader: DataLoader) -> dict[str, float]:
+    """How far each folded BatchNorm is from what training computes before its freeze."""
+    batches = [x for x, _ in itertools.islice(loader, FOLDED)]
+    return quantization.folding_gap(model, batches)
 
 
 def _fixed(source: Source, loader: DataLoader, fix: str, out: str) -> str:

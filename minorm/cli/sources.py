@@ -22,6 +22,7 @@ from minorm.cli.one_line_errors import UsageError
 from minorm.cli.trust import Trust
 from minorm.data import DataLoader
 from minorm.nn import Module
+from minorm.quantization import QATModel
 from minorm.serialization import checkpoint, limits, opening
 from minorm.training import Settings, images, model_building, optimizing, saved
 from minorm.training.own_code import is_file
@@ -46,6 +47,7 @@ class Source:
     settings: Settings | None = None
     parts: dict[str, Any] | None = None  # a training run's checkpoint
     preprocessing: Preprocessing | None = None  # classes, and how pixels are scaled, where the file says so
+    qat: QATModel | None = None  # of a run with `qat`: what trains, where `model` is its integers
 
     @functools.cached_property
     def images(self) -> dict[str, Any] | None:
@@ -176,9 +178,9 @@ def _checkpoint(path: str, allowed: Trust) -> Source:
         model = optimizing.prepared(settings, model, facts["channels"], facts["size"])
     saved.taken(path, "model", lambda: model.load_state_dict(state))
     _freeze(model, frozen, path)
-    if optimizing.is_ready(model):
-        model = quantization.convert(model)
-    return Source(path, "checkpoint", model, facts, settings, parts, found)
+    qat = model if optimizing.is_ready(model) else None
+    model = model if qat is None else quantization.convert(qat)
+    return Source(path, "checkpoint", model, facts, settings, parts, found, qat)
 
 
 def _json(path: str, metadata: Mapping[str, str], name: str) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -101,6 +102,10 @@ def test_the_command_trains_evaluates_and_writes_integers(tmp_path: Path, capsys
     assert cli.main([*words, "--out", str(out)]) == 0
     assert (out / CHECKPOINT).exists()
     assert cli.main(["evaluate", str(out), "--json"]) == 0
+    capsys.readouterr()
+    assert cli.main(["doctor", str(out), "--json"]) in (0, 1)
+    assert list(json.loads(capsys.readouterr().out)["folding_gap"]) == ["1", "4", "8"]
+    assert cli.main(["doctor", str(out), "--fix", "freeze", "--out", str(tmp_path / "fixed")]) == 2
     assert cli.main(["export", str(out), "--out", str(tmp_path / "int8.onnx")]) == 0
     kinds = {tensor.name: tensor.data_type for tensor in onnx.load(tmp_path / "int8.onnx").graph.initializer}
     assert kinds["0_weight"] == kinds["0_zero_point"] == onnx.TensorProto.INT8
