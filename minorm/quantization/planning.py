@@ -55,7 +55,8 @@ class Step:
     makers: dict[int, int] = field(default_factory=dict)  # id of an argument -> the step that it came from
     output: Site | None = None  # where its result is rounded
     weight: str | None = None  # the key of the weight's fake quantization
-    source: Site | None = None  # where its input was rounded
+    source: Site | None = None  # where the input of a weight was rounded
+    sources: list[Site] = field(default_factory=list)  # where all that a joining step reads was rounded
     norm: int | None = None  # the step that is folded into this one
     folded: bool = False  # a norm that is folded into the step before
     clip: int | None = None  # the step that clips this one's result
@@ -222,8 +223,8 @@ class _Planner:
                 step.source = self._round(step.arguments["x"], step)
                 self.steps[step.last].output = self._site(step.last, step.path, i)
             elif step.target in JOINING and self._joins(step):
-                for tensor in self._floats_of(step):
-                    self._round(tensor, step)
+                found = [self._round(tensor, step) for tensor in self._floats_of(step)]
+                step.sources = [site for site in found if site is not None]
                 self.steps[step.last].output = self._site(step.last, step.path, i)
 
     def _is_out(self, step: Step) -> bool:
