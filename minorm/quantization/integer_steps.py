@@ -22,7 +22,7 @@ import minorm.functional as F
 from minorm.functional.quantization import dequantize, quantize
 from minorm.graph import trace
 from minorm.ops import elementwise
-from minorm.quantization.folding import along_channels
+from minorm.quantization.norm_folding import along_channels
 from minorm.quantization.planning import Site, Step
 from minorm.quantization.qat import Interception
 from minorm.tensor.tensor import Tensor

@@ -16,19 +16,27 @@ from minorm.graph import trace
 from minorm.graph.grad_mode import no_grad
 from minorm.nn import Module
 from minorm.quantization.fake_quantize import FakeQuantize
-from minorm.quantization.folding import slope_and_offset
 from minorm.quantization.integer_steps import At, Grid, Integers, Written
+from minorm.quantization.norm_folding import slope_and_offset
 from minorm.quantization.planning import Plan, Step
 from minorm.quantization.qat import INT32, Interception, QATModel, round_inputs
 from minorm.support.documented import documented
 from minorm.tensor.tensor import Tensor
 
 
+@documented({}, model="the float model, in evaluation", plan="which of its operations are integers")
 class QuantizedModel(Module):
     """What `convert` returns: it computes in integers, in evaluation only.
 
     Buffers are called as the layers are, with _ for each dot: `<key>_weight` (int8) with its scale and zero_point (0);
     `<key>_bias` (int32) with its scale; `<key>_scale` and `<key>_zero_point` of an activation.
+
+    Example:
+        >>> qat = mn.quantization.prepare_qat(nn.Sequential(nn.Linear(3, 2)), mn.randn(4, 3))
+        >>> y = qat(mn.randn(4, 3))
+        >>> int8 = mn.quantization.convert(qat)
+        >>> int8(mn.randn(5, 3)).shape
+        (5, 2)
     """
 
     def __init__(self, model: Module, plan: Plan) -> None:

@@ -39,8 +39,16 @@ OPTIONS = {
 }
 
 
+@documented(OPTIONS)
 class ObserverBase(Module):
-    """What all observers have in common: the integers that are there, and scale and zero point from two ends."""
+    """What all observers have in common: the integers that are there, and scale and zero point from two ends.
+
+    A subclass writes `observe(array)`, which takes one batch.
+
+    Example:
+        >>> mn.quantization.ObserverBase(mn.int8).calculate_qparams()  # before any batch
+        (tensor(1.), tensor(0, dtype=int32))
+    """
 
     min_val: Tensor
     max_val: Tensor

@@ -22,7 +22,7 @@ from minorm.graph.grad_mode import no_grad
 from minorm.nn import Module, ModuleDict, Parameter
 from minorm.ops.quantization import FakeQuantize as Rounding
 from minorm.quantization.fake_quantize import FakeQuantize
-from minorm.quantization.folding import along_channels, slope_and_offset
+from minorm.quantization.norm_folding import along_channels, slope_and_offset
 from minorm.quantization.planning import Plan, Step, make_plan, tensors_of
 from minorm.quantization.qconfig import QConfig, default_qat_qconfig
 from minorm.support.documented import documented
@@ -128,12 +128,24 @@ def rounded_bias(bias: Tensor, step: Any) -> Tensor:
     return result
 
 
+@documented(
+    {},
+    model="the model itself",
+    plan="which of its operations become integers",
+    fakes="the FakeQuantize layers by their keys",
+    example="the arguments that it was prepared with",
+)
 class QATModel(Module):
     """What `prepare_qat` returns: the model, and a FakeQuantize for each weight and activation that becomes integers.
 
-    model       the model itself, whose parameters are trained; its state_dict is what it was
-    fake_quant  the FakeQuantize layers: a weight's is called as the weight is, an activation's as the layer behind
-                which it is rounded, with _ for each dot
+    `model` is the model itself, whose parameters are trained; its state_dict is what it was. `fake_quant` holds the
+    FakeQuantize layers: a weight's is called as the weight is, an activation's as the layer behind which it is rounded,
+    with _ for each dot.
+
+    Example:
+        >>> qat = mn.quantization.prepare_qat(nn.Sequential(nn.Linear(3, 2)), mn.randn(4, 3))
+        >>> type(qat).__name__, list(qat.model.state_dict())
+        ('QATModel', ['0.weight', '0.bias'])
     """
 
     bn_frozen: Tensor
