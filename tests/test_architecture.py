@@ -37,6 +37,7 @@ MAY_IMPORT = {
         "backends": "kernels cuda",
         "functional": "loops devices graph kernels normalization ops tensor",
         "nn": "devices graph kernels normalization ops tensor functional",  # kernels: nn/utils/gradients.py clips them
+        "quantization": "devices graph ops tensor functional nn",
         "optim": "devices graph kernels tensor nn",  # graph, nn: swa_utils averages a Module
         "serialization": "devices kernels tensor",
         "data": "devices tensor cuda functional serialization",  # functional: transforms of images
@@ -47,7 +48,9 @@ MAY_IMPORT = {
         "conformance": "devices serialization config onnx",
         "models": "nn",
         "distributed": "devices kernels tensor cuda nn config diagnosis minorm_ext",
-        "training": "devices graph tensor cuda functional nn optim serialization data diagnosis models distributed",
+        "training": (
+            "devices graph tensor cuda functional nn quantization optim serialization data diagnosis models distributed"
+        ),
         "progress": "training",
         "plots": "training",
         "labs": (

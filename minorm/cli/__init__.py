@@ -28,6 +28,7 @@ try:  # with another project's minorm/__init__.py in the place of ours, this is 
         output,
         plot,
         predict,
+        quantize,
         train,
     )
 except ImportError as error:
@@ -95,7 +96,21 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"minorm {minorm.__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for module in (demo, train, evaluate, predict, plot, doctor, export, check, convert, conform, labs, completion):
+    for module in (
+        demo,
+        train,
+        evaluate,
+        predict,
+        plot,
+        doctor,
+        export,
+        check,
+        convert,
+        quantize,
+        conform,
+        labs,
+        completion,
+    ):
         module.add(commands)
     for command in commands.choices.values():
         command.add_argument("--traceback", action="store_true", help="on an error show where in the code it arose")

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from minorm import nn
+from minorm import nn, quantization
 from minorm.cli import extras, output, sources
 from minorm.cli.one_line_errors import UsageError
 from minorm.cli.options import external_root
@@ -23,8 +24,10 @@ from minorm.training.settings import LARGEST
 if TYPE_CHECKING:
     from minorm.data import DataLoader
     from minorm.diagnosis import Diagnosis
+    from minorm.quantization import QATModel
 
 MEASURED = 16_384  # images at most that precise_bn takes its statistics from
+FOLDED = 8  # batches that the gap of folding is measured on
 FIXES = ("precise_bn", "freeze")
 FORMS = (".png", ".svg", ".pdf")
 
@@ -75,11 +78,15 @@ def run(args: argparse.Namespace) -> int:
     if args.plot:
         extras.need("matplotlib")
     found = diagnose(patient.model, patient.batches, **patient.batch_size)
+    qat = None if patient.source is None else patient.source.qat
+    gaps = {} if qat is None else _folding(qat, patient.batches)
     if args.json:
-        output.show_json({"model": patient.name, **found.plain()})
+        output.show_json({"model": patient.name, **found.plain(), **({"folding_gap": gaps} if gaps else {})})
     else:
         output.say(patient.name)
         output.show(found)
+        for layer, gap in gaps.items():
+            output.say(f"folded: {layer} with its running statistics is {gap:.1%} from the batch's")
     if args.plot:
         _draw(found, args.model, args.plot)
     if args.fix:
@@ -134,7 +141,10 @@ def _opened(args: argparse.Namespace) -> _Patient:
             raise UsageError("--fix precise_bn measures images; expected --data, as the file does not say what it was "
                              "trained on")  # fmt: skip
         return _Patient(source.path, source.model, None, batch_size, source)
-    return _Patient(source.path, source.model, sources.training_loader(source, args), batch_size, source)
+    if source.qat is not None and args.fix:
+        raise UsageError(f"--fix: {source.path} trains for int8; expected a float model, from which --init begins anew")
+    model = source.model if source.qat is None else source.qat.model
+    return _Patient(source.path, model, sources.training_loader(source, args), batch_size, source)
 
 
 def _built(args: argparse.Namespace) -> _Patient:
@@ -167,6 +177,12 @@ def _fill(model: Any, path: str) -> None:
         model.load_state_dict({name: Tensor(array) for name, array in found.items()})
     else:
         arrays.fill(model, found, f"--weights {path}")
+
+
+def _folding(model: QATModel, loader: DataLoader) -> dict[str, float]:
+    """How far each folded BatchNorm is from what training computes before its freeze."""
+    batches = [x for x, _ in itertools.islice(loader, FOLDED)]
+    return quantization.folding_gap(model, batches)
 
 
 def _fixed(source: Source, loader: DataLoader, fix: str, out: str) -> str:

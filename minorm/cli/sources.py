@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import minorm as mn
-from minorm import data
+from minorm import data, quantization
 from minorm.cli import extras, output, trust
 from minorm.cli.one_line_errors import UsageError
 from minorm.cli.options.data_option import DataSets, data_and_path, usual_data
@@ -24,8 +24,9 @@ from minorm.cli.trust import Trust
 from minorm.data import DataLoader
 from minorm.devices import dtypes
 from minorm.nn import Module
+from minorm.quantization import QATModel
 from minorm.serialization import checkpoint, limits, opening
-from minorm.training import Settings, images, model_building, saved
+from minorm.training import Settings, images, model_building, optimizing, saved
 from minorm.training.own_code import is_file
 from minorm.training.preparing import MEAN_STD, Preprocessing, load_data, loaders, names_of, preprocessing
 from minorm.training.run_folder import BEST, CHECKPOINT, weights_file
@@ -48,6 +49,7 @@ class Source:
     settings: Settings | None = None
     parts: dict[str, Any] | None = None  # a training run's checkpoint
     preprocessing: Preprocessing | None = None  # classes, and how pixels are scaled, where the file says so
+    qat: QATModel | None = None  # of a run with `qat`: what trains, where `model` is its integers
 
     @property
     def image_type(self) -> Any:
@@ -193,9 +195,13 @@ def _checkpoint(path: str, allowed: Trust) -> Source:
     model = model_building.build(**facts, code=trust.code(facts, path, allowed))
     if settings is not None and settings.dtype == "bfloat16":
         model = model.to(mn.bfloat16)
+    if settings is not None:
+        model = optimizing.prepared(settings, model, facts["channels"], facts["size"])
     saved.taken(path, "model", lambda: model.load_state_dict(state))
     _freeze(model, frozen, path)
-    return Source(path, "checkpoint", model, facts, settings, parts, found)
+    qat = model if optimizing.is_ready(model) else None
+    model = model if qat is None else quantization.convert(qat)
+    return Source(path, "checkpoint", model, facts, settings, parts, found, qat)
 
 
 def _json(path: str, metadata: Mapping[str, str], name: str) -> Any:

@@ -72,6 +72,7 @@ LATER = {
     "losses.ctc": "ctc_loss",
     "distances": "cosine_similarity pairwise_distance pdist",
     "dropout": "dropout1d dropout2d dropout3d alpha_dropout feature_alpha_dropout",
+    "fake_quantization": "fake_quantize_per_channel_affine fake_quantize_per_tensor_affine",
     "norm.filter_response": "filter_response_norm",
     "norm.ghost": "ghost_batch_norm",
     "losses.likelihoods": "binary_cross_entropy gaussian_nll_loss huber_loss kl_div poisson_nll_loss",
@@ -99,6 +100,7 @@ if TYPE_CHECKING:
     from minorm.functional.attention import scaled_dot_product_attention
     from minorm.functional.distances import cosine_similarity, pairwise_distance, pdist
     from minorm.functional.dropout import alpha_dropout, dropout1d, dropout2d, dropout3d, feature_alpha_dropout
+    from minorm.functional.fake_quantization import fake_quantize_per_channel_affine, fake_quantize_per_tensor_affine
     from minorm.functional.linear import bilinear
     from minorm.functional.lookup import embedding, embedding_bag, one_hot
     from minorm.functional.losses.ctc import ctc_loss

@@ -129,6 +129,9 @@ class Function:
             arguments = named_arguments(cls.forward, (function, *inputs), options)
             del arguments["self"]
             trace.state.calls.append(trace.Call(cls, arguments, answer))
+            if (interceptor := trace.state.interceptor) is not None:
+                with trace.intercepted(None):
+                    return interceptor.applied(cls, arguments, answer)
         return answer
 
     def _connect(self, inputs: tuple[Any, ...], outputs: tuple[Any, ...]) -> None:

@@ -14,15 +14,16 @@ Outside a trace an operation pays one attribute look-up.
 from __future__ import annotations
 
 import functools
+import inspect
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import minorm_ext
 from minorm.devices import REFUSALS, check_devices
-from minorm.support.argument_errors import foreign_argument, named_arguments, unbound, wrong_call
+from minorm.support.argument_errors import foreign_argument, named_arguments, signature_of, unbound, wrong_call
 
 AnyCallable = TypeVar("AnyCallable", bound=Callable[..., Any])
 
@@ -45,11 +46,32 @@ class Call:
     changed: bool = False
 
 
+class Interceptor(Protocol):
+    """Sees every outermost operation while `intercepted` is open, and says what it returns."""
+
+    def call(self, function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
+        """In the place of `function(**arguments)`, a public function."""
+
+    def applied(self, function: type, arguments: dict[str, Any], result: Any) -> Any:
+        """What an autograd Function that was applied by itself (x + y) returns in the place of `result`."""
+
+    def changed(self, tensor: Any) -> None:
+        """The last operation changed `tensor` in place (x += y): that is its result."""
+
+
+class _Unread(list[Any]):
+    """The calls of a trace that is open only for its interceptor: the last one is kept."""
+
+    def append(self, call: Any) -> None:
+        self[:] = [call]
+
+
 class _State(threading.local):
     calls: list[Call] | None = None  # where the next call is written, None outside a trace
     cast: Callable[[type, tuple[Any, ...]], tuple[Any, ...]] | None = None  # amp's, where an autocast is open
     cast_types: dict[str, Any] = {}  # noqa: RUF012  amp's too: the type by the kind of device; replaced, never changed
     originals: dict[int, tuple[Any, Any]] = {}  # noqa: RUF012  by id: arrays changed in place, what they held before
+    interceptor: Interceptor | None = None  # looked for inside a trace alone
 
 
 state = _State()
@@ -62,6 +84,29 @@ def record() -> Iterator[list[Call]]:
     # What is written down is the model, not how it was run: no cast.
     with minorm_ext.Switch(state, {"calls": calls, "originals": {}, "cast": None}):
         yield calls
+
+
+@contextmanager
+def intercepted(interceptor: Interceptor | None) -> Iterator[None]:
+    """Inside, the interceptor stands between the model and its operations; None: no longer.
+
+    Operations run one by one, as in every trace. What the interceptor itself calls it does not see again.
+    """
+    calls = _Unread() if state.calls is None else state.calls
+    with minorm_ext.Switch(state, {"calls": calls, "interceptor": interceptor}):
+        yield
+
+
+def called(function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
+    """`function` with the arguments that an interceptor got, by name."""
+    positional: list[Any] = []
+    named = dict(arguments)
+    for name, parameter in signature_of(function).parameters.items():
+        if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
+            positional += named.pop(name, ())
+        elif parameter.kind is inspect.Parameter.VAR_KEYWORD:
+            named |= named.pop(name, {})
+    return function(*positional, **named)
 
 
 @contextmanager
@@ -84,6 +129,8 @@ def changed(tensor: Any) -> None:
     """Say that the last call changed `tensor` in place: that is its result."""
     if state.calls is not None:
         state.calls[-1].result, state.calls[-1].changed = tensor, True
+        if state.interceptor is not None:
+            state.interceptor.changed(tensor)
 
 
 def _blame(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -123,6 +170,9 @@ def operation(function: AnyCallable, followed: Callable[..., Any] | None = None)
         arguments = named_arguments(function, args, kwargs)
         for name in ("inplace", "activation", "residual"):  # results are new tensors, and what follows has its own call
             arguments.pop(name, None)
+        if (interceptor := state.interceptor) is not None:
+            with intercepted(None):
+                return interceptor.call(getattr(run, "public", run), arguments)
         call = Call(getattr(run, "public", run), arguments)
         calls.append(call)
         state.calls = call.children

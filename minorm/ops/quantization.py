@@ -145,3 +145,38 @@ class Dequantize(Function):
             steps = self.input(0, self.steps, dy) if self.needs[0] else dy.from_array(self.steps)
             ds = gathered_tensor(dy * steps, self.scale, self.axis, self.block).to(self.scale.dtype)
         return dq, ds, None
+
+class FakeQuantize(Function):
+    """(clip(round(x / scale) + zero, low, high) - zero) * scale: Quantize and Dequantize in one, all of it floats.
+
+    dx = dy where x was not cut off, else 0. The scale's gradient is that of Esser et al. 2020, arXiv:1902.08153: a
+    step of scale moves y by round(x / scale) - x / scale inside, and by (low or high) - zero where x was cut off.
+    """
+
+    def forward(self, x, scale, zero, *, low, high, axis):
+        self.scale, self.axis = scale, axis
+        wide = dtypes.compute_type(x.dtype)
+        s = spread(scale, x.shape, axis, 0).astype(wide)
+        z = 0 if zero is None else spread(zero, x.shape, axis, 0).astype(wide)
+        given = x.astype(wide, copy=False) / s
+        q = np.rint(given) + z
+        self.inside = (q >= low) & (q <= high)
+        steps = np.clip(q, low, high) - z
+        self.moves = steps - given * self.inside if self.needs[1] else None
+        return (steps * s).astype(x.dtype, copy=False)
+
+    def backward(self, dy):
+        dx = dy * self.inside if self.needs[0] else None
+        ds = None
+        if self.needs[1]:
+            ds = gathered(dy.astype(self.moves.dtype) * self.moves, self.scale, self.axis, 0).astype(self.scale.dtype)
+        return dx, ds, None
+
+    def gradient(self, dy):
+        dx = dy * dy.from_array(self.inside.astype(dy.dtype))
+        ds = None
+        if self.needs[1]:
+            each = dy * dy.from_array(self.moves.astype(dy.dtype))
+            kept = [] if self.scale.size == 1 and self.scale.ndim <= 1 else [self.axis]
+            ds = each.sum([i for i in range(dy.ndim) if i not in kept]).reshape(*self.scale.shape)
+        return dx, ds, None

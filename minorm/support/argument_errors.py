@@ -9,7 +9,9 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
+import weakref
 from collections.abc import Callable, Iterator
+from types import FunctionType
 from typing import Any, TypeVar
 
 AnyCallable = TypeVar("AnyCallable", bound=Callable[..., Any])
@@ -162,9 +164,20 @@ def _surely_fits(init: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bo
 
 def named_arguments(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
     """The arguments of `function(*args, **kwargs)` by name, defaults filled in."""
-    bound = inspect.signature(function).bind(*args, **kwargs)
+    bound = signature_of(function).bind(*args, **kwargs)
     bound.apply_defaults()
     return bound.arguments
+
+
+_signatures: weakref.WeakKeyDictionary[Callable[..., Any], inspect.Signature] = weakref.WeakKeyDictionary()
+
+
+def signature_of(function: Callable[..., Any]) -> inspect.Signature:
+    """The signature, made once for each function: a trace asks at every call."""
+    found = _signatures.get(function) if isinstance(function, FunctionType) else inspect.signature(function)
+    if found is None:
+        found = _signatures[function] = inspect.signature(function)
+    return found
 
 
 def outside() -> int:

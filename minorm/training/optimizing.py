@@ -1,4 +1,4 @@
-"""What moves the weights: the optimizer, the learning rate's way, and the average of where the weights have been."""
+"""What moves the weights: the optimizer, the learning rate's way, the average of where they have been, and rounding."""
 
 from __future__ import annotations
 
@@ -7,7 +7,11 @@ from typing import Any
 
 from minorm import nn, optim
 from minorm.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
+from minorm.quantization import QATModel, freeze_bn_stats, get_default_qat_qconfig, prepare_qat
+from minorm.tensor.creation import zeros
 from minorm.training.settings import Settings
+
+FROZEN = 0.25  # of the epochs of a run with `qat`, the last ones
 
 
 def make_optimizer(settings: Settings, model: nn.Module) -> Any:
@@ -56,3 +60,31 @@ def averaged(settings: Settings, model: nn.Module) -> AveragedModel | None:
         get_ema_multi_avg_fn(min(settings.ema, (1 + n) / (10 + n)))(averages, latest, n)
 
     return AveragedModel(model, multi_avg_fn=average, use_buffers=True)
+
+
+def prepared(settings: Settings, model: nn.Module, channels: int, size: int) -> nn.Module:
+    """The model, as these settings train it: with `qat` it is rounded as its int8 form will be."""
+    if settings.qat == "none":
+        return model
+    device = next(model.parameters()).device
+    example = zeros(2, channels, size, size, device=device)
+    return prepare_qat(model, example, get_default_qat_qconfig(settings.qat), inplace=True)
+
+
+def begin_epoch(model: nn.Module, epoch: int, epochs: int) -> None:
+    """Before an epoch, counted from 0. In the last quarter a model with `qat` trains as `convert` will have it:
+    BatchNorm normalizes with its running statistics, which stay, and so do the scales of activations.
+    """
+    if isinstance(model, QATModel) and epoch >= first_frozen(epochs):
+        freeze_bn_stats(model)
+        model.freeze_observers()
+
+
+def first_frozen(epochs: int) -> int:
+    """The first epoch with frozen statistics, counted from 0; the one before it gives activations their scales."""
+    return max(1, math.ceil(epochs * (1 - FROZEN)))
+
+
+def is_ready(model: Any) -> bool:
+    """Whether `convert` can make integers of it."""
+    return isinstance(model, QATModel) and model.has_scales

@@ -29,7 +29,7 @@ from minorm.diagnosis.finite import NonFiniteLoss
 from minorm.distributed import DistributedDataParallel, Group
 from minorm.serialization import atomic, checkpoint
 from minorm.support.documented import documented
-from minorm.training import initial, model_building, resuming, saved
+from minorm.training import initial, model_building, optimizing, resuming, saved
 from minorm.training.batches import device_of
 from minorm.training.criterion import make_loss
 from minorm.training.graphed import GraphedLoop
@@ -105,6 +105,7 @@ class Run:
         if settings.dtype == "bfloat16":
             self.model = self.model.to(dtypes.bfloat16)
         self.initial = None if init is None else initial.begin(self.model, init)
+        self.model = optimizing.prepared(settings, self.model, found.channels, found.size)
         self._trained = self.model  # what the loop calls
         if group is not None and group.size > 1:
             self.model = nn.SyncBatchNorm.convert_sync_batchnorm(self.model, group)
@@ -120,6 +121,7 @@ class Run:
         self.scheduler = make_scheduler(settings, self.optimizer, self.steps)
         self.average = averaged(settings, self.model)
         self._graphed: GraphedLoop | None = None
+        graph = graph and settings.qat == "none"  # whose layers ask for their switches
         if graph and self._trained is self.model and settings.accumulate == 1 and device_of(self.model) != "cpu":
             self._graphed = GraphedLoop(self.model, self.loss_function, self.optimizer, settings.clip_grad)
         self.epoch = 0  # finished ones
@@ -218,6 +220,7 @@ class Run:
     def _epoch(self, after_step: Callable[[Score], None] | None) -> Row:
         """Train and validate; the new row of the history, with the images a second."""
         rate = self.optimizer.param_groups[0]["lr"]
+        optimizing.begin_epoch(self.model, self.epoch, self.settings.epochs)
         try:
             train = self._train(after_step)
             val = evaluate(self._evaluated(), self.val_loader, self.loss_function)

@@ -19,6 +19,7 @@ OPTIMIZERS = ("sgd", "adam", "adamw")
 SCHEDULES = ("constant", "step", "cosine", "onecycle")
 CLASS_WEIGHTS = ("none", "balanced")
 DTYPES = ("float32", "bfloat16")
+QAT = ("none", "uint8", "int8")
 LARGEST = 8192  # side of an image
 KINDS: dict[Any, tuple[type, str]] = {
     "int": (Integral, "a whole number"), "float": (Real, "a number"), "str": (str, "a text"),
@@ -54,6 +55,7 @@ USUAL = -1  # of an augmentation: what the data set usually has
     early_stopping="epochs without a better score after which it ends, 0 for no end",
     dtype='of weights and activations, "float32" or "bfloat16"',
     crop_scale="the smallest share of an image that a random crop keeps, resized to the whole; 1 crops nothing",
+    qat='"uint8" or "int8": train for an int8 model whose activations are of that type; "none" trains in floats',
 )
 @dataclass(frozen=True)
 class Settings:
@@ -92,6 +94,7 @@ class Settings:
     early_stopping: int = 0
     dtype: str = "float32"
     crop_scale: float = 1.0
+    qat: str = "none"
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -113,6 +116,7 @@ class Settings:
         _expect(known, "model", self.model, f"one of {', '.join(models.BY_NAME)}, or FILE.py:FUNCTION")
         for name, choices in (
             ("optimizer", OPTIMIZERS), ("schedule", SCHEDULES), ("class_weights", CLASS_WEIGHTS), ("dtype", DTYPES),
+            ("qat", QAT),
         ):  # fmt: skip
             _expect(getattr(self, name) in choices, name, getattr(self, name), f"one of {', '.join(choices)}")
         for name in ("epochs", "batch_size", "ranks", "image_size", "accumulate"):
@@ -128,6 +132,9 @@ class Settings:
         _expect(0 < self.lr < math.inf, "lr", self.lr, "a positive number")
         _expect(0 <= self.ema < 1, "ema", self.ema, "0, or a decay below 1, such as 0.999")
         _expect(not (self.mixup and self.cutmix), "cutmix", self.cutmix, "0, as mixup is on: one of the two")
+        for name, expected in (("dtype", "float32"), ("ranks", 1), ("ema", 0)):
+            _expect(self.qat == "none" or getattr(self, name) == expected, name, getattr(self, name),
+                    f"{expected!r} with qat={self.qat!r}")  # fmt: skip
         _expect(self.warmup_epochs < self.epochs, "warmup_epochs", self.warmup_epochs, f"fewer than {self.epochs}")
 
 

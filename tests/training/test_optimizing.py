@@ -7,7 +7,16 @@ import pytest
 
 import minorm as mn
 from minorm import models, nn
-from minorm.training.optimizing import averaged, make_optimizer, make_scheduler
+from minorm.quantization import QATModel
+from minorm.training.optimizing import (
+    averaged,
+    begin_epoch,
+    first_frozen,
+    is_ready,
+    make_optimizer,
+    make_scheduler,
+    prepared,
+)
 from minorm.training.settings import Settings
 
 
@@ -80,3 +89,25 @@ def test_the_average_follows_its_formula() -> None:
         assert np.allclose(found.numpy(), wanted, rtol=1e-5)
     assert average.module[1].running_mean.dtype == mn.float32
     assert averaged(Settings(), model) is None
+
+
+@pytest.mark.parametrize(("epochs", "first"), [(1, 1), (2, 2), (4, 3), (8, 6), (10, 8)])
+def test_the_last_quarter_of_a_run_with_qat_is_frozen(epochs: int, first: int) -> None:
+    assert first_frozen(epochs) == first
+    model = prepared(Settings(qat="int8"), models.digits_cnn(), 1, 8)
+    assert isinstance(model, QATModel)
+    begin_epoch(model, first - 1, epochs)
+    assert not model.bn_frozen.item()
+    assert model.fake_quant["input"].observer_enabled.item()
+    begin_epoch(model, first, epochs)
+    assert model.bn_frozen.item()
+    assert not model.fake_quant["input"].observer_enabled.item()
+    assert model.fake_quant["0_weight"].observer_enabled.item()
+
+
+def test_without_qat_the_model_stays_what_it_is() -> None:
+    model = models.digits_cnn()
+    assert prepared(Settings(), model, 1, 8) is model
+    begin_epoch(model, 7, 8)
+    assert not is_ready(model)
+    assert not is_ready(prepared(Settings(qat="uint8"), model, 1, 8)), "no batch has passed"

@@ -8,7 +8,7 @@ import functools
 from minorm.cli import sources, trust
 from minorm.training import Settings
 from minorm.training.defaults import BATCH, CROP_SCALE, FEW, MOST_EPOCHS, SIZES, SMALL_BATCH, STEPS
-from minorm.training.settings import CLASS_WEIGHTS, DTYPES, MODEL_FOR, OPTIMIZERS, SCHEDULES
+from minorm.training.settings import CLASS_WEIGHTS, DTYPES, MODEL_FOR, OPTIMIZERS, QAT, SCHEDULES
 
 DEVICE, TIMEOUT = "cpu", 300.0
 
@@ -60,6 +60,9 @@ def add(parser: argparse.ArgumentParser) -> None:
     option("--label-smoothing", type=float, metavar="E", help=f"default {defaults.label_smoothing}")
     option("--class-weights", choices=CLASS_WEIGHTS, help="balanced: rare classes count as much as common ones")
     option("--dtype", choices=DTYPES, help="of weights and activations (default float32)")
+    option("--qat", nargs="?", const="uint8", choices=QAT, help="train for an int8 model (activations of uint8 unless "
+           "int8 is said): from scratch, or with --init from a trained one; `minorm export` writes its "
+           "integers")  # fmt: skip
     option("--seed", type=int, metavar="N", help="of split, weights and order (default 0)")
     option("--num-workers", type=int, metavar="N", help="threads that read images ahead (default 2 for a folder); "
            "changes no result")  # fmt: skip

@@ -56,9 +56,9 @@ def stand_in(
     values = list(inputs)
     for name, array in arrays.items():
         home = f"{path}.{name}" if path else name
-        if name in state and state[name].shape == array.shape:
+        if name in state and state[name].shape == array.shape and state[name].dtype == array.dtype:
             values.append(graph.current(value_of(state[name])))
-        elif name in state:  # held once for each sample
+        elif name in state:  # held once for each sample, or as integers
             values.append(Value(array.shape, array.dtype, home, array, home))
         else:
             values.append(Value(array.shape, array.dtype, f"{path}/{name}", array))

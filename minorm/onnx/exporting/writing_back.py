@@ -15,7 +15,7 @@ import onnx
 from minorm.graph.grad_mode import no_grad
 from minorm.onnx.checking import sandbox
 from minorm.onnx.conversion import convert, describing
-from minorm.onnx.exporting import norm_fusion
+from minorm.onnx.exporting import integers_again, norm_fusion
 from minorm.onnx.exporting.example_inputs import Axes
 from minorm.onnx.exporting.examples import example
 from minorm.onnx.exporting.restoring import Restorer
@@ -98,6 +98,8 @@ def restored(
         _infer_again(model, restorer.state.reshaped)
     if any(entry.type.WhichOneof("value") is None for entry in model.graph.output):  # where the graph was cut
         describing.describe_outputs(model.graph, describing.kinds(describing.skeleton(model)).get("", {}))
+    if module.stores_integers:
+        integers_again.store(model.graph, contents)
     if opset is not None and opset != restorer.original.opset:
         convert.rewrite(model, opset)
     return model, contents, restorer.state.reshaped

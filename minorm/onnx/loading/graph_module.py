@@ -82,6 +82,7 @@ class GraphModule(Sealed):
         self.placed: list[Placed] = []  # where the layers with a mode stand in it
         self._budget = budget
         self._plans = Plans()
+        self.stores_integers = False  # a file of minorm holds the weights as integers: integer_weights.py
         self.metadata: dict[str, Any] = {}  # of the file, but for what minorm writes for itself
         self.layers_put_in: dict[str, Module] = {}  # in the place of nodes, by their paths
         self._state = dict(state)

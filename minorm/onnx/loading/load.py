@@ -16,7 +16,16 @@ from minorm.onnx.graph.lengths import length_of
 from minorm.onnx.graph.storage import sparse
 from minorm.onnx.graph.tensors import Budget, text
 from minorm.onnx.graph.weights_folder import Folder
-from minorm.onnx.loading import metadata, original, recognition, updates, validation, wanted_type, weights
+from minorm.onnx.loading import (
+    integer_weights,
+    metadata,
+    original,
+    recognition,
+    updates,
+    validation,
+    wanted_type,
+    weights,
+)
 from minorm.onnx.loading.exchange import spots
 from minorm.onnx.loading.flattening import Flattener
 from minorm.onnx.loading.graph_building import Builder
@@ -127,6 +136,7 @@ def _module(
     budget = Budget(max_bytes)
     opsets = validation.opsets_of(model)
     model = sparse.densified(model, folder, budget)
+    model, stored = integer_weights.as_floats(model)
     initializers = _initializers(model, folder, budget)
     inputs = [_input(entry) for entry in model.graph.input if entry.name not in initializers]
     flattener = Flattener(model, opsets, folder, budget)
@@ -171,7 +181,7 @@ def _module(
             model, flattener.layout, folder, Budget(max_bytes), held, wanted, builder.starts, builder.expanded
         )
         module.seal()
-    module.metadata = metadata.entries_of(model)
+    module.metadata, module.stores_integers = metadata.entries_of(model), stored
     return module
 
 

@@ -1,0 +1,99 @@
+"""The images that `minorm quantize` runs a model on: pictures of a folder, with labels where folders are classes."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from minorm.cli import extras, output, sources
+from minorm.cli.sources import Source
+from minorm.data import BrokenImage, Normalize, read_image
+from minorm.data.listing import ENDINGS
+from minorm.tensor.tensor import Tensor
+
+BATCH = 32
+
+
+@dataclass
+class Images:
+    """Batches as the model takes them, and their labels, where they are known."""
+
+    batches: list[Tensor]
+    labels: Any = None
+
+    @property
+    def kind(self) -> str:
+        """What `score` is."""
+        return "accuracy" if self.labels is not None else "agreement"
+
+    def score(self, outputs: Sequence[Tensor], wanted: Sequence[Tensor]) -> float:
+        """The share of images whose class is right, or, without labels, the float model's."""
+        found = classes(outputs)
+        return float((found == (classes(wanted) if self.labels is None else self.labels)).mean())
+
+
+def classes(outputs: Sequence[Tensor]) -> Any:
+    """The most probable class of each image."""
+    return np.concatenate([y.detach().cpu().array.argmax(1) for y in outputs])
+
+
+def read(source: Source, args: argparse.Namespace) -> Images:
+    """Those that the options name; ValueError where there is none."""
+    if args.calibrate is not None and not args.calibrate.endswith(".npz"):
+        return _pictures(source, args)
+    if args.calibrate is not None:
+        args.path, args.data = args.calibrate, args.data or "numpy"
+    chosen = sources.choose(source, args)
+    train, val = chosen.sets()
+    batches, labels = [], []
+    for images, targets in chosen.loaders(train, val)[1]:
+        batches.append(Tensor(images.numpy()))
+        labels.append(targets.numpy())
+        if sum(map(len, labels)) >= args.images:
+            break
+    return Images(batches, np.concatenate(labels))
+
+
+def _pictures(source: Source, args: argparse.Namespace) -> Images:
+    extras.need("PIL")
+    found = source.preprocessing
+    if found is None:
+        raise ValueError(f"{source.path} does not say how images are scaled, nor is its input N x C x size x size with "
+                         "1 or 3 channels; use minorm.quantization in Python")  # fmt: skip
+    scale, pixels, labels = Normalize(found.mean, found.std), [], []
+    paths = list(_below(args.calibrate))
+    for path in _spread(paths, args.images):
+        try:
+            pixels.append(read_image(path, found.size, found.channels, args.max_bytes))
+        except (BrokenImage, OSError) as error:
+            output.note(f"minorm quantize: {str(error).removeprefix('read_image: ')}")
+            continue
+        labels.append(os.path.relpath(path, args.calibrate).split(os.sep)[0])
+    if not pixels:
+        raise ValueError(f"--calibrate {args.calibrate}: there is no picture that can be read; expected at least one")
+    floats = np.stack(pixels).astype(np.float32) / np.float32(255)
+    array = np.asarray(scale(floats, np.random.default_rng(0)), np.float32)
+    known = set(labels) <= set(found.classes)
+    numbers = np.array([found.classes.index(label) for label in labels]) if known else None
+    return Images([Tensor(array[start : start + BATCH]) for start in range(0, len(array), BATCH)], numbers)
+
+
+def _below(folder: str) -> Iterator[str]:
+    """Every picture below a folder, in order."""
+    if not os.path.isdir(folder):
+        raise ValueError(f"--calibrate {folder} is no folder; expected one with pictures, or a .npz file")
+    for here, folders, files in os.walk(folder):
+        folders.sort()
+        yield from (os.path.join(here, name) for name in sorted(files) if name.lower().endswith(ENDINGS))
+
+
+def _spread(paths: list[str], most: int) -> list[str]:
+    """At most so many of them, from everywhere in the list."""
+    if len(paths) <= most:
+        return paths
+    return [paths[place] for place in np.linspace(0, len(paths) - 1, most).astype(int)]

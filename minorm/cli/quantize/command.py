@@ -1,0 +1,170 @@
+"""`minorm quantize`: a trained model as int8, with scales from pictures and without training, and what that costs."""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import minorm as mn
+from minorm import quantization
+from minorm.cli import extras, output, sources
+from minorm.cli.one_line_errors import UsageError
+from minorm.cli.options import external_root
+from minorm.cli.quantize import calibration_images, runtime_comparison
+from minorm.cli.quantize.calibration_images import Images
+from minorm.quantization import QConfig, calibrate, convert, get_default_qat_qconfig, measure_noise
+from minorm.quantization.fake_quantize import FakeQuantize
+from minorm.quantization.qat import prepared
+from minorm.quantization.qconfig import ACTIVATION_TYPES
+from minorm.serialization import atomic
+
+OBSERVERS = {
+    "minmax": quantization.MinMaxObserver,
+    "percentile": quantization.PercentileObserver,
+    "mse": quantization.MSEObserver,
+}
+FORMS = (".png", ".svg", ".pdf")
+
+
+def add(commands: Any) -> None:
+    """Declare the command."""
+    parser = commands.add_parser(
+        "quantize",
+        help="write a trained model as int8, without training",
+        description="Write a trained model as an ONNX file whose weights are int8 and whose activations are 8 bits, "
+        "with QuantizeLinear and DequantizeLinear. The pictures say which scales activations need; their labels, where "
+        "folders have the names of the classes, say what it costs. Where that is too much, `minorm train --qat --init "
+        "MODEL` trains it away.",
+        epilog="Example: minorm quantize model.onnx --calibrate images/ -o int8.onnx",
+    )
+    parser.add_argument("model", metavar="MODEL", help=sources.MODEL_HELP)
+    parser.add_argument("--calibrate", metavar="DIR|FILE.npz", help="pictures to run the model on; default: the images "
+                        "of the run, or those of --data and --path")  # fmt: skip
+    sources.add_data(parser)
+    parser.add_argument("-o", "--out", default="int8.onnx", metavar="FILE", help="default int8.onnx")
+    parser.add_argument("--observer", choices=list(OBSERVERS), default="mse", help="how the scale of an activation is "
+                        "chosen (default mse: the least mean squared error)")  # fmt: skip
+    parser.add_argument("--activation", choices=list(ACTIVATION_TYPES), default="uint8", help="default uint8")
+    parser.add_argument("--exclude", action="append", default=[], metavar="MODULE", help="a module that stays float; "
+                        "several times for several")  # fmt: skip
+    parser.add_argument("--images", type=int, default=256, metavar="N", help="at most so many (default 256)")
+    parser.add_argument("--opset", type=int, metavar="N", help="13 to the newest (default: the lowest from 17 on)")
+    parser.add_argument("--json", action="store_true", help="the report as JSON")
+    parser.add_argument("--plot", metavar="FILE", help="a picture of noise and cost by layer (.png, .svg, .pdf)")
+    external_root.add(parser)
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Calibrate, write, and report."""
+    extras.need("onnx", "onnxruntime")
+    if args.plot:
+        extras.need("matplotlib")
+        if not args.plot.lower().endswith(FORMS):
+            raise UsageError(f"--plot {args.plot}: expected a name that ends in .png, .svg or .pdf")
+    if args.images < 1:
+        raise UsageError(f"--images {args.images}: expected at least 1")
+    if args.opset is not None and args.opset < 13:
+        raise UsageError(f"--opset {args.opset}: expected 13 or more, from which on each channel may have a scale")
+    for path in filter(None, (args.out, args.plot)):
+        atomic.destination(path, "quantize")
+    source = sources.opened(args)
+    if os.path.exists(args.out) and os.path.samefile(args.out, source.path):
+        raise UsageError(f"--out {args.out} is the model itself; expected another file")
+    images = calibration_images.read(source, args)
+    report = quantized(source, images, args)
+    rows = report.pop("rows")
+    if args.plot:
+        from minorm.cli.views import quantization_picture
+
+        figure = quantization_picture.picture(rows, os.path.basename(source.path))
+        with atomic.replacing(args.plot, "quantize") as file:
+            figure.savefig(file, format=args.plot[-3:].lower(), dpi=130)
+    if args.json:
+        output.show_json(report)
+    else:
+        _show(report, args)
+    return 0
+
+
+def quantized(source: Any, images: Images, args: argparse.Namespace) -> dict[str, Any]:
+    """Write the file; the report, with its layers as objects under `rows`."""
+    model = source.model.eval()
+    if hasattr(model, "original"):
+        model.original = None  # what is written is what runs, and not the file that was read
+    batches = images.batches
+    wanted = [outcome(model, batch) for batch in batches]
+    activation = functools.partial(FakeQuantize, OBSERVERS[args.observer], dtype=ACTIVATION_TYPES[args.activation])
+    qconfig = QConfig(activation, get_default_qat_qconfig().weight)
+    qat = prepared(model, batches[0], qconfig, False, tuple(args.exclude), strict=False)
+    int8 = convert(calibrate(qat, batches))
+    score = functools.partial(images.score, wanted=wanted)
+    noise = measure_noise(qat, batches, score)
+    floats = runtime_comparison.written(source, batches[0])
+    whole = runtime_comparison.write(int8, batches[0], args, source)
+    mine, fake = ([outcome(one.eval(), batch) for batch in batches] for one in (int8, qat))
+    return {
+        "model": source.path,
+        "out": args.out,
+        "images": sum(len(batch) for batch in batches),
+        "score": images.kind,
+        "float": score(wanted),
+        "int8": score(mine),
+        "fake_quantization": {
+            "values": sum(y.numel() for y in mine),
+            "differ": sum(int((a.array != b.array).sum()) for a, b in zip(mine, fake, strict=True)),
+        },
+        "layers": [vars(row) for row in noise],
+        "stay_float": list(qat.plan.floats),
+        "bytes": {"float": len(floats), "int8": len(whole)},
+        "onnxruntime": runtime_comparison.compared(floats, whole, batches, mine),
+        "rows": noise,
+    }
+
+
+def outcome(model: Any, batch: mn.Tensor) -> mn.Tensor:
+    """What the model says of a batch: its first output."""
+    with mn.no_grad():
+        result = model(batch)
+    first: mn.Tensor = result[0] if isinstance(result, (tuple, list)) else result
+    if first.ndim != 2:
+        raise ValueError(f"quantize: the model makes {tuple(first.shape)} of {len(batch)} images; expected one row an "
+                         "image, with one number a class")  # fmt: skip
+    return first
+
+
+def _show(report: dict[str, Any], args: argparse.Namespace) -> None:
+    runtime, sizes = report["onnxruntime"], report["bytes"]
+    output.say(f"{report['model']}: {report['images']:,} images, observer {args.observer}")
+    for line in table(report["layers"], report["score"]):
+        output.say(line)
+    for name in report["stay_float"]:
+        output.say(f"stays float: {name}, which no integer operation reads")
+    output.say(f"{report['score']}: float {report['float']:.2%}, int8 in integers {report['int8']:.2%}")
+    fake = report["fake_quantization"]
+    output.say(
+        f"fake quantization in floats: {fake['differ']:,} of {fake['values']:,} numbers are not those of integers"
+    )
+    output.say(f"{args.out}: {sizes['int8']:,} bytes, the float model {sizes['float']:,}")
+    output.say(
+        f"onnxruntime: float {runtime['float_ms']:.2f} ms a batch, int8 {runtime['int8_ms']:.2f} ms; "
+        f"{runtime['same_class']:,} of {report['images']:,} images in the class that integers give"
+    )
+    if runtime["saturates"]:
+        output.say(
+            "this processor has no VNNI, and onnxruntime's sums of two products saturate at 16 bits: with the session "
+            f"option {runtime_comparison.PRECISE} = 1 it agrees in {runtime['same_class_exact']:,}"
+        )
+
+
+def table(layers: Sequence[dict[str, Any]], score: str) -> list[str]:
+    """The layers, a line each."""
+    width = max(len(str(row["name"])) for row in layers)
+    lines = [f"{'layer':{width}}  weight dB  output dB  {score} lost"]
+    for row in layers:
+        cost = "" if row["cost"] is None else f"{row['cost']:10.2%}"
+        lines.append(f"{row['name']:{width}}  {row['weight']:9.1f}  {row['output']:9.1f}  {cost}")
+    return lines

@@ -1,0 +1,91 @@
+"""A float model and its int8 form in onnxruntime: how large, how fast, and whether the integers agree."""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from minorm.cli import sources
+from minorm.cli.quantize.calibration_images import classes
+from minorm.cli.sources import Source
+from minorm.tensor.tensor import Tensor
+
+PRECISE = "session.x64quantprecision"
+TURNS = 7
+
+
+def written(source: Source, example: Tensor) -> bytes:
+    """The float model as an ONNX file."""
+    import minorm.onnx
+
+    if source.kind == "onnx":
+        with open(source.path, "rb") as file:
+            return file.read()
+    contents: bytes = minorm.onnx.export(source.model, example[:2]).SerializeToString()
+    return contents
+
+
+def write(model: Any, example: Tensor, args: argparse.Namespace, source: Source) -> bytes:
+    """Write the int8 model, with classes and preprocessing; its bytes."""
+    import minorm.onnx
+    from minorm.onnx.graph import encoding
+    from minorm.serialization import atomic
+
+    proto = minorm.onnx.export(model, example[:2], opset_version=args.opset)
+    described = {} if source.preprocessing is None else sources.description(source.preprocessing)
+    for key, value in described.items():
+        proto.metadata_props.add(key=key, value=value)
+    contents = encoding.encode(proto)
+    with atomic.replacing(args.out, "quantize") as file:
+        file.write(contents)
+    return contents
+
+
+def compared(floats: bytes, int8: bytes, batches: Sequence[Tensor], mine: Sequence[Tensor]) -> dict[str, Any]:
+    """Milliseconds a batch of either, and how many images get the class that our integers give.
+
+    saturates    whether the processor's sums of two products do, which `PRECISE` switches off
+    """
+    import onnxruntime
+
+    answers = {}
+    for exact in (False, True):
+        session = _session(onnxruntime, int8, exact)
+        answers[exact] = [_run(session, batch) for batch in batches]
+    wanted = classes(mine)
+    same = {exact: int((classes([Tensor(y) for y in found]) == wanted).sum()) for exact, found in answers.items()}
+    apart = any(not np.array_equal(a, b) for a, b in zip(answers[False], answers[True], strict=True))
+    return {
+        "float_ms": _milliseconds(_session(onnxruntime, floats, False), batches[0]),
+        "int8_ms": _milliseconds(_session(onnxruntime, int8, False), batches[0]),
+        "same_class": same[False],
+        "same_class_exact": same[True],
+        "saturates": apart,
+    }
+
+
+def _session(runtime: Any, contents: bytes, exact: bool) -> Any:
+    options = runtime.SessionOptions()
+    options.log_severity_level = 3
+    if exact:
+        options.add_session_config_entry(PRECISE, "1")
+    return runtime.InferenceSession(contents, options, providers=["CPUExecutionProvider"])
+
+
+def _run(session: Any, batch: Tensor) -> Any:
+    return session.run(None, {session.get_inputs()[0].name: batch.array})[0]
+
+
+def _milliseconds(session: Any, batch: Tensor) -> float:
+    """The median of a few runs on one batch."""
+    times = []
+    for _ in range(TURNS):
+        start = time.perf_counter()
+        _run(session, batch)
+        times.append(1000 * (time.perf_counter() - start))
+    return statistics.median(times)

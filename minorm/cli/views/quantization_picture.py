@@ -1,0 +1,44 @@
+"""The picture of a quantization: of each layer the noise of its weight and of its output, and what it costs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
+
+from minorm.plots import BLUE, STYLE, VERMILLION
+from minorm.quantization import LayerNoise
+from minorm.support.masking import printable
+
+MOST, LOUDEST = 60, 80.0  # layers that are drawn, dB at which bars end
+
+
+def picture(rows: Sequence[LayerNoise], title: str) -> Figure:
+    """A row a layer, from top to bottom as they run."""
+    shown = rows[:MOST]
+    places = np.arange(len(shown))
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=(11, 1.6 + 0.32 * len(shown)), layout=ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.08))
+        FigureCanvasAgg(figure)
+        figure.suptitle(printable(f"{title}: signal to quantization noise"), x=0.01, ha="left", fontweight="bold")
+        left, right = figure.subplots(1, 2, sharey=True, width_ratios=(3, 2))
+        _bars(left, places - 0.2, [row.weight for row in shown], BLUE, "weight")
+        _bars(left, places + 0.2, [row.output for row in shown], VERMILLION, "output")
+        left.set_yticks(places, [printable(row.name) for row in shown])
+        left.invert_yaxis()
+        left.set_xlabel("dB")
+        figure.legend(loc="outside lower left", ncols=2)
+        costs = [100 * (row.cost or 0.0) for row in shown]
+        right.barh(places, costs, color=VERMILLION, height=0.4)
+        right.set_xlim(min(0.0, *costs), max(1.0, *costs))
+        right.set_xlabel("lost when this layer alone is rounded, %")
+    return figure
+
+
+def _bars(axes: Any, places: Any, values: Sequence[float], colour: str, label: str) -> None:
+    axes.barh(places, np.clip(values, 0, LOUDEST), color=colour, height=0.38, label=label)

@@ -1,0 +1,59 @@
+"""Scales without training: a float model runs on images, and each observer sees what passes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from minorm.graph.grad_mode import no_grad
+from minorm.quantization.fake_quantize import FakeQuantize
+from minorm.quantization.qat import QATModel
+from minorm.support.documented import documented
+
+
+@contextmanager
+def rounding(model: QATModel, keys: Iterable[str] | None) -> Iterator[None]:
+    """Inside, in evaluation, those FakeQuantize layers alone round; None: all of them."""
+    fakes: dict[str, FakeQuantize] = {key: model.fake_quant[key] for key in model.fake_quant}  # type: ignore[misc]
+    chosen = fakes.keys() if keys is None else set(keys)
+    before = {key: bool(fake.fake_quant_enabled.item()) for key, fake in fakes.items()}
+    training = model.training
+    try:
+        model.eval()
+        for key, fake in fakes.items():
+            fake.enable_fake_quant(key in chosen)
+        with no_grad():
+            yield
+    finally:
+        for key, fake in fakes.items():
+            fake.enable_fake_quant(before[key])
+        model.train(training)
+
+
+@documented(
+    {},
+    model="a model of `prepare_qat`; its weights and running statistics stay as they are",
+    batches="Tensors, or tuples whose first element is one",
+)
+def calibrate(model: QATModel, batches: Iterable[Any]) -> QATModel:
+    """Give every activation its scale by what the float model computes, in evaluation; returns the model.
+
+    ValueError where there is no batch.
+
+    Example:
+        >>> qat = mn.quantization.prepare_qat(nn.Sequential(nn.Linear(3, 2)), mn.randn(4, 3))
+        >>> int8 = mn.quantization.convert(mn.quantization.calibrate(qat, [mn.randn(4, 3)]))
+    """
+    if not isinstance(model, QATModel):
+        raise TypeError(f"calibrate: model is a {type(model).__name__}; expected what prepare_qat returns")
+    seen = False
+    with rounding(model, ()):
+        for site in model.plan.sites:
+            model.fake_quant[site.key].training = True
+        for batch in batches:
+            model(batch[0] if isinstance(batch, (tuple, list)) else batch)
+            seen = True
+    if not seen:
+        raise ValueError("calibrate: batches is empty; expected at least one batch")
+    return model

@@ -1,0 +1,185 @@
+"""How the int8 model computes a step, and how a file has it.
+
+A convolution, its BatchNorm and its ReLU are one step of integers, as onnxruntime and devices compute it:
+
+    sum = conv(q_x - z_x, W_q) + b_q                        exact, in int32 on a device
+    q_y = clip(round(float32(sum) * M) + z_y, low, high)     M = float32(s_x * s_w / s_y), half way to the even one
+
+A tensor between two steps is float32 and holds (q - z) * s, from which its integers are read again without loss. So
+whatever has no integer form reads it as it is. While an export watches, the steps are written as QuantizeLinear and
+DequantizeLinear instead, around operations on floats: the form that runtimes turn into integer kernels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+import minorm.functional as F
+from minorm.functional.quantization import dequantize, quantize
+from minorm.graph import trace
+from minorm.ops import elementwise
+from minorm.quantization.norm_folding import along_channels
+from minorm.quantization.planning import Site, Step
+from minorm.quantization.qat import Interception
+from minorm.tensor.tensor import Tensor
+
+
+@dataclass
+class Grid:
+    """What the integers of one activation stand for: x = (q - zero) * scale."""
+
+    scale: Any
+    zero: Any
+    low: int
+    high: int
+
+    def integers(self, x: Any) -> Any:
+        """q - zero, of an array that holds such numbers; float64."""
+        return np.rint(x.astype(np.float64) / float(self.scale))
+
+    def round(self, x: Any) -> Any:
+        """x, an array of float32, as the nearest such number: what QuantizeLinear and DequantizeLinear do."""
+        q = np.clip(np.rint(x / self.scale) + np.float32(self.zero), self.low, self.high)
+        return (q - np.float32(self.zero)) * self.scale
+
+
+class At:
+    """Rounding at a site."""
+
+    def __init__(self, steps: Steps, site: Site) -> None:
+        self.steps, self.site = steps, site
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """x, rounded."""
+        return self.steps.rounded(x, self.site.key)
+
+
+class Steps(Interception):
+    """What both ways share: the plan, and the integers of a QuantizedModel."""
+
+    def __init__(self, model: Any) -> None:
+        super().__init__(model.plan)
+        self.model = model
+
+    def rounded(self, x: Tensor, key: str) -> Tensor:
+        """An activation, rounded."""
+        raise NotImplementedError
+
+    def finish(self, step: Step, result: Any) -> Any:
+        """The result, rounded where the plan says so."""
+        return result if step.output is None else self.rounded(result, step.output.key)
+
+
+class Written(Steps):
+    """The steps as a file has them: operations on floats between DequantizeLinear and QuantizeLinear."""
+
+    def compute(self, step: Step, function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
+        """Weights and biases come out of integers; a folded BatchNorm is gone."""
+        if step.folded:
+            return arguments["x"]
+        if step.weight:
+            weight, scale, bias, bias_scale = self.model.parts(self.place - 1)
+            zero = getattr(self.model, f"{self.model.keys[self.place - 1]}_zero_point")
+            arguments = {
+                **arguments,
+                "weight": dequantize(weight, scale, zero, axis=0),
+                "bias": dequantize(bias, bias_scale, axis=0),
+            }
+        return trace.called(function, arguments)
+
+    def rounded(self, x: Tensor, key: str) -> Tensor:
+        """x, quantized and dequantized."""
+        scale, zero = getattr(self.model, f"{key}_scale"), getattr(self.model, f"{key}_zero_point")
+        return dequantize(quantize(x, scale, zero), scale, zero)
+
+
+class Integers(Steps):
+    """The steps as they are computed."""
+
+    def __init__(self, model: Any) -> None:
+        super().__init__(model)
+        self.done: set[int] = set()  # norms and clips that a step before has computed
+
+    def compute(self, step: Step, function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
+        """A whole chain at its first step; what follows in it hands on."""
+        if self.place - 1 in self.done:
+            return arguments["x" if "x" in arguments else "input"]
+        if not step.weight:
+            return trace.called(function, arguments)
+        self.done |= {place for place in (step.norm, step.clip) if place is not None}
+        return self._weighted(step, function, arguments)
+
+    def applied(self, function: type, arguments: dict[str, Any], result: Any) -> Any:
+        """An operator: a sum of two activations in integers."""
+        step = self._next(function)
+        if len(step.sources) != 2 or step.target is not elementwise.Add:
+            return self.finish(step, result)
+        if step.clip is not None:
+            self.done.add(step.clip)
+        return self._added(step, arguments)
+
+    def finish(self, step: Step, result: Any) -> Any:
+        """The result, rounded unless it was already."""
+        exact = step.weight or self.place - 1 in self.done
+        return result if step.output is None or exact else self.rounded(result, step.output.key)
+
+    def rounded(self, x: Tensor, key: str) -> Tensor:
+        """x as QuantizeLinear and DequantizeLinear make it."""
+        grid = self.model.grid(key)
+        return Tensor.from_array(grid.round(x.array).astype(x.dtype, copy=False))
+
+    def _weighted(self, step: Step, function: Callable[..., Any], arguments: dict[str, Any]) -> Tensor:
+        weight, _, bias, bias_scale = (part.array for part in self.model.parts(self.place - 1))
+        name = "x" if "x" in arguments else "input"
+        assert step.source is not None
+        output = self.model.plan.steps[step.last].output
+        assert output is not None
+        q = self.model.grid(step.source.key).integers(arguments[name].array)
+        # float64 holds whole numbers up to 2^53, and sums of them in any order: as exact as int32
+        sums = trace.called(
+            function, {**arguments, name: Tensor(q), "weight": Tensor(weight.astype(np.float64)), "bias": None}
+        ).array
+        form = along_channels(sums, function is F.linear)
+        sums = sums + bias.astype(np.float64).reshape(form)
+        grid = self.model.grid(output.key)
+        factor = (bias_scale / grid.scale).astype(np.float32).reshape(form)
+        return self._on_grid(step, grid, np.rint(sums.astype(np.float32) * factor) + np.float32(grid.zero))
+
+    def _added(self, step: Step, arguments: dict[str, Any]) -> Tensor:
+        """A sum of two activations, in the order in which onnxruntime's QLinearAdd rounds in float32:
+
+        q = round(q_a r_a + (q_b r_b + (z - (r_a z_a + r_b z_b))))        r = scale / the sum's scale
+        """
+        output = self.model.plan.steps[step.last].output
+        assert output is not None
+        grid = self.model.grid(output.key)
+        a, b = (self.model.grid(site.key) for site in step.sources)
+        r_a, r_b = np.float32(a.scale / grid.scale), np.float32(b.scale / grid.scale)
+        fixed = np.float32(grid.zero) - _fused(np.float32(a.zero), r_a, r_b * np.float32(b.zero))
+        q_a, q_b = (g.integers(arguments[name].array) + g.zero for g, name in ((a, "a"), (b, "b")))
+        return self._on_grid(step, grid, np.rint(_fused(q_a, r_a, _fused(q_b, r_b, fixed))))
+
+    def _on_grid(self, step: Step, grid: Grid, q: Any) -> Tensor:
+        """The integers of a chain's end as the floats that they stand for."""
+        low, high = self._bounds(step, grid)
+        return Tensor.from_array(((np.clip(q, low, high) - np.float32(grid.zero)) * grid.scale).astype(np.float32))
+
+    def _bounds(self, step: Step, grid: Grid) -> tuple[float, float]:
+        """The least and the largest integer behind a ReLU or a clip."""
+        if step.clip is None:
+            return grid.low, grid.high
+        ends = self.model.plan.steps[step.clip].clips
+        low, high = (None if end is None else float(np.rint(np.float32(end) / grid.scale) + grid.zero) for end in ends)
+        return (
+            grid.low if low is None else max(grid.low, low),
+            grid.high if high is None else min(grid.high, high),
+        )
+
+
+def _fused(a: Any, b: Any, c: Any) -> Any:
+    """float32(a * b + c), rounded once: products of float32 are exact in float64."""
+    return (np.asarray(a, np.float64) * np.float64(b) + np.asarray(c, np.float64)).astype(np.float32)

@@ -1,0 +1,175 @@
+"""The int8 model: what `convert` makes of a model after quantization-aware training, and how it computes.
+
+A convolution, its BatchNorm and its ReLU are one step of integers; integer_steps.py computes it.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any, cast
+
+import numpy as np
+
+from minorm.devices import dtypes
+from minorm.graph import trace
+from minorm.graph.grad_mode import no_grad
+from minorm.nn import Module
+from minorm.quantization.fake_quantize import FakeQuantize
+from minorm.quantization.integer_steps import At, Grid, Integers, Written
+from minorm.quantization.norm_folding import slope_and_offset
+from minorm.quantization.planning import Plan, Step
+from minorm.quantization.qat import INT32, Interception, QATModel, round_inputs
+from minorm.support.documented import documented
+from minorm.tensor.tensor import Tensor
+
+
+@documented({}, model="the float model, in evaluation", plan="which of its operations are integers")
+class QuantizedModel(Module):
+    """What `convert` returns: it computes in integers, in evaluation only.
+
+    Buffers are called as the layers are, with _ for each dot: `<key>_weight` (int8) with its scale and zero_point (0);
+    `<key>_bias` (int32) with its scale; `<key>_scale` and `<key>_zero_point` of an activation.
+
+    Example:
+        >>> qat = mn.quantization.prepare_qat(nn.Sequential(nn.Linear(3, 2)), mn.randn(4, 3))
+        >>> y = qat(mn.randn(4, 3))
+        >>> int8 = mn.quantization.convert(qat)
+        >>> int8(mn.randn(5, 3)).shape
+        (5, 2)
+    """
+
+    def __init__(self, model: Module, plan: Plan) -> None:
+        super().__init__()
+        self.model, self.plan = model, plan
+        self.ends: dict[str, tuple[int, int]] = {}  # site -> the least and the largest integer
+        self.keys: dict[int, str] = {}  # step -> the key of its buffers
+        self.train(False)
+        self.requires_grad_(False)
+
+    def add_activation(self, key: str, fake: FakeQuantize) -> None:
+        """The scale and zero point behind a site."""
+        scale, zero = fake.qparams()
+        self.ends[key] = fake.quant_min, fake.quant_max
+        self.register_buffer(f"{key}_scale", Tensor(scale.astype(np.float32)))
+        self.register_buffer(f"{key}_zero_point", Tensor(zero.astype(fake.dtype)))
+
+    def grid(self, key: str) -> Grid:
+        """The integers behind a site."""
+        scale, zero = getattr(self, f"{key}_scale"), getattr(self, f"{key}_zero_point")
+        return Grid(np.float32(scale.item()), int(zero.item()), *self.ends[key])
+
+    def add_weighted(self, place: int, key: str, weight: Any, scale: Any, bias: Any, bias_scale: Any) -> None:
+        """The integers of a convolution or a linear layer."""
+        wish, number = key, 1
+        while key in self.keys.values():
+            number += 1
+            key = f"{wish}_{number}"
+        self.keys[place] = key
+        self.register_buffer(key, Tensor(weight))
+        self.register_buffer(f"{key}_scale", Tensor(scale))
+        self.register_buffer(f"{key}_zero_point", Tensor(np.zeros(scale.shape, weight.dtype)))
+        key = key.removesuffix("_weight")
+        self.register_buffer(f"{key}_bias", Tensor(bias))
+        self.register_buffer(f"{key}_bias_scale", Tensor(bias_scale))
+
+    def parts(self, place: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """weight, its scale, bias and its scale of a step."""
+        key = self.keys[place]
+        stem = key.removesuffix("_weight")
+        names = key, f"{key}_scale", f"{stem}_bias", f"{stem}_bias_scale"
+        weight, scale, bias, bias_scale = (getattr(self, name) for name in names)
+        return weight, scale, bias, bias_scale
+
+    def train(self, mode: bool = True) -> QuantizedModel:  # noqa: ARG002
+        """Stays in evaluation: integers have no gradient."""
+        return super().train(False)
+
+    def forward(self, *args: Any) -> Any:
+        """model(*args), in integers."""
+        written = trace.state.calls is not None
+        steps = Written(self) if written else Integers(self)
+        given = round_inputs(self.plan, args, {s.key: At(steps, s) for s in self.plan.inputs.values()})
+        with no_grad(), trace.intercepted(steps):
+            return self.model(*given)
+
+
+class _Folds(Interception):
+    """One run in evaluation that finds which numbers each BatchNorm folds into its layer."""
+
+    def __init__(self, plan: Plan) -> None:
+        super().__init__(plan)
+        self.layers: dict[int, dict[str, Any]] = {}
+        self.norms: dict[int, dict[str, Any]] = {}
+
+    def compute(self, step: Step, function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
+        if step.weight:
+            self.layers[self.place - 1] = arguments
+        if step.folded:
+            self.norms[self.place - 1] = arguments
+        return trace.called(function, arguments)
+
+    def finish(self, step: Step, result: Any) -> Any:  # noqa: ARG002
+        return result
+
+
+@documented({}, model="a model of `prepare_qat`, trained; it stays as it is")
+def convert(model: QATModel) -> QuantizedModel:
+    """The int8 model: int8 weights with BatchNorm folded in, int32 biases, and integers in between.
+
+    It computes in integers, equal to those of onnxruntime where that runs its integer kernels, and `minorm.onnx.export`
+    writes it with QuantizeLinear and DequantizeLinear. RuntimeError where no batch has passed in training, for
+    activations have no scale then.
+
+    Example:
+        >>> qat = mn.quantization.prepare_qat(nn.Sequential(nn.Linear(3, 2)), mn.randn(4, 3))
+        >>> y = qat(mn.randn(4, 3))
+        >>> mn.quantization.convert(qat).get_buffer("0_weight").dtype
+        dtype('int8')
+    """
+    if not isinstance(model, QATModel):
+        raise TypeError(f"convert: model is a {type(model).__name__}; expected what prepare_qat returns")
+    for site in model.plan.sites:
+        if not model.fake_quant[site.key].activation_post_process.has_seen:
+            raise RuntimeError(
+                f"convert: the activation {site.key!r} has no scale; expected a batch in training mode before: "
+                "qat.train(), then qat(x)"
+            )
+    inner = copy.deepcopy(model.model).cpu().eval()
+    folds = _Folds(model.plan)
+    with no_grad(), trace.intercepted(folds):
+        inner(*(a.cpu() if isinstance(a, Tensor) else a for a in model.example))
+    result = QuantizedModel(inner, model.plan)
+    for site in model.plan.sites:
+        result.add_activation(site.key, cast(FakeQuantize, model.fake_quant[site.key]))
+    for place, step in enumerate(model.plan.steps):
+        if step.weight:
+            norm = None if step.norm is None else folds.norms[step.norm]
+            _add_weighted(model, result, place, folds.layers[place], norm)
+    return result
+
+
+def _add_weighted(
+    model: QATModel, result: QuantizedModel, place: int, layer: dict[str, Any], norm: dict[str, Any] | None
+) -> None:
+    step = model.plan.steps[place]
+    assert step.source is not None
+    assert step.weight is not None
+    fake = model.fake_quant[step.weight]
+    weight, bias = layer["weight"].array, layer["bias"]
+    scale = fake.qparams()[0].astype(np.float32)
+    along = (-1, *(1,) * (weight.ndim - 1)) if scale.ndim else ()
+    steps = np.clip(np.rint(weight / scale.reshape(along)), fake.quant_min, fake.quant_max)
+    offset = np.zeros(weight.shape[0], np.float32) if bias is None else bias.array
+    scale = np.broadcast_to(scale, weight.shape[:1]).copy()
+    if norm is not None:
+        with no_grad():
+            a, b = slope_and_offset(
+                norm["running_mean"], norm["running_var"], norm["eps"], norm["weight"], norm["bias"], bias
+            )
+        slope, offset = a.array, b.array
+        steps = steps * np.sign(slope).reshape(-1, *(1,) * (weight.ndim - 1))
+        scale = np.where(slope == 0, np.float32(1), np.abs(slope) * scale).astype(np.float32)
+    bias_scale = (result.grid(step.source.key).scale * scale).astype(np.float32)
+    whole = np.clip(np.rint(offset.astype(np.float64) / bias_scale), -INT32, INT32 - 1).astype(dtypes.int32)
+    result.add_weighted(place, step.weight, steps.astype(dtypes.int8), scale, whole, bias_scale)

@@ -1,0 +1,164 @@
+"""What rounding costs, layer by layer.
+
+noise   10 log10(sum x^2 / sum (x - rounded x)^2), in dB: of a weight, and of what a layer gives in the int8 model
+        beside the float one. 20 dB is an error of a tenth, 40 dB of a hundredth
+cost    how much of the score goes when this layer alone is rounded
+fold    how far BatchNorm with its running statistics, which is what is folded, is from BatchNorm with the batch's
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+import minorm.functional as F
+from minorm.graph import trace
+from minorm.graph.grad_mode import no_grad
+from minorm.quantization.calibration import rounding
+from minorm.quantization.planning import Plan, Step
+from minorm.quantization.qat import Interception, QATModel
+from minorm.support.documented import documented
+from minorm.tensor.tensor import Tensor
+
+
+@documented(
+    {},
+    name="of the layer's weight, as in the model",
+    weight="the noise of its weight, dB",
+    output="the noise of what it gives, dB",
+    cost="the part of the score that goes when it alone is rounded; None where there is no score",
+)
+@dataclass(frozen=True)
+class LayerNoise:
+    """What rounding does to one layer.
+
+    Example:
+        >>> mn.quantization.LayerNoise("0.weight", 42.0, 38.0, None).output
+        38.0
+    """
+
+    name: str
+    weight: float
+    output: float
+    cost: float | None = None
+
+
+def decibels(signal: Any, rounded: Any) -> float:
+    """10 log10(sum x^2 / sum (x - rounded)^2); infinite where nothing was lost."""
+    x, y = signal.astype(np.float64), rounded.astype(np.float64)
+    noise, power = float(((x - y) ** 2).sum()), float((x**2).sum())
+    if noise == 0:
+        return math.inf
+    return 10 * math.log10(power / noise) if power else -math.inf
+
+
+@documented(
+    {},
+    model="a model of `prepare_qat` that has scales; it stays as it is",
+    batches="Tensors: images to run on",
+    score="what is to be kept, for what the model returns of all batches: an accuracy, say; None measures no cost",
+)
+def measure_noise(
+    model: QATModel, batches: Sequence[Tensor], score: Callable[[list[Tensor]], float] | None = None
+) -> list[LayerNoise]:
+    """A row a convolution or linear layer, in the order in which they run.
+
+    Example:
+        >>> qat = mn.quantization.prepare_qat(nn.Sequential(nn.Linear(3, 2)), mn.randn(4, 3))
+        >>> y = qat(mn.randn(4, 3))
+        >>> [layer.name for layer in mn.quantization.measure_noise(qat, [mn.randn(4, 3)])]
+        ['0.weight']
+    """
+    outputs = {key: _values(model, batches, keys) for key, keys in (("float", ()), ("int8", None))}
+    full = score(outputs["float"][1]) if score is not None else 0.0
+    rows = []
+    for step in model.plan.steps:
+        output = model.plan.steps[step.last].output
+        if step.weight is None or output is None:
+            continue
+        fake, weight = model.fake_quant[step.weight], model.weight_of(step)
+        with no_grad():
+            rounded = fake.fake_quantize(weight)
+        cost = None
+        if score is not None:
+            cost = full - score(_values(model, batches, (step.weight, output.key))[1])
+        loud, quiet = (np.concatenate(outputs[kind][0][output.key]) for kind in ("float", "int8"))
+        name = model.names[step.weight]
+        rows.append(LayerNoise(name, decibels(weight.array, rounded.array), decibels(loud, quiet), cost))
+    return rows
+
+
+def _values(model: QATModel, batches: Sequence[Tensor], keys: Any) -> tuple[dict[str, list[Any]], list[Tensor]]:
+    """What passes each activation's FakeQuantize, flat, and what the model returns, with these layers rounding."""
+    found: dict[str, list[Any]] = {site.key: [] for site in model.plan.sites}
+    handles = []
+    for key, values in found.items():
+
+        def keep(_: Any, __: Any, result: Tensor, values: list[Any] = values) -> None:
+            values.append(result.array.reshape(-1))
+
+        handles.append(model.fake_quant[key].register_forward_hook(keep))
+    try:
+        with rounding(model, keys):
+            return found, [model(batch) for batch in batches]
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+class _Gaps(Interception):
+    """Runs a float model with running statistics, and each folded BatchNorm once more with the batch's."""
+
+    def __init__(self, plan: Plan) -> None:
+        super().__init__(plan)
+        self.gaps: dict[str, tuple[float, float]] = {}
+
+    def compute(self, step: Step, function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
+        result = trace.called(function, arguments)
+        if step.folded:
+            own = {"weight": arguments["weight"], "bias": arguments["bias"], "eps": arguments["eps"]}
+            other = F.batch_norm(arguments["x"], None, None, training=True, **own)
+            squares = float(((result.array - other.array).astype(np.float64) ** 2).sum())
+            power = float((result.array.astype(np.float64) ** 2).sum())
+            before = self.gaps.get(step.path, (0.0, 0.0))
+            self.gaps[step.path] = before[0] + squares, before[1] + power
+        return result
+
+    def finish(self, step: Step, result: Any) -> Any:  # noqa: ARG002
+        return result
+
+
+@documented({}, model="a model of `prepare_qat`; it stays as it is", batches="Tensors: batches as in training")
+def folding_gap(model: QATModel, batches: Sequence[Tensor]) -> dict[str, float]:
+    """Of each folded BatchNorm by its path, the relative error between its two forms in floats:
+
+        sqrt(sum (folded - unfolded)^2 / sum folded^2)
+
+    folded is a * conv + b with the running statistics, which a device computes; unfolded is BatchNorm with the batch's,
+    which was trained until the freeze. So this is what the freeze changes: near 0 where the running statistics are
+    those of the data, and large where they lag behind, or batches are small.
+
+    Example:
+        >>> model = nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2))
+        >>> qat = mn.quantization.prepare_qat(model, mn.randn(4, 3))
+        >>> list(mn.quantization.folding_gap(qat, [mn.randn(8, 3)]))
+        ['1']
+    """
+    gaps: dict[str, tuple[float, float]] = {}
+    training = model.training
+    try:
+        model.eval()
+        for batch in batches:
+            interception = _Gaps(model.plan)
+            with no_grad(), trace.intercepted(interception):
+                model.model(batch)
+            for path, (squares, power) in interception.gaps.items():
+                before = gaps.get(path, (0.0, 0.0))
+                gaps[path] = before[0] + squares, before[1] + power
+    finally:
+        model.train(training)
+    return {path: math.sqrt(squares / power) if power else 0.0 for path, (squares, power) in gaps.items()}

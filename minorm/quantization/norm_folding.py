@@ -1,0 +1,81 @@
+"""What folding a BatchNorm does to the convolution before it.
+
+BatchNorm behind a convolution, with a = weight / sqrt(var + eps), is one more linear map of each channel:
+
+    a * (conv(x, W) + c - mean) + bias  ==  conv(x, a W) + (a (c - mean) + bias)
+
+A device computes the right side: one convolution, with folded weights. In training mean and var are the batch's, and a
+changes from batch to batch; from the freeze on they are the running ones (Krishnamoorthi 2018, arXiv:1806.08342).
+
+The weights' scales are one for each output channel. Then rounding and folding commute, |a| only multiplies the scale:
+
+    round(a W / (|a| s)) == sign(a) round(W / s)
+
+So the integers are those of W itself, whatever the statistics are: a batch's variance makes no weight jump from one
+integer to the next, and training needs no second convolution to learn the batch's statistics.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from minorm.support.documented import documented
+from minorm.tensor.tensor import Tensor
+
+ARGUMENTS = {
+    "conv_w": "the convolution's or linear layer's weight, output channels first",
+    "conv_b": "its bias, or None",
+    "bn_rm": "the mean",
+    "bn_rv": "the variance",
+    "bn_eps": "what is added to the variance",
+    "bn_w": "the normalization's weight, or None",
+    "bn_b": "its bias, or None",
+}
+
+
+def slope_and_offset(
+    mean: Tensor, var: Tensor, eps: float, weight: Tensor | None, bias: Tensor | None, before: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """a and b with which a normalization of y + before is a * y + b."""
+    a = 1 / (var + eps).sqrt()
+    a = a if weight is None else a * weight
+    offset = -mean if before is None else before - mean
+    b = a * offset
+    return a, b if bias is None else b + bias
+
+
+@documented(ARGUMENTS)
+def fuse_conv_bn_weights(
+    conv_w: Tensor,
+    conv_b: Tensor | None,
+    bn_rm: Tensor,
+    bn_rv: Tensor,
+    bn_eps: float,
+    bn_w: Tensor | None,
+    bn_b: Tensor | None,
+) -> tuple[Tensor, Tensor]:
+    """The weight a W and the bias a (c - mean) + bias of one layer that does what the two do. Gradients pass.
+
+    ValueError unless W has as many output channels as the normalization.
+
+    Example:
+        >>> conv, norm = nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4).eval()
+        >>> weight, bias = mn.quantization.fuse_conv_bn_weights(
+        ...     conv.weight, conv.bias, norm.running_mean, norm.running_var, norm.eps, norm.weight, norm.bias
+        ... )
+        >>> x = mn.randn(1, 3, 5, 5)
+        >>> bool((F.conv2d(x, weight, bias) - norm(conv(x))).abs().max() < 1e-5)
+        True
+    """
+    if bn_rm.shape != conv_w.shape[:1]:
+        raise ValueError(
+            f"fuse_conv_bn_weights: bn_rm has shape {bn_rm.shape}; expected ({conv_w.shape[0]},), a number for each "
+            f"output channel; conv_w.shape is {conv_w.shape}"
+        )
+    a, b = slope_and_offset(bn_rm, bn_rv, bn_eps, bn_w, bn_b, conv_b)
+    return conv_w * a.reshape(-1, *(1,) * (conv_w.ndim - 1)), b
+
+
+def along_channels(y: Any, channels_last: bool) -> tuple[int, ...]:
+    """The shape in which a vector of channels broadcasts to y."""
+    return (-1,) if channels_last or y.ndim < 2 else (-1, *(1,) * (y.ndim - 2))

@@ -1,0 +1,314 @@
+"""What of a model becomes integers: found by running it once and watching its operations.
+
+    weighted    convolutions and linear maps: int8 weights, int32 bias, and integers in and out
+    joining     sums, concatenations, averages: integers in and out
+    passing     max pooling, reshaping and the like choose among numbers: what goes in as integers comes out as such
+    others      norms by themselves, hardswish, softmax ...: floats, rounded where an operation on integers reads them
+
+A BatchNorm behind a convolution is folded into it; a ReLU or ReLU6 behind either, or behind a sum, is part of it. What
+they hand to each other is not rounded: only what the last of them returns.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import minorm.functional as F
+from minorm.devices import dtypes
+from minorm.functional.piecewise import hardtanh
+from minorm.functional.volumes import adaptive_avg_pool3d
+from minorm.graph import trace
+from minorm.graph.grad_mode import no_grad
+from minorm.nn import Module
+from minorm.ops import elementwise, indexing, pooling, reduction, shape
+from minorm.tensor.tensor import Tensor
+
+WEIGHTED = (F.conv1d, F.conv2d, F.conv3d, F.linear)
+CLIPPING = (F.relu, F.relu6, hardtanh, elementwise.Clip)
+JOINING = (
+    elementwise.Add, shape.Cat, reduction.Mean, F.avg_pool1d, F.avg_pool2d, F.avg_pool3d, F.adaptive_avg_pool1d,
+    F.adaptive_avg_pool2d, adaptive_avg_pool3d, pooling.AvgPool, pooling.AdaptiveAvgPool,
+)  # fmt: skip
+PASSING = (
+    F.max_pool1d, F.max_pool2d, F.max_pool3d, pooling.MaxPool, F.dropout, shape.Reshape, shape.Permute, shape.Expand,
+    shape.Flip, shape.Unbind, indexing.GetItem,
+)  # fmt: skip
+
+
+@dataclass
+class Step:
+    """One operation of the model.
+
+    target     the public function or the autograd Function
+    path       the module that called it
+    arguments  by name, results: what it returned; forgotten after planning
+    """
+
+    target: Any
+    path: str
+    arguments: dict[str, Any]
+    results: list[Any]
+    changed: bool = False  # whether that is a Tensor from before, changed in place
+    makers: dict[int, int] = field(default_factory=dict)  # id of an argument -> the step that it came from
+    output: Site | None = None  # where its result is rounded
+    weight: str | None = None  # the key of the weight's fake quantization
+    source: Site | None = None  # where the input of a weight was rounded
+    sources: list[Site] = field(default_factory=list)  # where all that a joining step reads was rounded
+    norm: int | None = None  # the step that is folded into this one
+    folded: bool = False  # a norm that is folded into the step before
+    clip: int | None = None  # the step that clips this one's result
+    clips: tuple[float | None, float | None] = (None, None)  # the bounds of a step that clips
+    last: int = -1  # the step whose result is rounded: this one, its norm or its clip
+
+    def forget(self) -> None:
+        """Keep what running needs, and no tensor of the example."""
+        if self.target in CLIPPING:
+            self.clips = bounds(self)
+        self.arguments, self.results, self.makers = {}, [], {}
+
+
+@dataclass
+class Site:
+    """A tensor that is rounded: the key of its fake quantization, and the step it came from (-1: the input)."""
+
+    key: str
+    step: int
+
+
+@dataclass
+class Plan:
+    """The steps of a model, and which inputs are rounded."""
+
+    steps: list[Step] = field(default_factory=list)
+    inputs: dict[int, Site] = field(default_factory=dict)
+    floats: list[str] = field(default_factory=list)  # weights that have no int8 form, where that is no error
+
+    @property
+    def sites(self) -> list[Site]:
+        """Every place where an activation is rounded."""
+        return [*self.inputs.values(), *(step.output for step in self.steps if step.output is not None)]
+
+
+class _Watcher:
+    """Writes down the steps of one run."""
+
+    def __init__(self) -> None:
+        self.steps: list[Step] = []
+        self.paths: list[str] = [""]
+
+    def call(self, function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
+        return self._add(function, arguments, trace.called(function, arguments))
+
+    def applied(self, function: type, arguments: dict[str, Any], result: Any) -> Any:
+        return self._add(function, arguments, result)
+
+    def changed(self, tensor: Tensor) -> None:
+        self.steps[-1].results, self.steps[-1].changed = [tensor], True
+
+    def _add(self, target: Any, arguments: dict[str, Any], result: Any) -> Any:
+        self.steps.append(Step(target, self.paths[-1], arguments, tensors_of(result)))
+        return result
+
+
+def tensors_of(value: Any) -> list[Tensor]:
+    """The Tensors in a result or in arguments."""
+    if isinstance(value, Tensor):
+        return [value]
+    if isinstance(value, dict):
+        value = list(value.values())
+    return [t for part in value for t in tensors_of(part)] if isinstance(value, (tuple, list)) else []
+
+
+def watch(model: Module, args: tuple[Any, ...]) -> list[Step]:
+    """Run the model in evaluation mode, and leave no mark on it; returns what it did."""
+    watcher = _Watcher()
+    modes = [(module, module.training) for module in model.modules()]
+    try:
+        model.eval()
+        with no_grad(), _paths(model, watcher.paths), trace.intercepted(watcher):
+            model(*args)
+    finally:
+        for module, training in modes:
+            module.training = training
+    return watcher.steps
+
+
+@contextlib.contextmanager
+def _paths(model: Module, open_paths: list[str]) -> Iterator[None]:
+    """Inside, the last of `open_paths` is the module that is running."""
+    with contextlib.ExitStack() as stack:
+        for path, module in model.named_modules():
+
+            def enter(*_: Any, path: str = path) -> None:
+                open_paths.append(path)
+
+            def leave(*_: Any) -> None:
+                open_paths.pop()
+
+            stack.enter_context(module.register_forward_pre_hook(enter))
+            stack.enter_context(module.register_forward_hook(leave))
+        yield
+
+
+def make_plan(model: Module, args: tuple[Any, ...], exclude: tuple[str, ...] = (), strict: bool = True) -> Plan:
+    """Which steps of `model(*args)` become integers.
+
+    exclude    paths of modules that stay float, with all below them
+    strict     ValueError for a weight that cannot become integers; else `floats` of the plan names it
+    """
+    _check_paths(model, exclude)
+    plan = Plan(watch(model, args))
+    planner = _Planner(model, plan, args, exclude)
+    planner.run()
+    plan.floats = planner.left_out(strict)
+    for step in plan.steps:
+        step.forget()
+    return plan
+
+
+def _check_paths(model: Module, exclude: tuple[str, ...]) -> None:
+    known = {path for path, _ in model.named_modules()}
+    for path in exclude:
+        if path not in known:
+            raise ValueError(
+                f"prepare_qat: exclude names {path!r}, which is no module of {type(model).__name__}; expected one of "
+                f"{', '.join(sorted(known - {''}))}"
+            )
+
+
+def bounds(step: Step) -> tuple[float | None, float | None]:
+    """The bounds of a step that clips."""
+    given = step.arguments
+    if step.target is elementwise.Clip:
+        return given["low"], given["high"]
+    if step.target is hardtanh:
+        return given["min_val"], given["max_val"]
+    return 0.0, 6.0 if step.target is F.relu6 else None
+
+
+class _Planner:
+    def __init__(self, model: Module, plan: Plan, args: tuple[Any, ...], exclude: tuple[str, ...]) -> None:
+        self.model, self.plan, self.steps, self.exclude = model, plan, plan.steps, exclude
+        self.names = {id(p): name for name, p in model.named_parameters()}
+        self.readers: dict[int, list[int]] = {}  # a step -> the steps that read its result
+        self.inputs = {id(tensor): i for i, tensor in enumerate(tensors_of(args))}
+        makers: dict[int, int] = {}  # id of a tensor -> the step that made it, or changed it last
+        for i, step in enumerate(self.steps):
+            step.makers = {id(t): makers[id(t)] for t in tensors_of(step.arguments) if id(t) in makers}
+            for maker in step.makers.values():
+                self.readers.setdefault(maker, []).append(i)
+            for tensor in step.results:
+                if step.changed or id(tensor) not in makers:
+                    makers[id(tensor)] = i
+        self.used = {name.rpartition(".")[0] for name in self.names.values()}
+        self.keys: set[str] = set()
+
+    def run(self) -> None:
+        """Fill in the plan."""
+        for i, step in enumerate(self.steps):
+            if self._is_weighted(step):
+                step.weight = self.names[id(step.arguments["weight"])].replace(".", "_")
+                step.norm = self._follower(i, lambda s: s.target is F.batch_norm)
+                if step.norm is not None:
+                    self.steps[step.norm].folded = True
+            step.last = i if step.norm is None else step.norm
+            if step.weight or (step.target in JOINING and self._joins(step)):
+                step.clip = self._follower(step.last, lambda s: s.target in CLIPPING)
+                step.last = step.last if step.clip is None else step.clip
+        for i, step in enumerate(self.steps):
+            if step.weight:
+                step.source = self._round(step.arguments["x"], step)
+                self.steps[step.last].output = self._site(step.last, step.path, i)
+            elif step.target in JOINING and self._joins(step):
+                found = [self._round(tensor, step) for tensor in self._floats_of(step)]
+                step.sources = [site for site in found if site is not None]
+                self.steps[step.last].output = self._site(step.last, step.path, i)
+
+    def _is_out(self, step: Step) -> bool:
+        return any(step.path == path or step.path.startswith(f"{path}.") for path in self.exclude)
+
+    def _is_weighted(self, step: Step) -> bool:
+        weight = step.arguments.get("weight")
+        return step.target in WEIGHTED and id(weight) in self.names and not self._is_out(step)
+
+    def _floats_of(self, step: Step) -> list[Tensor]:
+        return [tensor for tensor in tensors_of(step.arguments) if dtypes.is_float(tensor.dtype)]
+
+    def _joins(self, step: Step) -> bool:
+        """Whether all that goes in was computed: a sum with a Parameter is a bias."""
+        found = self._floats_of(step)
+        made = all(id(t) in step.makers or id(t) in self.inputs for t in found)
+        wanted = 2 if step.target is elementwise.Add else 1
+        return made and len(found) >= wanted and not self._is_out(step)
+
+    def _follower(self, i: int, wanted: Callable[[Step], bool]) -> int | None:
+        """The only step that reads the result of step i, if it is of the wanted kind."""
+        readers = self.readers.get(i, [])
+        if len(readers) != 1 or not wanted(self.steps[readers[0]]) or self._is_out(self.steps[readers[0]]):
+            return None
+        if self.steps[readers[0]].target is F.batch_norm and self.steps[readers[0]].arguments["running_mean"] is None:
+            return None
+        return readers[0]
+
+    def _round(self, tensor: Tensor, reader: Step) -> Site | None:
+        """See to it that a tensor is rounded, at the step where it got its numbers."""
+        if id(tensor) not in reader.makers:
+            number = self.inputs.get(id(tensor))
+            if number is None:
+                return None
+            return self.plan.inputs.setdefault(number, Site(self._key(f"input{number or ''}"), -1))
+        i = reader.makers[id(tensor)]
+        step = self.steps[i]
+        if step.target in PASSING:
+            return self._round(self._floats_of(step)[0], step)
+        return self._site(i, step.path, i)
+
+    def _site(self, i: int, path: str, named_by: int) -> Site:
+        """The site behind step i, made where there was none."""
+        step = self.steps[i]
+        if step.output is None:
+            target = self.steps[named_by].target
+            weight = self.steps[named_by].weight
+            path = path or ("" if weight is None else weight.removesuffix("_weight"))
+            step.output = Site(self._key(path or str(target.__name__)), i)
+        return step.output
+
+    def _key(self, wish: str) -> str:
+        wish = wish.replace(".", "_").lower()
+        key, number = wish, 1
+        while key in self.keys:
+            number += 1
+            key = f"{wish}_{number}"
+        self.keys.add(key)
+        return key
+
+    def left_out(self, strict: bool) -> list[str]:
+        """Matrices of weights that no operation on integers reads; strict: ValueError with the first of them."""
+        weights = {step.weight for step in self.steps if step.weight}
+        if not weights:
+            raise ValueError(
+                f"prepare_qat: {type(self.model).__name__} has no convolution and no linear layer to quantize"
+            )
+        owners = dict(self.model.named_modules())
+        found = []
+        for name, parameter in self.model.named_parameters():
+            path, _, last = name.rpartition(".")
+            layer = owners.get(path, self.model)
+            out = any(path == p or path.startswith(f"{p}.") for p in self.exclude) or "" in self.exclude
+            if out or parameter.ndim < 2 or name.replace(".", "_") in weights or not self._needs_integers(layer):
+                continue
+            found.append(name)
+            if not strict:
+                continue
+            kind = type(layer).__name__
+            raise ValueError(
+                f"prepare_qat: layer {path!r} is a {kind}, whose {last} cannot become integers; expected layers that "
+                f"call conv1d, conv2d, conv3d or linear with a Parameter; exclude=({path!r},) leaves it float"
+            )
+        return found
+
+    def _needs_integers(self, layer: Module) -> bool:
+        return not type(layer).__module__.startswith("minorm.nn.norm") and "Embedding" not in type(layer).__name__

@@ -1,0 +1,297 @@
+"""Quantization-aware training: the model goes on training in floats that are rounded as the int8 model will round.
+
+    qat = prepare_qat(model, example)       # a copy of the model, and a FakeQuantize wherever integers will be
+    ...                                     # train qat as the model was trained
+    freeze_bn_stats(qat)                    # for the last epochs: statistics stay, BatchNorm is what will be folded
+    int8 = convert(qat)                     # integers
+    minorm.onnx.export(int8, example, "int8.onnx")
+
+The model's code is not changed, nor read: its operations are watched while it runs (planning.py).
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from minorm.graph import trace
+from minorm.graph.grad_mode import no_grad
+from minorm.nn import Module, ModuleDict, Parameter
+from minorm.ops.quantization import FakeQuantize as Rounding
+from minorm.quantization.fake_quantize import FakeQuantize
+from minorm.quantization.norm_folding import along_channels, slope_and_offset
+from minorm.quantization.planning import Plan, Step, make_plan, tensors_of
+from minorm.quantization.qconfig import QConfig, default_qat_qconfig
+from minorm.support.documented import documented
+from minorm.tensor.tensor import Tensor
+
+INT32 = 2**31
+
+
+class Interception:
+    """Runs a model step by step along its plan; what a step computes, a subclass says."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan, self.place = plan, 0
+
+    def call(self, function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
+        """A public function of the model."""
+        step = self._next(function)
+        return self.finish(step, self.compute(step, function, arguments))
+
+    def applied(self, function: type, arguments: dict[str, Any], result: Any) -> Any:  # noqa: ARG002
+        """An operator of the model."""
+        return self.finish(self._next(function), result)
+
+    def changed(self, tensor: Tensor) -> None:
+        """A change in place needs no word: the tensor has taken the rounded value."""
+
+    def compute(self, step: Step, function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
+        """What a step gives before it is rounded."""
+        raise NotImplementedError
+
+    def finish(self, step: Step, result: Any) -> Any:
+        """What a step gives."""
+        raise NotImplementedError
+
+    def _next(self, target: Any) -> Step:
+        steps = self.plan.steps
+        if self.place == len(steps) or steps[self.place].target is not target:
+            expected = steps[self.place].target.__name__ if self.place < len(steps) else "no further operation"
+            raise RuntimeError(
+                f"the model's operation {self.place} is {target.__name__}; expected {expected}, as with the example "
+                "that it was prepared with: prepare_qat needs a model that does the same for every input, and in "
+                "training as in evaluation"
+            )
+        self.place += 1
+        return steps[self.place - 1]
+
+
+class Rounded(Interception):
+    """A step of training: weights and activations go through their FakeQuantize."""
+
+    def __init__(self, model: QATModel) -> None:
+        super().__init__(model.plan)
+        self.fakes, self.running = model.fake_quant, not model.training or bool(model.bn_frozen.item())
+        self.bias: Tensor | None = None  # of the convolution whose BatchNorm comes next
+        self.bias_step: Any = None  # of that bias as int32
+
+    def compute(self, step: Step, function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
+        """Convolutions with rounded weights; a folded BatchNorm."""
+        if step.weight:
+            return self._weighted(step, function, arguments)
+        if step.folded and (self.running or not arguments["training"]):
+            return self._folded(arguments)
+        return trace.called(function, arguments)
+
+    def finish(self, step: Step, result: Any) -> Any:
+        """The result, rounded where the plan says so."""
+        return result if step.output is None else self.fakes[step.output.key](result)
+
+    def _weighted(self, step: Step, function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
+        fake, bias = self.fakes[str(step.weight)], arguments["bias"]
+        arguments = {**arguments, "weight": fake(arguments["weight"])}
+        self.bias, self.bias_step = None, None
+        if step.source is not None and fake.fake_quant_enabled.item():
+            self.bias_step = self.fakes[step.source.key].qparams()[0] * fake.qparams()[0]
+        if not self.running:  # a batch's statistics take the bias with them
+            return trace.called(function, arguments)
+        if step.norm is None:
+            if bias is not None:
+                arguments["bias"] = rounded_bias(bias, self.bias_step)
+            return trace.called(function, arguments)
+        self.bias = bias
+        return trace.called(function, {**arguments, "bias": None})
+
+    def _folded(self, arguments: dict[str, Any]) -> Tensor:
+        """a * y + round(b), with the running statistics."""
+        y: Tensor = arguments["x"]
+        a, b = slope_and_offset(
+            arguments["running_mean"], arguments["running_var"], arguments["eps"], arguments["weight"],
+            arguments["bias"], self.bias,
+        )  # fmt: skip
+        if self.bias_step is not None:
+            b = rounded_bias(b, self.bias_step * np.abs(a.detach().cpu().array))
+        form = along_channels(y, channels_last=False)
+        return y * a.reshape(*form) + b.reshape(*form)
+
+
+def rounded_bias(bias: Tensor, step: Any) -> Tensor:
+    """A bias as int32 holds it, in steps of the input's scale times the weight's."""
+    if step is None:
+        return bias
+    scale = np.maximum(np.broadcast_to(step, bias.shape), np.float32(1e-30)).astype(np.float32)
+    result: Tensor = Rounding.apply(bias, Tensor(scale).to(bias.device), None, low=-INT32, high=INT32 - 1, axis=0)
+    return result
+
+
+@documented(
+    {},
+    model="the model itself",
+    plan="which of its operations become integers",
+    fakes="the FakeQuantize layers by their keys",
+    example="the arguments that it was prepared with",
+)
+class QATModel(Module):
+    """What `prepare_qat` returns: the model, and a FakeQuantize for each weight and activation that becomes integers.
+
+    `model` is the model itself, whose parameters are trained; its state_dict is what it was. `fake_quant` holds the
+    FakeQuantize layers: a weight's is called as the weight is, an activation's as the layer behind which it is rounded,
+    with _ for each dot.
+
+    Example:
+        >>> qat = mn.quantization.prepare_qat(nn.Sequential(nn.Linear(3, 2)), mn.randn(4, 3))
+        >>> type(qat).__name__, list(qat.model.state_dict())
+        ('QATModel', ['0.weight', '0.bias'])
+    """
+
+    bn_frozen: Tensor
+
+    def __init__(self, model: Module, plan: Plan, fakes: dict[str, FakeQuantize], example: tuple[Any, ...]) -> None:
+        super().__init__()
+        self.model, self.plan, self.example = model, plan, example
+        self.fake_quant = ModuleDict(fakes)
+        self.register_buffer("bn_frozen", Tensor(np.array(0, np.uint8)))
+
+    def forward(self, *args: Any) -> Any:
+        """model(*args), rounded."""
+        interception = Rounded(self)
+        given = round_inputs(self.plan, args, self.fake_quant)
+        with trace.intercepted(interception):
+            return self.model(*given)
+
+    @property
+    def names(self) -> dict[str, str]:
+        """The key of a weight's FakeQuantize -> its name in the model."""
+        return {name.replace(".", "_"): name for name, _ in self.model.named_parameters()}
+
+    def weight_of(self, step: Step) -> Parameter:
+        """The weight that a step reads."""
+        return self.model.get_parameter(self.names[str(step.weight)])
+
+    @property
+    def has_scales(self) -> bool:
+        """Whether every activation that becomes integers has been seen in training."""
+        return all(self.fake_quant[site.key].activation_post_process.has_seen for site in self.plan.sites)
+
+    def freeze_observers(self) -> None:
+        """Keep the scales of activations from now on; those of weights follow the weights."""
+        for site in self.plan.sites:
+            self.fake_quant[site.key].disable_observer()
+
+    def extra_repr(self) -> str:
+        """Whether the statistics of folded BatchNorms are frozen."""
+        return f"bn_frozen={bool(self.bn_frozen.item())}"
+
+
+def round_inputs(plan: Plan, args: tuple[Any, ...], fakes: Any) -> tuple[Any, ...]:
+    """The arguments, with those inputs rounded that the plan names."""
+    number = -1
+
+    def given(value: Any) -> Any:
+        nonlocal number
+        if isinstance(value, Tensor):
+            number += 1
+            return fakes[plan.inputs[number].key](value) if number in plan.inputs else value
+        if isinstance(value, (tuple, list)):
+            return type(value)([given(part) for part in value])
+        return value
+
+    return tuple(given(value) for value in args)
+
+
+@documented(
+    {},
+    model="the model, trained or not, in float32; it stays as it is",
+    example_inputs="a Tensor, or a tuple of the arguments, of the shape that a batch has: the model runs once on it",
+    qconfig="which FakeQuantize weights and activations get; None is `get_default_qat_qconfig()`",
+    inplace="True trains the model itself instead of a copy",
+    exclude="paths of modules that stay float, with all below them",
+)
+def prepare_qat(
+    model: Module,
+    example_inputs: Any,
+    qconfig: QConfig | None = None,
+    inplace: bool = False,
+    exclude: tuple[str, ...] = (),
+) -> QATModel:
+    """The model, rounding as its int8 form will: weights, what goes into convolutions and linear layers, and what
+    comes out of them.
+
+    Train what it returns as any model, in training mode; `convert` makes integers of it. ValueError for a layer that
+    has no int8 form, by its path, unless `exclude` names it.
+
+    Example:
+        >>> model = nn.Sequential(nn.Conv2d(1, 4, 3, bias=False), nn.BatchNorm2d(4), nn.ReLU())
+        >>> qat = mn.quantization.prepare_qat(model, mn.randn(2, 1, 8, 8))
+        >>> list(qat.fake_quant)
+        ['0_weight', 'input', '0']
+    """
+    return prepared(model, example_inputs, qconfig, inplace, tuple(exclude))
+
+
+def prepared(
+    model: Module,
+    example_inputs: Any,
+    qconfig: QConfig | None,
+    inplace: bool,
+    exclude: tuple[str, ...],
+    strict: bool = True,
+) -> QATModel:
+    """What `prepare_qat` says. strict=False leaves layers float that have no int8 form: `plan.floats` names them."""
+    if not isinstance(model, Module):
+        raise TypeError(f"prepare_qat: model is a {type(model).__name__}; expected an nn.Module")
+    qconfig = default_qat_qconfig if qconfig is None else qconfig
+    args = example_inputs if isinstance(example_inputs, tuple) else (example_inputs,)
+    if not tensors_of(args):
+        raise TypeError(f"prepare_qat: example_inputs is {type(example_inputs).__name__}; expected a Tensor or several")
+    for name, parameter in model.named_parameters():
+        if parameter.dtype != np.float32:
+            raise TypeError(f"prepare_qat: {name} is {parameter.dtype}; expected float32; use model.float() first")
+    plan = make_plan(model, args, exclude, strict)
+    own = model if inplace else copy.deepcopy(model)
+    parameters = {name.replace(".", "_"): value for name, value in own.named_parameters()}
+    fakes: dict[str, FakeQuantize] = {}
+    for step in plan.steps:
+        if step.weight and step.weight not in fakes:
+            fakes[step.weight] = fake = qconfig.weight()
+            with no_grad():
+                fake.observe(parameters[step.weight])  # so that it has the shape of its scales
+    for site in plan.sites:
+        fakes[site.key] = qconfig.activation()
+    example = tuple(a.detach()[:2] if isinstance(a, Tensor) and a.ndim else a for a in args)
+    qat = QATModel(own, plan, fakes, example)
+    return qat.to(device=next(own.parameters()).device)
+
+
+@documented({}, module="a model of `prepare_qat`; others are left alone, so that `model.apply` may call this")
+def freeze_bn_stats(module: Module) -> None:
+    """From now on folded BatchNorms normalize with their running statistics, in training too, and keep them.
+
+    Their weight and bias go on training. So the last epochs train what the device will compute.
+
+    Example:
+        >>> qat = mn.quantization.prepare_qat(nn.Sequential(nn.Linear(3, 2)), mn.randn(4, 3))
+        >>> mn.quantization.freeze_bn_stats(qat)
+        >>> qat.bn_frozen.item()
+        1
+    """
+    if isinstance(module, QATModel):
+        module.bn_frozen.fill_(1)
+
+
+@documented({}, module="a model of `prepare_qat`; others are left alone, so that `model.apply` may call this")
+def update_bn_stats(module: Module) -> None:
+    """Undo `freeze_bn_stats`: statistics are the batch's again in training.
+
+    Example:
+        >>> qat = mn.quantization.prepare_qat(nn.Sequential(nn.Linear(3, 2)), mn.randn(4, 3))
+        >>> mn.quantization.update_bn_stats(qat)
+        >>> qat.bn_frozen.item()
+        0
+    """
+    if isinstance(module, QATModel):
+        module.bn_frozen.fill_(0)

@@ -1,0 +1,64 @@
+"""QConfig: which fake quantization weights get, and which activations."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from minorm.devices import dtypes
+from minorm.quantization.fake_quantize import FakeQuantize, LearnedFakeQuantize
+from minorm.quantization.observers import MovingAverageMinMaxObserver, PerChannelMinMaxObserver
+from minorm.support.documented import documented
+
+ACTIVATION_TYPES = {"uint8": dtypes.uint8, "int8": dtypes.int8}
+
+
+class QConfig(NamedTuple):
+    """activation() and weight() make the FakeQuantize of an activation and of a weight.
+
+    Example:
+        >>> from functools import partial
+        >>> from minorm.quantization import FakeQuantize, MSEObserver, QConfig, get_default_qat_qconfig
+        >>> qconfig = QConfig(partial(FakeQuantize, MSEObserver), get_default_qat_qconfig().weight)
+    """
+
+    activation: Callable[[], FakeQuantize]  #: makes one for activations: one scale, uint8 or int8
+    weight: Callable[[], FakeQuantize]  #: makes one for weights: symmetric int8, a scale for each output channel
+
+
+class WeightObserver(PerChannelMinMaxObserver):
+    """The ends of a weight as it is now: an earlier step's are forgotten, for the weights have moved."""
+
+    def observe(self, array: Any) -> None:
+        """Take the weight."""
+        self._set(*self._ends_of(array))
+
+
+@documented(
+    {},
+    activation="the type of activations, 'uint8' or 'int8'",
+    learned="True: scales are Parameters (LSQ), which the optimizer changes",
+)
+def get_default_qat_qconfig(activation: str = "uint8", learned: bool = False) -> QConfig:
+    """Moving averages of the ends for activations; for weights symmetric int8 from -127, a scale an output channel.
+
+    -128 is left out, so that a weight can change its sign: where BatchNorm's weight is negative, folding does that.
+
+    Example:
+        >>> mn.quantization.get_default_qat_qconfig("int8").weight()
+        FakeQuantize(
+          int8, -127 to 127
+          (activation_post_process): WeightObserver(int8, -127 to 127, symmetric=True)
+        )
+    """
+    if activation not in ACTIVATION_TYPES:
+        raise ValueError(f"get_default_qat_qconfig: activation={activation!r}; expected 'uint8' or 'int8'")
+    fake = LearnedFakeQuantize if learned else FakeQuantize
+    return QConfig(
+        functools.partial(fake, MovingAverageMinMaxObserver, dtype=ACTIVATION_TYPES[activation]),
+        functools.partial(fake, WeightObserver, dtype=dtypes.int8, symmetric=True, quant_min=-127, quant_max=127),
+    )
+
+
+default_qat_qconfig = get_default_qat_qconfig()
