@@ -55,7 +55,8 @@ class Source:
     def image_type(self) -> Any:
         """The type of the images that it takes: that of its weights, or what a graph declares of its input."""
         if self.kind != "onnx":
-            return next((p.dtype for p in self.model.parameters() if p.ndim > 1), mn.float32)
+            parameters = () if self.model is None else self.model.parameters()  # None: it is built for its images
+            return next((p.dtype for p in parameters if p.ndim > 1), mn.float32)
         declared = [entry.dtype for entry in self.model.inputs[:1] if dtypes.is_float(entry.dtype)]
         return self.model.converted_to() or next(iter(declared), mn.float32)
 

@@ -9,6 +9,8 @@ A scale is one number; or one for each place along an axis; or, with a block, on
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from minorm.devices import dtypes
@@ -146,6 +148,7 @@ class Dequantize(Function):
             ds = gathered_tensor(dy * steps, self.scale, self.axis, self.block).to(self.scale.dtype)
         return dq, ds, None
 
+
 class FakeQuantize(Function):
     """(clip(round(x / scale) + zero, low, high) - zero) * scale: Quantize and Dequantize in one, all of it floats.
 
@@ -162,7 +165,7 @@ class FakeQuantize(Function):
         q = np.rint(given) + z
         self.inside = (q >= low) & (q <= high)
         steps = np.clip(q, low, high) - z
-        self.moves = steps - given * self.inside if self.needs[1] else None
+        self.moves: Any = steps - given * self.inside if self.needs[1] else None
         return (steps * s).astype(x.dtype, copy=False)
 
     def backward(self, dy):
@@ -173,10 +176,8 @@ class FakeQuantize(Function):
         return dx, ds, None
 
     def gradient(self, dy):
-        dx = dy * dy.from_array(self.inside.astype(dy.dtype))
         ds = None
         if self.needs[1]:
             each = dy * dy.from_array(self.moves.astype(dy.dtype))
-            kept = [] if self.scale.size == 1 and self.scale.ndim <= 1 else [self.axis]
-            ds = each.sum([i for i in range(dy.ndim) if i not in kept]).reshape(*self.scale.shape)
-        return dx, ds, None
+            ds = gathered_tensor(each, self.scale, self.axis, 0).to(self.scale.dtype)
+        return passing(dy, self.inside), ds, None
