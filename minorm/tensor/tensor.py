@@ -164,7 +164,7 @@ class Tensor(Methods["Tensor"]):
 
     def __getstate__(self) -> Any:
         """What copy and pickle take along: all but the hooks."""
-        state = object.__getstate__(self)
+        state: Any = object.__getstate__(self)
         state[1].pop("_hooks", None)
         return state
 
