@@ -228,14 +228,15 @@ def _save(node: Node, inputs: tuple[Any, ...], results: tuple[Any, ...], outputs
     ctx, watched = node.ctx, []
     places = {id(x): i for i, x in enumerate(inputs) if x is not None}
     made = {id(y): i for i, y in enumerate(results) if is_tensor(y)} | {id(y): i for i, y in enumerate(outputs)}
+    saved: list[tuple[Any, int | None]] = []
     for tensor in ctx._to_save:
         i = made.get(id(tensor)) if id(tensor) not in places or tensor.creator is node else None
         if tensor is None:
-            ctx._saved.append((None, None))
+            saved.append((None, None))
         elif i is None:
-            ctx._saved.append((tensor, None))
+            saved.append((tensor, None))
             watched.append((tensor.version, tensor.version.count, places.get(id(tensor), len(inputs))))
         else:
-            ctx._saved.append((tensor.detach(), i if outputs[i].creator is node else None))
+            saved.append((tensor.detach(), i if outputs[i].creator is node else None))
             watched.append((tensor.version, tensor.version.count, ~i))
-    node.watched, ctx._to_save = watched, ()
+    node.watched, ctx._to_save, ctx._saved = watched, (), saved

@@ -141,9 +141,8 @@ class Fourier(Function):
         return transposed_fourier(dy, self.axis, self.inverse)
 
     def gradient(self, dy: Any) -> Any:
-        how = {"axis": self.axis, "inverse": self.inverse}
-        there = functools.partial(transposed_fourier, **how)
-        return LinearMap.apply(dy, there=there, back=functools.partial(fourier, **how))
+        there = functools.partial(transposed_fourier, axis=self.axis, inverse=self.inverse)
+        return LinearMap.apply(dy, there=there, back=functools.partial(fourier, axis=self.axis, inverse=self.inverse))
 
 
 def fourier(x: Any, axis: int, inverse: bool) -> Any:

@@ -136,6 +136,36 @@ def by_position() -> None:
         mn.nn.Linear(2, 3)(input=mn.ones(1, 2))
 
 
+@differs(
+    "a graph that was freed",
+    "cannot be walked again, even where no operation kept anything for it; nor can one of which a part was freed, even "
+    "where that does not lead to the inputs that are asked for",
+)
+def freed_graphs() -> None:
+    for library in (mn, torch):
+        x, w = (library.tensor([1.0], requires_grad=True) for _ in range(2))
+        y, part = x + 2, w.exp()
+        y.backward()
+        part.backward()
+        for end in (y, (part * x).sum()):
+            if library is torch:
+                torch.autograd.grad(end, x)
+            else:
+                with pytest.raises(RuntimeError, match="was freed"):
+                    mn.autograd.grad(end, x)
+
+
+@differs("autograd.grad(is_grads_batched=True)", "is not there; call it for each row")
+def batched_gradients() -> None:
+    x = torch.tensor([1.0, 2.0], requires_grad=True)
+    (rows,) = torch.autograd.grad(x * x, x, torch.eye(2), is_grads_batched=True)
+    y = mn.tensor([1.0, 2.0], requires_grad=True)
+    found = [mn.autograd.grad(y * y, y, row)[0].tolist() for row in mn.eye(2)]
+    assert found == rows.tolist()
+    with pytest.raises(TypeError, match="is_grads_batched"):
+        mn.autograd.grad(y * y, y, mn.eye(2), is_grads_batched=True)
+
+
 @pytest.mark.parametrize("name", DIFFERENCES)
 def test_the_difference_is_there(name: str) -> None:
     DIFFERENCES[name][1]()
