@@ -110,7 +110,7 @@ cdef extern from *:
     static int minorm_has_v4(void) { return 0; }
     #endif
 
-    /* Tiles that multiply bfloat16: the processor has to have them, and Linux to permit them to this process, since a
+    /* Tiles that multiply bfloat16 and bytes: the processor has to have them, and Linux to permit them to this process, since a
        thread's registers take 8 KiB more with them wherever they are kept. */
     #if defined(__x86_64__) && defined(__linux__)
     #include <cpuid.h>
@@ -119,7 +119,8 @@ cdef extern from *:
     static int minorm_has_amx(void) {
         unsigned a, b, c, d;
         if (!minorm_has_v4() || !__get_cpuid_count(7, 0, &a, &b, &c, &d)) return 0;
-        if (!(d >> 24 & 1) || !(d >> 22 & 1)) return 0; /* tiles, and their products of bfloat16 */
+        /* tiles, and their products of bfloat16 and of bytes */
+        if (!(d >> 24 & 1) || !(d >> 22 & 1) || !(d >> 25 & 1)) return 0;
         return syscall(SYS_arch_prctl, 0x1023, 18) == 0; /* ARCH_REQ_XCOMP_PERM, for the tiles' data */
     }
     #else
