@@ -267,19 +267,28 @@ static NOINLINE void minorm_floats_of_bytes(const uint8_t *x, intptr_t count, bo
     }
 }
 
-/* y = round(x / scale) + zero, half way to the even one, cut off at low and high; 0 for NaN, as far as that is inside. */
-static NOINLINE void minorm_bytes_of_floats(const float *x, intptr_t count, float scale, int32_t zero, int32_t low,
-                                            int32_t high, uint8_t *y) {
+/* q as a byte: half way to the even number, moved by `zero`, cut off at low and high; 0 for NaN, as far as that is
+   inside. */
+static INLINE uint8_t minorm_byte_of(float q, int32_t zero, int32_t low, int32_t high) {
     const float least = (float)(low - zero), most = (float)(high - zero);
     const uint8_t nothing = (uint8_t)(low > 0 ? low : high < 0 ? high : 0);
-    for (intptr_t i = 0; i < count; i++) {
-        const float q = x[i] / scale;
-        const float inside = q < least ? least : q > most ? most : q;
-        const float sum = inside + 12582912.0f;
-        int32_t bits;
-        memcpy(&bits, &sum, 4);
-        y[i] = q == q ? (uint8_t)(bits - 0x4b400000 + zero) : nothing;
-    }
+    const float inside = q < least ? least : q > most ? most : q;
+    const float sum = inside + 12582912.0f;
+    int32_t bits;
+    memcpy(&bits, &sum, 4);
+    return q == q ? (uint8_t)(bits - 0x4b400000 + zero) : nothing;
+}
+
+/* y = round(x / scale) + zero. */
+static NOINLINE void minorm_bytes_of_floats(const float *x, intptr_t count, float scale, int32_t zero, int32_t low,
+                                            int32_t high, uint8_t *y) {
+    for (intptr_t i = 0; i < count; i++) y[i] = minorm_byte_of(x[i] / scale, zero, low, high);
+}
+
+/* y = round((a + b) / scale) + zero, of floats that bytes stand for. */
+static NOINLINE void minorm_bytes_of_sums(const float *a, const float *b, intptr_t count, float scale, int32_t zero,
+                                          int32_t low, int32_t high, uint8_t *y) {
+    for (intptr_t i = 0; i < count; i++) y[i] = minorm_byte_of((a[i] + b[i]) / scale, zero, low, high);
 }
 
 #endif

@@ -49,6 +49,9 @@ cdef extern from "products/integer_block.h" nogil:
         const uint8_t* x, intptr_t count, bint is_signed, int32_t zero, float scale, float* y)
     void bytes_of_floats "minorm_bytes_of_floats"(
         const float* x, intptr_t count, float scale, int32_t zero, int32_t low, int32_t high, uint8_t* y)
+    void bytes_of_sums "minorm_bytes_of_sums"(
+        const float* a, const float* b, intptr_t count, float scale, int32_t zero, int32_t low, int32_t high,
+        uint8_t* y)
 
 cdef struct Panels:  # weights: (group, output, channel, tap) with any steps between them, as they are packed
     const uint8_t* w

@@ -5,8 +5,8 @@
 from libc.stdint cimport int32_t, intptr_t, uint8_t
 
 from minorm_ext.products.integer_jobs cimport (
-    PANEL, IntegerProduct, Panels, bytes_of_floats, cell_group, floats_of_bytes, matrix_job, pack_job, panel_cells,
-    panels_of, plane_cells, plane_job, sum_cells, sums_out,
+    PANEL, IntegerProduct, Panels, bytes_of_floats, bytes_of_sums, cell_group, floats_of_bytes, matrix_job, pack_job,
+    panel_cells, panels_of, plane_cells, plane_job, sum_cells, sums_out,
 )
 from minorm_ext.products.plan cimport Planes, fill_planes, round_of, segments_of, threads_for
 from minorm_ext.runtime.buffers cimport address
@@ -19,6 +19,7 @@ GROUP = cell_group()  # numbers of a cell
 cdef enum:
     MOST_ROWS = 96               # of a job: a multiple of what a block takes at every level
     LEFT = 1 << 17               # cells of these, at most
+    AT_ONCE = 1024               # numbers that become floats on the way from bytes to bytes
     GAP = 16                     # cells between packed rows, lest they share a set of the cache
 
 
@@ -181,3 +182,27 @@ def bytes_of(x, float scale, int zero, int low, int high, y):
     cdef uint8_t* to = <uint8_t*>address(y, 1, True, count)
     with nogil:
         bytes_of_floats(given, count, scale, zero, low, high, to)
+
+
+def add(a, b, signs, zeros, scales, ends, y):
+    """y = round(((a - zeros[0]) * scales[0] + (b - zeros[1]) * scales[1]) / scales[2]) + ends[0], of bytes."""
+    cdef float[AT_ONCE] wide_a
+    cdef float[AT_ONCE] wide_b
+    cdef intptr_t count = a.size, i = 0, some
+    cdef const uint8_t* of_a = <const uint8_t*>address(a, 1, False, count)
+    cdef const uint8_t* of_b = <const uint8_t*>address(b, 1, False, count)
+    cdef uint8_t* to = <uint8_t*>address(y, 1, True, count)
+    cdef bint a_signed, b_signed
+    cdef int a_zero, b_zero, zero, low, high
+    cdef float a_scale, b_scale, scale
+    a_signed, b_signed = signs
+    a_zero, b_zero = zeros
+    a_scale, b_scale, scale = scales
+    zero, low, high = ends
+    with nogil:
+        while i < count:
+            some = min(count - i, <intptr_t>AT_ONCE)
+            floats_of_bytes(of_a + i, some, a_signed, a_zero, a_scale, wide_a)
+            floats_of_bytes(of_b + i, some, b_signed, b_zero, b_scale, wide_b)
+            bytes_of_sums(wide_a, wide_b, some, scale, zero, low, high, to + i)
+            i += some

@@ -22,7 +22,7 @@ from minorm.kernels.reference import integers as reference
 from minorm.kernels.reference.conv import checked
 from minorm.kernels.reference.integers import Ints, Pairs, Requantization, check_bytes, check_matrices, zeros
 
-__all__ = ["Requantization", "Weights", "integer_conv", "integer_matmul", "pack_conv", "pack_matmul", "requantize"]
+__all__ = ["Requantization", "Weights", "add", "integer_conv", "integer_matmul", "pack_conv", "pack_matmul", "requantize"]
 
 kernels: Any = minorm_ext.kernels("integers")
 
@@ -126,6 +126,17 @@ def requantize(sums: Any, how: Requantization, axis: int = 1) -> Any:
     y = empty(sums.shape, how.dtype)
     ends = np.zeros(count, np.int32), None, _narrowed(how, count)
     kernels.finish(plain(sums), sums.dtype == float32, ends, y, math.prod(sums.shape[:axis]), count)
+    return y
+
+
+def add(a: Any, b: Any, scales: Any, zeros: Any, how: Requantization) -> Any:
+    """As reference.add."""
+    check_bytes("add", a=a, b=b)
+    if a.shape != b.shape or not a.size or not all(np.isfinite(scales)) or not scales[2]:
+        return reference.add(a, b, scales, zeros, how)
+    y = empty(a.shape, how.dtype)
+    signs = a.dtype == int8, b.dtype == int8
+    kernels.add(plain(a), plain(b), signs, zeros, scales, (how.zero, how.low, how.high), y)
     return y
 
 

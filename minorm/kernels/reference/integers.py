@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from minorm.devices import namespace
 from minorm.kernels.reference.conv import checked
 from minorm.kernels.reference.conv_tiles import Ints, Pairs
 
@@ -58,11 +59,12 @@ def integer_matmul(
 ) -> Any:
     """a @ b of (..., M, K) and (..., K, N); a_zero is one number, b_zero one or N of them, bias None or N of int32."""
     check_bytes("integer_matmul", a=a, b=b)
-    b_zero = zeros("integer_matmul", "b_zero", b_zero, b.shape[-1])
+    xp = namespace(a)
+    b_zero = xp.asarray(zeros("integer_matmul", "b_zero", b_zero, b.shape[-1]))
     check_matrices(a.shape, b.shape)
     sums = (a.astype(np.int64) - int(a_zero)) @ (b.astype(np.int64) - b_zero)
     if bias is not None:
-        sums = sums + outputs("integer_matmul", "bias", bias, b.shape[-1])
+        sums = sums + xp.asarray(outputs("integer_matmul", "bias", bias, b.shape[-1]))
     sums = sums.astype(np.int32)
     return sums if how is None else requantize(sums, how, -1)
 
@@ -74,13 +76,14 @@ def integer_conv(
     """The convolution of (N, C, ...) with (O, C / groups, ...), padded with x_zero; w_zero and bias are as b_zero."""
     check_bytes("integer_conv", x=x, w=w)
     out = checked("integer_conv", x.shape, w.shape, stride, padding, dilation, groups)
-    w_zero = zeros("integer_conv", "w_zero", w_zero, len(w))
-    wide = np.pad(x.astype(np.int64) - int(x_zero), ((0, 0), (0, 0), *_not_negative(padding)))
+    xp = namespace(x)
+    w_zero = xp.asarray(zeros("integer_conv", "w_zero", w_zero, len(w)))
+    wide = xp.pad(x.astype(np.int64) - int(x_zero), ((0, 0), (0, 0), *_not_negative(padding)))
     wide = wide[
         (..., *(slice(-min(0, low), wide.shape[i + 2] + min(0, high)) for i, (low, high) in enumerate(padding)))
     ]
     kernel = w.astype(np.int64) - w_zero.reshape(-1, *(1,) * (w.ndim - 1))
-    sums = np.zeros(out, np.int64)
+    sums = xp.zeros(out, np.int64)
     by_group = sums.reshape(len(x), groups, len(w) // groups, *out[2:])
     images = wide.reshape(len(x), groups, -1, *wide.shape[2:])
     kernels = kernel.reshape(groups, -1, *w.shape[1:])
@@ -89,20 +92,30 @@ def integer_conv(
             slice(t * d, t * d + (n - 1) * s + 1, s) for t, d, n, s in zip(tap, dilation, out[2:], stride, strict=True)
         )
         if math.prod(out[2:]):
-            by_group += np.einsum("ngc...,goc->ngo...", images[(..., *places)], kernels[(..., *tap)])
+            by_group += xp.einsum("ngc...,goc->ngo...", images[(..., *places)], kernels[(..., *tap)])
     if bias is not None:
-        sums += outputs("integer_conv", "bias", bias, len(w)).reshape(-1, *(1,) * (w.ndim - 2))
+        sums += xp.asarray(outputs("integer_conv", "bias", bias, len(w))).reshape(-1, *(1,) * (w.ndim - 2))
     narrow = sums.astype(np.int32)
     return narrow if how is None else requantize(narrow, how, 1)
 
 
 def requantize(sums: Any, how: Requantization, axis: int = 1) -> Any:
     """round(sums * scale) + zero, half way to the even number; the scale's numbers lie along the axis."""
-    scale = how.scale
+    scale = namespace(sums).asarray(how.scale)
     if scale.size > 1:
         scale = scale.reshape(tuple(-1 if i == axis % sums.ndim else 1 for i in range(sums.ndim)))
     with np.errstate(over="ignore", invalid="ignore"):
         steps = np.rint(sums.astype(np.float32) * scale) + np.float32(how.zero)
+    return np.clip(np.nan_to_num(steps, nan=0), how.low, how.high).astype(how.dtype)
+
+
+def add(a: Any, b: Any, scales: Sequence[float], zeros: Sequence[int], how: Requantization) -> Any:
+    """round(((a - zeros[0]) * scales[0] + (b - zeros[1]) * scales[1]) / scales[2]) + how.zero, for bytes that broadcast."""
+    check_bytes("add", a=a, b=b)
+    wide = [(x.astype(np.int32) - zero).astype(np.float32) for x, zero in zip((a, b), zeros, strict=True)]
+    of_a, of_b, own = (np.float32(scale) for scale in scales)
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        steps = np.rint((wide[0] * of_a + wide[1] * of_b) / own) + np.float32(how.zero)
     return np.clip(np.nan_to_num(steps, nan=0), how.low, how.high).astype(how.dtype)
 
 

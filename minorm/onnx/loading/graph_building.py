@@ -24,8 +24,9 @@ from minorm.onnx.graph.scope import Scope
 from minorm.onnx.graph.step import Step
 from minorm.onnx.graph.storage import narrow
 from minorm.onnx.graph.tensors import Budget
-from minorm.onnx.loading import places, roles, weights
+from minorm.onnx.loading import places, quantized, roles, weights
 from minorm.onnx.loading.graph_inputs import Input
+from minorm.onnx.loading.fused_steps import Fused
 from minorm.onnx.loading.graph_module import GraphModule
 from minorm.onnx.loading.judging import weights_by_input
 from minorm.onnx.loading.judging.naming import Origin
@@ -34,6 +35,7 @@ from minorm.onnx.loading.repeating import Frame, Repetition
 from minorm.onnx.loading.resolving import refuse
 from minorm.onnx.operators.control import branch
 from minorm.onnx.operators.math import arithmetic
+from minorm.onnx.operators.nn.integer import read_fused
 from minorm.tensor.tensor import Tensor
 
 
@@ -50,6 +52,7 @@ class Builder:
         budget: Budget,
         source: Origin,
         trainable: weights.Trainable = None,
+        groups: Sequence[quantized.Group] = (),
     ) -> None:
         self.nodes, self.inputs, self.outputs, self.budget = nodes, inputs, outputs, budget
         returned = set(outputs)
@@ -93,6 +96,7 @@ class Builder:
         }
         for name in self.buffers:
             self.constants.pop(name, None)
+        self.groups = groups
         self.shapes = set(self.constants)  # values that depend on shapes and constants alone
 
     def build(self, frozen: Sequence[str], ours: bool) -> GraphModule:
@@ -121,6 +125,7 @@ class Builder:
         for name in self.ends:
             self._slot(name)
         [frame] = self.frames
+        fused = [found for group in self.groups if (found := self._fused(group)) is not None]
         constants = {name: narrow.tensor(self.constants[name]) for name in frame.slots if name in self.constants}
         model = GraphModule(
             self.inputs,
@@ -132,6 +137,7 @@ class Builder:
             constants,
             self.budget,
         )
+        model.fuse(fused)
         model.verdicts = self.roles.verdicts
         state: dict[str, Tensor] = {**self.parameters, **self.buffers}
         layers = [places.of_layer(node, layer, ours, state) for node, layer in self.layers]
@@ -200,6 +206,21 @@ class Builder:
         if isinstance(operation, Layer):
             at = enumerate(node.inputs)
             operation.held = {i: self.parameters[name] for i, name in at if name in self.parameters}
+
+    def _fused(self, group: quantized.Group) -> Fused | None:
+        """The step of a group, and those that it replaces; None where not all of its nodes became steps."""
+        node, steps = group.node, {step.names: step for step in self.frames[0].steps}
+        if any(part.outputs not in steps for part in group.parts):
+            return None
+        for name, array in group.constants.items():
+            self.constants[name] = array
+        operation = read_fused(node)
+        inputs = [self._slot(self._read(name)) if name else None for name in node.inputs]
+        step = Step(
+            operation, inputs, [self._slot(node.outputs[0])], str(node), False, names=node.outputs, node=node.name,
+            module=node.module,
+        )  # fmt: skip
+        return Fused(step, [steps[part.outputs] for part in group.parts])
 
     def _enter(self, node: Node, place: int) -> None:
         """Begin with the nodes of a body."""
