@@ -114,6 +114,25 @@ class Affine(Application):
         return self.name
 
 
+class Packed(Application):
+    """A product of integers whose weights are packed once, and again when they have changed."""
+
+    __slots__ = ("known", "place")
+
+    def __init__(self, product: Application) -> None:
+        super().__init__(product.kind, product.inputs, product.options, product.outputs)
+        self.place = product.kind.weights  # type: ignore[attr-defined]
+        self.known: tuple[Any, Any] = (None, None)  # a copy of the weights, and the same packed
+
+    def compute(self, *arrays: Any) -> Any:
+        weights = arrays[self.place]
+        before, packed = self.known
+        if before is None or before.dtype != weights.dtype or not np.array_equal(before, weights):
+            packed = self.kind.packed(weights, self.options)  # type: ignore[attr-defined]
+            self.known = weights.copy(), packed
+        return super().compute(*arrays[: self.place], packed, *arrays[self.place + 1 :])
+
+
 class Chained(Application):
     """Maps, one after the other."""
 

@@ -40,21 +40,22 @@ class IntegerConvolution(Function):
 
 
 class IntegerMatMul(Function):
-    """The same for matrices: a_zero and a_scale may be a row's, b_zero and b_scale a column's."""
+    """The same for matrices: a_zero and a_scale may be a row's, b_zero and b_scale a column's. `turned`: b is b.T."""
 
     weights: ClassVar[int] = 1
 
     def forward(
         self, a: Any, b: Any, a_zero: Any, b_zero: Any, bias: Any = None, a_scale: Any = None, b_scale: Any = None,
-        y_scale: Any = None, y_zero: Any = None, *, relu: bool = False,
+        y_scale: Any = None, y_zero: Any = None, *, relu: bool = False, turned: bool = False,
     ) -> Any:  # fmt: skip
+        b = b.swapaxes(-1, -2) if turned and hasattr(b, "dtype") else b
         if all(p is None or p.size == 1 for p in (a_zero, a_scale, y_zero)) and all(
             p is None or p.size == 1 or p.shape == b.shape[-1:] for p in (b_zero, b_scale)
         ):
             how = requantization(a_scale, b_scale, y_scale, y_zero, relu)
             zeros = (0 if zero is None else host(zero) for zero in (a_zero, b_zero))
             return backend(a).integers.integer_matmul(a, b, *zeros, on_host(bias), how)
-        b = getattr(b, "source", b)
+        b = getattr(b, "source", b)  # of packed ones
         left = a.astype(np.float64) - (0 if a_zero is None else along_rows(a_zero, a))
         right = b.astype(np.float64) - (0 if b_zero is None else along_columns(b_zero, b))
         sums = backend(a).matmul.matmul(left, right) + (0 if bias is None else bias)
@@ -68,9 +69,9 @@ class IntegerMatMul(Function):
         return np.clip(np.nan_to_num(steps, nan=0), low, ends.max).astype(y_zero.dtype)
 
     @staticmethod
-    def packed(b: Any, options: dict[str, Any]) -> Any:  # noqa: ARG004  as IntegerConvolution's
+    def packed(b: Any, options: dict[str, Any]) -> Any:
         """b as `forward` may be given it instead."""
-        return backend(b).integers.pack_matmul(b)
+        return backend(b).integers.pack_matmul(b.swapaxes(-1, -2) if options.get("turned") else b)
 
 
 class QuantizedAdd(Function):

@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from minorm.devices import dtypes
+from minorm.devices import dtypes, is_host
 from minorm.graph.graph import Function
+from minorm.kernels.reference.integers import BYTES
+from minorm.kernels.select import backend
 from minorm.ops.elementwise import sum_to
 
 # Types of ml_dtypes that a file may store integers and floats in, an element a byte.
@@ -78,11 +80,34 @@ class Quantize(Function):
         return dx, ds.astype(self.scale.dtype), None
 
 
+class ToIntegers(Function):
+    """The same as integers, without a gradient."""
+
+    def forward(self, x, scale, zero, *, dtype, axis, block):
+        if dtype in BYTES and _is_plain(x, scale, zero):
+            return backend(x).integers.quantize(x, scale, zero, dtype)
+        return Quantize().forward(x, scale, zero, dtype=dtype, axis=axis, block=block).astype(dtype)
+
+
+def _is_plain(floats, scale, zero):
+    """Whether all is float32, with one scale for the whole array."""
+    return (
+        is_host(floats)
+        and floats.dtype == scale.dtype == dtypes.float32
+        and scale.size == 1
+        and scale.ndim <= 1
+        and (zero is None or zero.size == 1)
+    )
+
+
 class Dequantize(Function):
     """(q - zero) * scale, in the type of the scale or in `dtype`; q are integers, or whole numbers of Quantize."""
 
     def forward(self, q, scale, zero, *, dtype, axis, block):
         self.scale, self.axis, self.block, self.given = scale, axis, block, q.dtype
+        if q.dtype in BYTES and dtype in (None, dtypes.float32) and not self.needs[1] and _is_plain(scale, scale, zero):
+            self.wide = dtypes.float32
+            return backend(q).integers.dequantize(q, scale, zero)
         self.wide = dtypes.compute_type(scale.dtype)
         if q.dtype in NARROW and "float" in q.dtype.name:
             q = q.astype(self.wide)

@@ -22,7 +22,10 @@ from minorm.kernels.reference import integers as reference
 from minorm.kernels.reference.conv import checked
 from minorm.kernels.reference.integers import Ints, Pairs, Requantization, check_bytes, check_matrices, zeros
 
-__all__ = ["Requantization", "Weights", "add", "integer_conv", "integer_matmul", "pack_conv", "pack_matmul", "requantize"]
+__all__ = [
+    "Requantization", "Weights", "add", "dequantize", "integer_conv", "integer_matmul", "pack_conv", "pack_matmul",
+    "quantize", "requantize",
+]  # fmt: skip
 
 kernels: Any = minorm_ext.kernels("integers")
 
@@ -137,6 +140,21 @@ def add(a: Any, b: Any, scales: Any, zeros: Any, how: Requantization) -> Any:
     y = empty(a.shape, how.dtype)
     signs = a.dtype == int8, b.dtype == int8
     kernels.add(plain(a), plain(b), signs, zeros, scales, (how.zero, how.low, how.high), y)
+    return y
+
+
+def quantize(x: Any, scale: Any, zero: Any, dtype: Any) -> Any:
+    """As reference.quantize."""
+    y = empty(x.shape, dtype)
+    ends = np.iinfo(dtype)
+    kernels.bytes_of(plain(x), float(scale.item()), 0 if zero is None else int(zero.item()), ends.min, ends.max, y)
+    return y
+
+
+def dequantize(q: Any, scale: Any, zero: Any) -> Any:
+    """As reference.dequantize."""
+    y = empty(q.shape, float32)
+    kernels.floats_of(plain(q), q.dtype == int8, 0 if zero is None else int(zero.item()), float(scale.item()), y)
     return y
 
 

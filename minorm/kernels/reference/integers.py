@@ -110,13 +110,26 @@ def requantize(sums: Any, how: Requantization, axis: int = 1) -> Any:
 
 
 def add(a: Any, b: Any, scales: Sequence[float], zeros: Sequence[int], how: Requantization) -> Any:
-    """round(((a - zeros[0]) * scales[0] + (b - zeros[1]) * scales[1]) / scales[2]) + how.zero, for bytes that broadcast."""
+    """round(((a - zeros[0]) * scales[0] + (b - zeros[1]) * scales[1]) / scales[2]) + how.zero; they broadcast."""
     check_bytes("add", a=a, b=b)
     wide = [(x.astype(np.int32) - zero).astype(np.float32) for x, zero in zip((a, b), zeros, strict=True)]
     of_a, of_b, own = (np.float32(scale) for scale in scales)
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         steps = np.rint((wide[0] * of_a + wide[1] * of_b) / own) + np.float32(how.zero)
     return np.clip(np.nan_to_num(steps, nan=0), how.low, how.high).astype(how.dtype)
+
+
+def quantize(x: Any, scale: Any, zero: Any, dtype: Any) -> Any:
+    """round(x / scale) + zero of float32, cut off at the ends of the type; scale and zero (or None) are one number."""
+    ends = np.iinfo(dtype)
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        q = np.rint(x / scale.reshape(())) + np.float32(0 if zero is None else zero.item())
+    return np.clip(np.nan_to_num(q, nan=0), ends.min, ends.max).astype(dtype)
+
+
+def dequantize(q: Any, scale: Any, zero: Any) -> Any:
+    """(q - zero) * scale of bytes, in float32."""
+    return (q.astype(np.int32) - (0 if zero is None else int(zero.item()))).astype(np.float32) * scale.reshape(())
 
 
 def check_bytes(name: str, **arrays: Any) -> None:

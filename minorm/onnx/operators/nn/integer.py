@@ -45,7 +45,9 @@ def read_qlinear_matmul(node: Node) -> Callable[..., Tensor]:
         a: Tensor, a_scale: Tensor, a_zero: Tensor, b: Tensor, b_scale: Tensor, b_zero: Tensor, y_scale: Tensor,
         y_zero: Tensor, bias: Tensor | None = None,
     ) -> Tensor:  # fmt: skip
-        b = b.mT if turned else b
+        if turned:
+            return IntegerMatMul.apply(
+                a, b, a_zero, b_zero, bias, a_scale, b_scale, y_scale, y_zero, relu=relu, turned=True)
         _check_row(a_scale, a)
         _check_column(b_scale, b)
         _check_result(y_zero, b.shape[-1:])
