@@ -23,6 +23,8 @@ from minorm.ops.indexing import GetItem, viewing
 from minorm.ops.matmul import MatMul
 from minorm.ops.shape import Expand, Permute, Reshape
 
+SMALL = 4096  # numbers that are copied to be compared
+
 
 class Application:
     """One Function that a run applies: which registers it reads, which it fills, and which are not read after it."""
@@ -114,23 +116,30 @@ class Affine(Application):
         return self.name
 
 
-class Packed(Application):
-    """A product of integers whose weights are packed once, and again when they have changed."""
+class Prepared(Application):
+    """A product of integers for which all but its first argument is prepared once, and again when it has changed."""
 
-    __slots__ = ("known", "place")
+    __slots__ = ("before", "function")
 
     def __init__(self, product: Application) -> None:
         super().__init__(product.kind, product.inputs, product.options, product.outputs)
-        self.place = product.kind.weights  # type: ignore[attr-defined]
-        self.known: tuple[Any, Any] = (None, None)  # a copy of the weights, and the same packed
+        self.before: Any = None  # copies of the other arguments
+        self.function: Any = None
 
-    def compute(self, *arrays: Any) -> Any:
-        weights = arrays[self.place]
-        before, packed = self.known
-        if before is None or before.dtype != weights.dtype or not np.array_equal(before, weights):
-            packed = self.kind.packed(weights, self.options)  # type: ignore[attr-defined]
-            self.known = weights.copy(), packed
-        return super().compute(*arrays[: self.place], packed, *arrays[self.place + 1 :])
+    def compute(self, x: Any, *others: Any) -> Any:
+        if self.before is None or not all(map(_are_equal, self.before, others)):
+            self.function = self.kind.prepared(x, *others, **self.options)  # type: ignore[attr-defined]
+            self.before = [None if other is None else other.copy() for other in others]
+        return self.function(x)
+
+
+def _are_equal(a: Any, b: Any) -> bool:
+    """Whether two arrays are of one type, and bit by bit the same; or both absent."""
+    if a is None or b is None:
+        return a is b
+    if a.size <= SMALL:
+        return a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
+    return a.dtype == b.dtype and np.array_equal(a, b)
 
 
 class Chained(Application):

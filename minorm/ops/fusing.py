@@ -8,7 +8,7 @@ a list of them, in order, and puts together
 - a product with a matrix, the row that is added to it alone, the Relu of that.
 - maps that follow each other on one shape, as Add, Div, Erf, Add, Mul, Mul of a GELU behind a bias
   (kernels/cpu/chain.py).
-- what packs the weights of a product of integers, with the product: it is done once.
+- a product of integers and what prepares its weights: that is done once.
 - views of views: Reshape, Permute, Expand and slices, which move nothing.
 
 This is for the CPU's arrays.
@@ -25,7 +25,7 @@ from minorm.devices import dtypes
 from minorm.kernels.reference.chain import LONGEST, MOST_LINKS
 from minorm.normalization.normalize import NormalizeWith
 from minorm.ops import activation, elementwise
-from minorm.ops.applications import VIEWS, Affine, Application, Chained, Convolved, Packed, Viewed, bounds_of, map_of
+from minorm.ops.applications import VIEWS, Affine, Application, Chained, Convolved, Prepared, Viewed, bounds_of, map_of
 from minorm.ops.convolution import Convolution
 from minorm.ops.integers import IntegerConvolution, IntegerMatMul
 from minorm.ops.matmul import MatMul
@@ -56,7 +56,7 @@ def fused(
 ) -> list[Application]:
     """The same with fewer passes. known: the shape and type of each register; ends: those that a run is asked for."""
     values = Values(applications, known, ends)
-    for fuse in (_with_packed_weights, _with_epilogues, _with_biases, _with_chains, _with_views):
+    for fuse in (_with_prepared_products, _with_epilogues, _with_biases, _with_chains, _with_views):
         applications = fuse(applications, values)
     return list(applications)
 
@@ -104,13 +104,10 @@ def _read(application: Application) -> tuple[int, ...]:
 # Integers
 
 
-def _with_packed_weights(applications: Sequence[Application], values: Values) -> list[Application]:  # noqa: ARG001
-    """Weights of products of integers are packed once, where they are no other application's result."""
+def _with_prepared_products(applications: Sequence[Application], values: Values) -> list[Application]:  # noqa: ARG001
+    """All but the first argument of a product of integers is prepared once, where no application makes the weights."""
     made = {register for application in applications for register in application.outputs}
-    return [
-        Packed(part) if part.kind in PRODUCTS and part.inputs[part.kind.weights] not in made else part  # type: ignore[attr-defined]
-        for part in applications
-    ]
+    return [Prepared(part) if part.kind in PRODUCTS and part.inputs[1] not in made else part for part in applications]
 
 
 # Convolutions

@@ -3,12 +3,14 @@
     q = round(sums * (x_scale * w_scale / y_scale)) + y_zero, cut off at the ends of the type
 
 in float32, half way to the even number: onnxruntime's integers. `relu` cuts off below the zero point too. No gradient
-passes integers. Parameters are arrays of the run; those of the common forms go to the kernels, others are computed here.
+passes integers. Scales and zero points are arrays of the run; the common forms go to the kernels, others are computed
+here.
 """
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -22,56 +24,69 @@ from minorm.kernels.select import backend
 class IntegerConvolution(Function):
     """Sums of (x - x_zero) (w - w_zero) over taps and channels, plus a bias; w_zero and w_scale are a channel's."""
 
-    weights: ClassVar[int] = 1  # the place of what may be packed once for many runs
-
     def forward(
         self, x: Any, w: Any, x_zero: Any, w_zero: Any, bias: Any = None, x_scale: Any = None, w_scale: Any = None,
         y_scale: Any = None, y_zero: Any = None, *, stride: Any, padding: Any, dilation: Any, groups: int,
         relu: bool = False,
     ) -> Any:  # fmt: skip
-        how = requantization(x_scale, w_scale, y_scale, y_zero, relu)
-        zeros = (0 if zero is None else host(zero) for zero in (x_zero, w_zero))
-        return backend(x).integers.integer_conv(x, w, *zeros, stride, padding, dilation, groups, on_host(bias), how)
+        how = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups, "relu": relu}
+        return self.prepared(x, w, x_zero, w_zero, bias, x_scale, w_scale, y_scale, y_zero, **how)(x)
 
     @staticmethod
-    def packed(w: Any, options: dict[str, Any]) -> Any:
-        """w as `forward` may be given it instead."""
-        return backend(w).integers.pack_conv(w, options["groups"])
+    def prepared(
+        x: Any, w: Any, x_zero: Any, w_zero: Any, bias: Any = None, x_scale: Any = None, w_scale: Any = None,
+        y_scale: Any = None, y_zero: Any = None, *, stride: Any, padding: Any, dilation: Any, groups: int,
+        relu: bool = False,
+    ) -> Callable[[Any], Any]:  # fmt: skip
+        """`forward` as a function of arrays that are like x."""
+        how = requantization(x_scale, w_scale, y_scale, y_zero, relu)
+        zeros = (0 if zero is None else host(zero) for zero in (x_zero, w_zero))
+        form = stride, padding, dilation, groups
+        return backend(x).integers.prepare_conv(x, w, *zeros, form, on_host(bias), how)  # type: ignore[no-any-return]
 
 
 class IntegerMatMul(Function):
     """The same for matrices: a_zero and a_scale may be a row's, b_zero and b_scale a column's. `turned`: b is b.T."""
 
-    weights: ClassVar[int] = 1
-
     def forward(
         self, a: Any, b: Any, a_zero: Any, b_zero: Any, bias: Any = None, a_scale: Any = None, b_scale: Any = None,
         y_scale: Any = None, y_zero: Any = None, *, relu: bool = False, turned: bool = False,
     ) -> Any:  # fmt: skip
-        b = b.swapaxes(-1, -2) if turned and hasattr(b, "dtype") else b
-        if all(p is None or p.size == 1 for p in (a_zero, a_scale, y_zero)) and all(
-            p is None or p.size == 1 or p.shape == b.shape[-1:] for p in (b_zero, b_scale)
-        ):
-            how = requantization(a_scale, b_scale, y_scale, y_zero, relu)
-            zeros = (0 if zero is None else host(zero) for zero in (a_zero, b_zero))
-            return backend(a).integers.integer_matmul(a, b, *zeros, on_host(bias), how)
-        b = getattr(b, "source", b)  # of packed ones
-        left = a.astype(np.float64) - (0 if a_zero is None else along_rows(a_zero, a))
-        right = b.astype(np.float64) - (0 if b_zero is None else along_columns(b_zero, b))
-        sums = backend(a).matmul.matmul(left, right) + (0 if bias is None else bias)
-        sums = sums.astype(np.int64).astype(np.int32)  # what lies beyond its ends comes in again at the other
-        if y_scale is None:
-            return sums
-        scale = along_rows(a_scale, a).astype(float32) * along_columns(b_scale, b).astype(float32)
-        ends = np.iinfo(y_zero.dtype)
-        steps = np.rint(sums.astype(float32) * (scale / y_scale.astype(float32))) + y_zero.astype(float32)
-        low = np.maximum(y_zero, ends.min) if relu else ends.min
-        return np.clip(np.nan_to_num(steps, nan=0), low, ends.max).astype(y_zero.dtype)
+        rest = a_zero, b_zero, bias, a_scale, b_scale, y_scale, y_zero
+        return self.prepared(a, b, *rest, relu=relu, turned=turned)(a)
 
     @staticmethod
-    def packed(b: Any, options: dict[str, Any]) -> Any:
-        """b as `forward` may be given it instead."""
-        return backend(b).integers.pack_matmul(b.swapaxes(-1, -2) if options.get("turned") else b)
+    def prepared(
+        a: Any, b: Any, a_zero: Any, b_zero: Any, bias: Any = None, a_scale: Any = None, b_scale: Any = None,
+        y_scale: Any = None, y_zero: Any = None, *, relu: bool = False, turned: bool = False,
+    ) -> Callable[[Any], Any]:  # fmt: skip
+        """`forward` as a function of arrays that are like a."""
+        b = b.swapaxes(-1, -2) if turned else b
+        if not all(p is None or p.size == 1 for p in (a_zero, a_scale, y_zero)) or not all(
+            p is None or p.size == 1 or p.shape == b.shape[-1:] for p in (b_zero, b_scale)
+        ):
+            return lambda a: _matmul(a, b, a_zero, b_zero, bias, a_scale, b_scale, y_scale, y_zero, relu)
+        how = requantization(a_scale, b_scale, y_scale, y_zero, relu)
+        zeros = (0 if zero is None else host(zero) for zero in (a_zero, b_zero))
+        return backend(a).integers.prepare_matmul(a, b, *zeros, on_host(bias), how)  # type: ignore[no-any-return]
+
+
+def _matmul(
+    a: Any, b: Any, a_zero: Any, b_zero: Any, bias: Any, a_scale: Any, b_scale: Any, y_scale: Any, y_zero: Any,
+    relu: bool,
+) -> Any:  # fmt: skip
+    """The rare forms, where each row has parameters, or each column of a stack: sums in float64, exact up to 2^53."""
+    left = a.astype(np.float64) - (0 if a_zero is None else along_rows(a_zero, a))
+    right = b.astype(np.float64) - (0 if b_zero is None else one(b_zero))
+    sums = backend(a).matmul.matmul(left, right) + (0 if bias is None else bias)
+    sums = sums.astype(np.int64).astype(np.int32)  # what lies beyond its ends comes in again at the other
+    if y_scale is None:
+        return sums
+    scale = along_rows(a_scale, a).astype(float32) * one(b_scale).astype(float32)
+    ends = np.iinfo(y_zero.dtype)
+    steps = np.rint(sums.astype(float32) * (scale / y_scale.astype(float32))) + y_zero.astype(float32)
+    low = np.maximum(y_zero, ends.min) if relu else ends.min
+    return np.clip(np.nan_to_num(steps, nan=0), low, ends.max).astype(y_zero.dtype)
 
 
 class QuantizedAdd(Function):
@@ -113,10 +128,6 @@ def along_rows(parameter: Any, a: Any) -> Any:
     return parameter[:, None] if parameter.shape == a.shape[-2:-1] and parameter.size > 1 else one(parameter)
 
 
-def along_columns(parameter: Any, b: Any) -> Any:  # noqa: ARG001  as along_rows
-    """A scale or zero point of the right factor: one number, one for each column, or shaped (..., 1, N)."""
-    return one(parameter)
-
-
 def one(parameter: Any) -> Any:
+    """A parameter that is one number without its axes."""
     return parameter.reshape(()) if parameter.size == 1 else parameter

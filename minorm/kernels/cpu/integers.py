@@ -1,7 +1,7 @@
 """Products of 8-bit integers on the CPU: minorm_ext/products/integers.pyx, by AMX, VNNI or pairs of 16 bits.
 
-What does not change between products may be packed once: `pack_matmul` and `pack_conv` make Weights, which the products
-take in place of b and w. Convolutions whose sums are short, depthwise ones above all, are those of float32, which holds
+What does not change between products, the weights above all, is packed once: `prepare_matmul` and `prepare_conv` make
+functions of the rest. Convolutions whose sums are short, depthwise ones above all, are those of float32, which holds
 these sums exactly.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -20,10 +21,10 @@ from minorm.kernels.cpu.memory import empty
 from minorm.kernels.cpu.operands import plain
 from minorm.kernels.reference import integers as reference
 from minorm.kernels.reference.conv import checked
-from minorm.kernels.reference.integers import Ints, Pairs, Requantization, check_bytes, check_matrices, zeros
+from minorm.kernels.reference.integers import Form, Ints, Requantization, check_bytes, check_matrices, zeros
 
 __all__ = [
-    "Requantization", "Weights", "add", "dequantize", "integer_conv", "integer_matmul", "pack_conv", "pack_matmul",
+    "Requantization", "add", "dequantize", "integer_conv", "integer_matmul", "prepare_conv", "prepare_matmul",
     "quantize", "requantize",
 ]  # fmt: skip
 
@@ -33,36 +34,106 @@ SHORT = (1 << 24) // 255**2  # products that float32 adds up exactly
 
 
 class Weights:
-    """Weights as the kernels take them, and what they were made of."""
+    """Weights as the kernels take them."""
 
-    __slots__ = ("packed", "shape", "source", "totals", "unsigned")
+    __slots__ = ("packed", "totals", "unsigned")
 
     def __init__(self, w: Any, shape: Ints, steps: Ints) -> None:
-        self.source, self.shape, self.unsigned = w, w.shape, w.dtype == uint8
+        """w is (groups, outputs, channels, taps), with these steps between its elements."""
+        self.unsigned = w.dtype == uint8
         threads = minorm_ext.get_num_threads()
         self.packed = kernels.Weights(plain(w), shape, steps, 128 * self.unsigned, int32, empty, threads)
-        self.totals = self.packed.column_totals().astype(np.int64)  # (groups, outputs of one)
+        self.totals = self.packed.column_totals().astype(np.int64)  # (groups, outputs)
+
+    def ends(self, zero: int, w_zero: Any, bias: Any, depth: int, how: Requantization | None) -> Any:
+        """What becomes of the sums of each output, as the kernels take it; w_zero and bias like totals, or alike.
+
+        They sum up x w as both are stored; what is meant is (x - zero) (w - w_zero), where the zero points are moved
+        with the numbers. So -zero * (what the column adds up to) is added, and -w_zero * (what the row adds up to).
+        """
+        shape = self.totals.shape
+        moved = w_zero - 128 * self.unsigned
+        offset = zero * (depth * moved - self.totals) + (0 if bias is None else bias)
+        row_zeros = np.ascontiguousarray(np.broadcast_to(moved, shape), np.int32) if moved.any() else None
+        narrowed = None if how is None else _narrowed(how, self.totals.size)
+        return np.ascontiguousarray(offset.astype(np.int32)), row_zeros, narrowed
 
 
-def pack_matmul(b: Any) -> Any:
-    """Weights for `integer_matmul`, of (..., K, N)."""
-    check_bytes("pack_matmul", b=b)
-    if b.ndim < 2:
-        raise ValueError(f"pack_matmul: b is {b.shape}; expected matrices")
-    if not b.size:
-        return b
-    *lead, depth, columns = b.shape
-    return Weights(b, (math.prod(lead), columns, depth, 1), (depth * columns, 1, columns, 0))
+def integer_matmul(
+    a: Any, b: Any, a_zero: Any = 0, b_zero: Any = 0, bias: Any = None, how: Requantization | None = None
+) -> Any:
+    """As reference.integer_matmul."""
+    return prepare_matmul(a, b, a_zero, b_zero, bias, how)(a)
 
 
-def pack_conv(w: Any, groups: int) -> Any:
-    """Weights for `integer_conv`, of (O, C / groups, *kernel)."""
-    check_bytes("pack_conv", w=w)
+def prepare_matmul(
+    a: Any, b: Any, a_zero: Any = 0, b_zero: Any = 0, bias: Any = None, how: Requantization | None = None
+) -> Callable[[Any], Any]:
+    """integer_matmul as a function of arrays that are like a."""
+    check_bytes("integer_matmul", a=a, b=b)
+    check_matrices(a.shape, b.shape)
+    columns = b.shape[-1]
+    b_zero = zeros("integer_matmul", "b_zero", b_zero, columns)
+    if bias is not None:
+        reference.outputs("integer_matmul", "bias", bias, columns)
+    if not a.size or not b.size or not _is_finite(how):
+        return lambda a: reference.integer_matmul(a, b, a_zero, b_zero, bias, how)
+    lead = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    shape, stacked = (*lead, a.shape[-2], columns), math.prod(b.shape[:-2]) > 1
+    if stacked:  # a matrix of b for each of a
+        b = np.broadcast_to(b, (*lead, *b.shape[-2:]))
+    count, depth = math.prod(b.shape[:-2]), a.shape[-1]
+    weights = Weights(b, (count, columns, depth, 1), (depth * columns, 1, columns, 0))
+    ends = weights.ends(int(a_zero) + _moved(a), b_zero, bias, depth, how)
+    dtype, rows, moved = int32 if how is None else how.dtype, math.prod(shape[:-1]) // count, _moved(a)
+
+    def multiply(a: Any) -> Any:
+        a = np.broadcast_to(a, (*lead, *a.shape[-2:])) if stacked else a
+        y = empty(shape, dtype)
+        threads = minorm_ext.get_num_threads()
+        kernels.multiply(plain(a), weights.packed, moved, ends, y, rows, empty, int32, threads)
+        return y
+
+    return multiply
+
+
+def integer_conv(
+    x: Any, w: Any, x_zero: Any, w_zero: Any, form: Form, bias: Any = None, how: Requantization | None = None
+) -> Any:
+    """As reference.integer_conv."""
+    return prepare_conv(x, w, x_zero, w_zero, form, bias, how)(x)
+
+
+def prepare_conv(
+    x: Any, w: Any, x_zero: Any, w_zero: Any, form: Form, bias: Any = None, how: Requantization | None = None
+) -> Callable[[Any], Any]:
+    """integer_conv as a function of arrays that are like x."""
+    check_bytes("integer_conv", x=x, w=w)
+    shape = checked("integer_conv", x.shape, w.shape, *form)
+    w_zero = zeros("integer_conv", "w_zero", w_zero, len(w))
+    if bias is not None:
+        reference.outputs("integer_conv", "bias", bias, len(w))
+    if not math.prod(shape) or not x.size or not w.size or not _is_finite(how):
+        return lambda x: reference.integer_conv(x, w, x_zero, w_zero, form, bias, how)
+    dtype, groups = int32 if how is None else how.dtype, form[-1]
+    if is_short(w.shape, groups):
+        return _short_conv(w, int(x_zero), w_zero, form, bias, how, dtype)
     outputs, channels, kernel = len(w) // groups, w.shape[1], math.prod(w.shape[2:])
-    if not w.size or is_short(w.shape, groups):
-        return w
     steps = outputs * channels * kernel, channels * kernel, kernel, 1
-    return Weights(w, (groups, outputs, channels, kernel), steps)
+    weights = Weights(w, (groups, outputs, channels, kernel), steps)
+    zero, moved = int(x_zero) + _moved(x), _moved(x)
+    by_group = w_zero if w_zero.size == 1 else w_zero.reshape(groups, outputs)
+    of_group = None if bias is None else bias.astype(np.int64).reshape(groups, outputs)
+    ends = weights.ends(zero, by_group, of_group, channels * kernel, how)
+    convolution = planned(x.shape, w.shape, *form)
+
+    def convolve(x: Any) -> Any:
+        y = empty(shape, dtype)
+        threads = minorm_ext.get_num_threads()
+        convolution.correlate(plain(x), weights.packed, moved, zero, ends, y, empty, int32, threads)
+        return y
+
+    return convolve
 
 
 def is_short(w_shape: Ints, groups: int) -> bool:
@@ -70,54 +141,23 @@ def is_short(w_shape: Ints, groups: int) -> bool:
     return groups > 1 and w_shape[1] < kernels.GROUP and math.prod(w_shape[1:]) <= SHORT
 
 
-def integer_matmul(
-    a: Any, b: Any, a_zero: Any = 0, b_zero: Any = 0, bias: Any = None, how: Requantization | None = None
-) -> Any:
-    """As reference.integer_matmul; b may be packed."""
-    source = b.source if isinstance(b, Weights) else b
-    check_bytes("integer_matmul", a=a, b=source)
-    check_matrices(a.shape, b.shape)
-    lead = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
-    shape = (*lead, a.shape[-2], b.shape[-1])
-    if not a.size or not source.size or not _is_finite(how):
-        return reference.integer_matmul(a, source, a_zero, b_zero, bias, how)
-    if math.prod(b.shape[:-2]) > 1:  # a matrix of b for each of a
-        a = np.broadcast_to(a, (*lead, *a.shape[-2:]))
-        if b.shape[:-2] != lead:
-            b = np.broadcast_to(source, (*lead, *source.shape[-2:]))
-    weights = b if isinstance(b, Weights) else pack_matmul(b)
-    count = weights.totals.shape[0]
-    b_zero = zeros("integer_matmul", "b_zero", b_zero, shape[-1])
-    ends = _ends(weights, int(a_zero) + _moved(a), b_zero, bias, a.shape[-1], how, "integer_matmul")
-    y = empty(shape, int32 if how is None else how.dtype)
-    rows = math.prod(a.shape[:-1]) // count
-    threads = minorm_ext.get_num_threads()
-    kernels.multiply(plain(a), weights.packed, _moved(a), ends, y, rows, empty, int32, threads)
-    return y
+def _short_conv(
+    w: Any, x_zero: int, w_zero: Any, form: Form, bias: Any, how: Requantization | None, dtype: Any
+) -> Callable[[Any], Any]:
+    """By float32, which holds the products and their sums exactly."""
+    kernel = (w.astype(np.int64) - w_zero.reshape(-1, *(1,) * (w.ndim - 1))).astype(float32)
+    offset = np.zeros(len(w), np.int32) if bias is None else np.ascontiguousarray(bias)
+    ends = offset, None, None if how is None else _narrowed(how, len(w))
 
+    def convolve(x: Any) -> Any:
+        wide = empty(x.shape, float32)
+        kernels.floats_of(plain(x), x.dtype == int8, x_zero, 1.0, wide)
+        sums = conv.forward(wide, kernel, None, *form)
+        y = empty(sums.shape, dtype)
+        kernels.finish(plain(sums), True, ends, y, len(sums), len(w))
+        return y
 
-def integer_conv(
-    x: Any, w: Any, x_zero: Any, w_zero: Any, stride: Ints, padding: Pairs, dilation: Ints, groups: int,
-    bias: Any = None, how: Requantization | None = None,
-) -> Any:  # fmt: skip
-    """As reference.integer_conv; w may be packed."""
-    source = w.source if isinstance(w, Weights) else w
-    check_bytes("integer_conv", x=x, w=source)
-    w_zero = zeros("integer_conv", "w_zero", w_zero, source.shape[0])
-    form = stride, padding, dilation, groups
-    shape = checked("integer_conv", x.shape, source.shape, *form)
-    if not math.prod(shape) or not x.size or not source.size or not _is_finite(how):
-        return reference.integer_conv(x, source, x_zero, w_zero, *form, bias, how)
-    if is_short(source.shape, groups):
-        return _short_conv(x, source, x_zero, w_zero, form, bias, how)
-    weights = w if isinstance(w, Weights) else pack_conv(w, groups)
-    y = empty(shape, int32 if how is None else how.dtype)
-    zero = int(x_zero) + _moved(x)
-    ends = _ends(weights, zero, w_zero, bias, math.prod(source.shape[1:]), how, "integer_conv")
-    threads = minorm_ext.get_num_threads()
-    convolution = planned(x.shape, source.shape, *form)
-    convolution.correlate(plain(x), weights.packed, _moved(x), zero, ends, y, empty, int32, threads)
-    return y
+    return convolve
 
 
 def requantize(sums: Any, how: Requantization, axis: int = 1) -> Any:
@@ -167,44 +207,6 @@ def planned(x_shape: Ints, w_shape: Ints, stride: Ints, padding: Pairs, dilation
         axes, kernel, x_shape[0], groups, cells, w_shape[0] // groups, kernels.COLUMNS
     )
     return kernels.IntegerConvolution({**tables, "distances": np.ascontiguousarray(tables["steps"][:, 0])}, sizes)
-
-
-def _short_conv(x: Any, w: Any, x_zero: Any, w_zero: Any, form: Any, bias: Any, how: Requantization | None) -> Any:
-    """By float32, which holds the products and their sums exactly."""
-    wide = empty(x.shape, float32)
-    kernels.floats_of(plain(x), _moved(x) > 0, int(x_zero), 1.0, wide)
-    kernel = (w.astype(np.int64) - w_zero.reshape(-1, *(1,) * (w.ndim - 1))).astype(float32)
-    sums = conv.forward(wide, kernel, None, *form)
-    y = empty(sums.shape, int32 if how is None else how.dtype)
-    offset = np.zeros(len(w), np.int32) if bias is None else reference.outputs("integer_conv", "bias", bias, len(w))
-    ends = offset.astype(np.int32), None, _narrowed(how, len(w))
-    kernels.finish(plain(sums), True, ends, y, len(sums), len(w))
-    return y
-
-
-def _ends(
-    weights: Weights, zero: int, w_zero: Any, bias: Any, depth: int, how: Requantization | None, name: str
-) -> Any:
-    """What becomes of the sums of each output, as the kernels take it.
-
-    They sum up x w as both are stored; what is meant is (x - zero) (w - w_zero), where the zero points are moved with
-    the numbers. So -zero * (what the column adds up to) is added, and -w_zero * (what the row adds up to).
-    """
-    groups, outputs = weights.totals.shape
-    by_output = np.broadcast_to(w_zero - 128 * weights.unsigned, w_zero.shape)
-    if by_output.size > 1 and groups > 1 and name == "integer_conv":
-        by_output = by_output.reshape(groups, outputs)
-    offset = zero * (depth * by_output - weights.totals)
-    if bias is not None:
-        count = outputs if name == "integer_matmul" else groups * outputs
-        given = reference.outputs(name, "bias", bias, count)
-        offset = offset + (given if name == "integer_matmul" else given.reshape(groups, outputs))
-    shape = (groups, outputs)
-    row_zeros = None
-    if by_output.any():
-        row_zeros = np.ascontiguousarray(np.broadcast_to(by_output, shape), np.int32)
-    narrowed = None if how is None else _narrowed(how, groups * outputs)
-    return np.ascontiguousarray(np.broadcast_to(offset, shape).astype(np.int32)), row_zeros, narrowed
 
 
 def _narrowed(how: Requantization | None, count: int) -> Any:

@@ -1,7 +1,7 @@
 """Products of 8-bit integers, summed exactly: what minorm_ext/products/integers.pyx computes, in int64 and cut to int32.
 
     integer_matmul(a, b, ...)     sum over k of (a[i, k] - a_zero) * (b[k, j] - b_zero[j]), plus bias[j]
-    integer_conv(x, w, ...)       the same over the taps and channels of a convolution
+    integer_conv(x, w, ...)         the same over the taps and channels of a convolution
     requantize(sums, how, axis)   bytes again: round(sums * scale) + zero, cut off at the ends
 
 Sums that leave int32 come in again at its other end. `how` in place of None lets a product return what `requantize`
@@ -11,7 +11,7 @@ makes of it. Integers have no rounding, so every backend and processor has the s
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,6 +20,7 @@ from minorm.devices import namespace
 from minorm.kernels.reference.conv import checked
 from minorm.kernels.reference.conv_tiles import Ints, Pairs
 
+Form = tuple[Ints, Pairs, Ints, int]
 BYTES = (np.dtype(np.int8), np.dtype(np.uint8))
 
 
@@ -44,16 +45,6 @@ class Requantization(NamedTuple):
         return cls(scale, int(zero.item()), ends.min if low is None else max(low, ends.min), ends.max, zero.dtype)
 
 
-def pack_matmul(b: Any) -> Any:
-    """What `integer_matmul` may be given in place of b, where it is the same for many products."""
-    return b
-
-
-def pack_conv(w: Any, groups: int) -> Any:  # noqa: ARG001  other backends read it
-    """What `integer_conv` may be given in place of w."""
-    return w
-
-
 def integer_matmul(
     a: Any, b: Any, a_zero: Any = 0, b_zero: Any = 0, bias: Any = None, how: Requantization | None = None
 ) -> Any:
@@ -70,11 +61,14 @@ def integer_matmul(
 
 
 def integer_conv(
-    x: Any, w: Any, x_zero: Any, w_zero: Any, stride: Ints, padding: Pairs, dilation: Ints, groups: int,
-    bias: Any = None, how: Requantization | None = None,
-) -> Any:  # fmt: skip
-    """The convolution of (N, C, ...) with (O, C / groups, ...), padded with x_zero; w_zero and bias are as b_zero."""
+    x: Any, w: Any, x_zero: Any, w_zero: Any, form: Form, bias: Any = None, how: Requantization | None = None
+) -> Any:
+    """The convolution of (N, C, ...) with (O, C / groups, ...), padded with x_zero; w_zero and bias are as b_zero.
+
+    form    stride, padding, dilation and groups, as reference/conv.py has them
+    """
     check_bytes("integer_conv", x=x, w=w)
+    stride, padding, dilation, groups = form
     out = checked("integer_conv", x.shape, w.shape, stride, padding, dilation, groups)
     xp = namespace(x)
     w_zero = xp.asarray(zeros("integer_conv", "w_zero", w_zero, len(w)))
@@ -97,6 +91,16 @@ def integer_conv(
         sums += xp.asarray(outputs("integer_conv", "bias", bias, len(w))).reshape(-1, *(1,) * (w.ndim - 2))
     narrow = sums.astype(np.int32)
     return narrow if how is None else requantize(narrow, how, 1)
+
+
+def prepare_matmul(a: Any, b: Any, *rest: Any) -> Callable[[Any], Any]:  # noqa: ARG001  other backends look at a
+    """integer_matmul as a function of arrays that are like a: what it needs of the others is done once."""
+    return lambda a: integer_matmul(a, b, *rest)
+
+
+def prepare_conv(x: Any, w: Any, *rest: Any) -> Callable[[Any], Any]:  # noqa: ARG001  as prepare_matmul
+    """integer_conv as a function of arrays that are like x."""
+    return lambda x: integer_conv(x, w, *rest)
 
 
 def requantize(sums: Any, how: Requantization, axis: int = 1) -> Any:

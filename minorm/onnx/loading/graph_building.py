@@ -25,8 +25,8 @@ from minorm.onnx.graph.step import Step
 from minorm.onnx.graph.storage import narrow
 from minorm.onnx.graph.tensors import Budget
 from minorm.onnx.loading import places, quantized, roles, weights
-from minorm.onnx.loading.graph_inputs import Input
 from minorm.onnx.loading.fused_steps import Fused
+from minorm.onnx.loading.graph_inputs import Input
 from minorm.onnx.loading.graph_module import GraphModule
 from minorm.onnx.loading.judging import weights_by_input
 from minorm.onnx.loading.judging.naming import Origin

@@ -212,5 +212,3 @@ def _fixed(name: str, w: Wiring) -> Any:
         return value if isinstance(value, np.ndarray) else None
     parts = [_fixed(part, w) for part in maker.inputs]
     return None if any(part is None for part in parts) else parts[0] * parts[1]
-
-

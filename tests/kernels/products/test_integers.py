@@ -1,4 +1,4 @@
-"""Products of bytes: NumPy's int64 is the oracle, of the reference and of every level; of blocks the emulated ones too."""
+"""Products of bytes: NumPy's int64 is the oracle, of the reference and of every level."""
 
 from __future__ import annotations
 
@@ -35,12 +35,15 @@ def convolved(x, w, x_zero, w_zero, stride, padding, dilation, groups, bias):
     """The definition, in int64, result by result; sums as int32 holds them."""
     x = np.pad(x.astype(np.int64) - int(x_zero), ((0, 0), (0, 0), *padding))
     w = w.astype(np.int64) - w_zero.astype(np.int64).reshape(-1, *(1,) * (w.ndim - 1))
-    size = [(n - d * (k - 1) - 1) // s + 1 for n, k, s, d in zip(x.shape[2:], w.shape[2:], stride, dilation)]
+    size = [
+        (n - d * (k - 1) - 1) // s + 1 for n, k, s, d in zip(x.shape[2:], w.shape[2:], stride, dilation, strict=True)
+    ]
     y = np.zeros((len(x), len(w), *size), np.int64)
     inputs, outputs = w.shape[1], len(w) // groups
     for place in np.ndindex(*size):
         window = tuple(
-            slice(p * s, p * s + d * (k - 1) + 1, d) for p, s, d, k in zip(place, stride, dilation, w.shape[2:])
+            slice(p * s, p * s + d * (k - 1) + 1, d)
+            for p, s, d, k in zip(place, stride, dilation, w.shape[2:], strict=True)
         )
         for o in range(len(w)):
             group = slice(o // outputs * inputs, (o // outputs + 1) * inputs)
@@ -59,7 +62,7 @@ def rounded(sums, scale, zero, low, high, axis):
     return np.clip(np.round(product.astype(np.float64)) + zero, low, high)
 
 
-def each_level(compute, expected, packed=None):
+def each_level(compute, expected):
     """All levels, on one thread and on two, give these integers."""
     before = minorm_ext.get_num_threads()
     try:
@@ -67,9 +70,9 @@ def each_level(compute, expected, packed=None):
             for threads in (1, 2):
                 minorm_ext.set_num_threads(threads)
                 with at_level(level):
-                    for got in (compute(cpu, None), *([] if packed is None else [compute(cpu, packed())])):
-                        assert got.dtype == expected.dtype
-                        np.testing.assert_array_equal(got, expected, f"{level}, {threads} threads")
+                    got = compute(cpu)
+                assert got.dtype == expected.dtype
+                np.testing.assert_array_equal(got, expected, f"{level}, {threads} threads")
     finally:
         minorm_ext.set_num_threads(before)
 
@@ -99,12 +102,11 @@ def test_matrices(lead, rows, depth, columns, types, seed):
     exact += 0 if bias is None else bias
     sums = (exact & 0xFFFFFFFF).astype(np.uint32).view(np.int32)
     np.testing.assert_array_equal(reference.integer_matmul(a, b, a_zero, b_zero, bias), sums)
-    packed = (lambda: cpu.pack_matmul(b)) if lead[1] in ((), lead[0]) else None
-    each_level(lambda k, w: k.integer_matmul(a, b if w is None else w, a_zero, b_zero, bias), sums, packed)
+    each_level(lambda k: k.integer_matmul(a, b, a_zero, b_zero, bias), sums)
     how = requantization(rng, sums, columns)
     expected = rounded(sums, how.scale, how.zero, how.low, how.high, -1).astype(how.dtype)
     np.testing.assert_array_equal(reference.integer_matmul(a, b, a_zero, b_zero, bias, how), expected)
-    each_level(lambda k, w: k.integer_matmul(a, b if w is None else w, a_zero, b_zero, bias, how), expected, packed)
+    each_level(lambda k: k.integer_matmul(a, b, a_zero, b_zero, bias, how), expected)
 
 
 @given(
@@ -121,7 +123,7 @@ def test_matrices(lead, rows, depth, columns, types, seed):
 def test_convolutions(images, channels, size, kernel, stride, padding, dilation, types, seed):
     rng = np.random.default_rng(seed)
     groups, inputs, outputs = channels
-    size = tuple(max(n, dilation * (k - 1) + 1) for n, k in zip(size, kernel))
+    size = tuple(max(n, dilation * (k - 1) + 1) for n, k in zip(size, kernel, strict=True))
     x = whole(rng, (images, groups * inputs, *size), types[0])
     w = whole(rng, (groups * outputs, inputs, *kernel), types[1])
     x_zero = zero(rng, types[0])
@@ -129,16 +131,13 @@ def test_convolutions(images, channels, size, kernel, stride, padding, dilation,
     bias = rng.integers(-50_000, 50_000, len(w)).astype(np.int32) if rng.random() < 0.5 else None
     how = (stride,) * 2, (padding,) * 2, (dilation,) * 2, groups
     sums = convolved(x, w, x_zero, w_zero, *how, bias)
-    np.testing.assert_array_equal(reference.integer_conv(x, w, x_zero, w_zero, *how, bias), sums)
+    np.testing.assert_array_equal(reference.integer_conv(x, w, x_zero, w_zero, how, bias), sums)
 
-    def packed():
-        return cpu.pack_conv(w, groups)
-
-    each_level(lambda k, p: k.integer_conv(x, w if p is None else p, x_zero, w_zero, *how, bias), sums, packed)
+    each_level(lambda k: k.integer_conv(x, w, x_zero, w_zero, how, bias), sums)
     to = requantization(rng, sums, len(w))
     expected = rounded(sums, to.scale, to.zero, to.low, to.high, 1).astype(to.dtype)
-    np.testing.assert_array_equal(reference.integer_conv(x, w, x_zero, w_zero, *how, bias, to), expected)
-    each_level(lambda k, p: k.integer_conv(x, w if p is None else p, x_zero, w_zero, *how, bias, to), expected, packed)
+    np.testing.assert_array_equal(reference.integer_conv(x, w, x_zero, w_zero, how, bias, to), expected)
+    each_level(lambda k: k.integer_conv(x, w, x_zero, w_zero, how, bias, to), expected)
 
 
 @pytest.mark.parametrize(
@@ -155,12 +154,12 @@ def test_other_ranks_strips_and_paddings(x_shape, w_shape, stride, padding, grou
     rng = np.random.default_rng(3)
     x, w = whole(rng, x_shape, np.uint8), whole(rng, w_shape, np.int8)
     how = stride, padding, (1,) * len(stride), groups
-    cut = x[(..., *(slice(None, n + min(0, high)) for n, (_, high) in zip(x_shape[2:], padding)))]
+    cut = x[(..., *(slice(None, n + min(0, high)) for n, (_, high) in zip(x_shape[2:], padding, strict=True)))]
     zeros = np.zeros(len(w), np.int8)
     positive = tuple((low, max(0, high)) for low, high in padding)
     sums = convolved(cut, w, 7, zeros, stride, positive, how[2], groups, None)
-    np.testing.assert_array_equal(reference.integer_conv(x, w, 7, zeros, *how), sums)
-    each_level(lambda k, _: k.integer_conv(x, w, 7, zeros, *how), sums)
+    np.testing.assert_array_equal(reference.integer_conv(x, w, 7, zeros, how), sums)
+    each_level(lambda k: k.integer_conv(x, w, 7, zeros, how), sums)
 
 
 def test_half_way_goes_to_the_even_number():
@@ -168,8 +167,8 @@ def test_half_way_goes_to_the_even_number():
     how = Requantization.of(0.5, np.int8(3))
     expected = np.array([round(s / 2) + 3 for s in range(-9, 10)], np.int8).reshape(sums.shape)
     np.testing.assert_array_equal(reference.requantize(sums, how), expected)
-    each_level(lambda k, _: k.requantize(sums, how), expected)
-    each_level(lambda k, _: k.requantize(sums.astype(np.float32), how), expected)
+    each_level(lambda k: k.requantize(sums, how), expected)
+    each_level(lambda k: k.requantize(sums.astype(np.float32), how), expected)
 
 
 def test_far_sums_are_cut_off():
@@ -179,13 +178,13 @@ def test_far_sums_are_cut_off():
         for zero_point in (np.uint8(200), np.int8(-128)):
             how = Requantization.of(scale, zero_point)
             expected = rounded(sums, scale, how.zero, how.low, how.high, 1).astype(how.dtype)
-            each_level(lambda k, _, how=how: k.requantize(sums, how), expected)
+            each_level(lambda k, how=how: k.requantize(sums, how), expected)
 
 
 def test_sums_wrap_around():
     a, b = np.full((1, 40_000), 255, np.uint8), np.full((40_000, 1), 255, np.uint8)
     expected = np.array([[40_000 * 255 * 255 - 2**32]], np.int32)
-    each_level(lambda k, _: k.integer_matmul(a, b), expected)
+    each_level(lambda k: k.integer_matmul(a, b), expected)
     np.testing.assert_array_equal(reference.integer_matmul(a, b), expected)
 
 
@@ -202,16 +201,16 @@ def test_arguments_that_do_not_fit_are_errors(module):
         r"integer_matmul: bias is int32 of shape \(3,\)": lambda: module.integer_matmul(
             a, b, bias=np.zeros(3, np.int32)
         ),
-        r"integer_conv: w_zero has shape \(5,\)": lambda: module.integer_conv(x, w, 0, np.zeros(5, np.int8), *how),
-        r"integer_conv: bias is int64": lambda: module.integer_conv(x, w, 0, 0, *how, np.zeros(6, np.int64)),
-        r"integer_conv: w.shape is \(6, 4, 3, 3\)": lambda: module.integer_conv(x[:, :3], w, 0, 0, *how),
+        r"integer_conv: w_zero has shape \(5,\)": lambda: module.integer_conv(x, w, 0, np.zeros(5, np.int8), how),
+        r"integer_conv: bias is int64": lambda: module.integer_conv(x, w, 0, 0, how, np.zeros(6, np.int64)),
+        r"integer_conv: w.shape is \(6, 4, 3, 3\)": lambda: module.integer_conv(x[:, :3], w, 0, 0, how),
     }.items():
         with pytest.raises(ValueError, match=message):
             call()
     with pytest.raises(TypeError, match="integer_matmul: a is float32; expected int8 or uint8"):
         module.integer_matmul(a.astype(np.float32), b)
     with pytest.raises(TypeError, match="integer_conv: w is int16; expected int8 or uint8"):
-        module.integer_conv(x, w.astype(np.int16), 0, 0, *how)
+        module.integer_conv(x, w.astype(np.int16), 0, 0, how)
     with pytest.raises(TypeError, match="requantize: zero is int32"):
         Requantization.of(1.0, np.int32(0))
 
@@ -221,17 +220,56 @@ def test_results_without_elements():
     assert cpu.integer_matmul(a, b).shape == (0, 4)
     assert not cpu.integer_matmul(np.zeros((2, 0), np.uint8), np.zeros((0, 4), np.int8)).any()
     x, w = np.zeros((2, 3, 4, 4), np.uint8), np.zeros((5, 3, 5, 2), np.int8)
-    y = cpu.integer_conv(x, w, 0, 0, (1, 1), ((0, 0),) * 2, (1, 1), 1)
+    y = cpu.integer_conv(x, w, 0, 0, ((1, 1), ((0, 0),) * 2, (1, 1), 1))
     assert (y.shape, y.dtype) == ((2, 5, 0, 3), np.int32)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the pool's memory is compared")
 def test_the_kernel_itself_refuses_short_arrays():
     """The last gate: whatever Python believes of the shapes, memory of that size is there."""
-    w = cpu.pack_matmul(np.zeros((3, 4), np.int8))
+    w = cpu.Weights(np.zeros((3, 4), np.int8), (1, 4, 3, 1), (12, 1, 4, 0))
     ends = np.zeros(4, np.int32), None, None
     y = np.zeros((2, 4), np.int32)
     for short in [(np.zeros(5, np.uint8), ends, y), (np.zeros(6, np.uint8), (ends[0][:3], None, None), y),
                   (np.zeros(6, np.uint8), ends, y.ravel()[:-1])]:  # fmt: skip
         with pytest.raises(ValueError, match=r"kernel: array has \d+ elements; expected at least \d+"):
             cpu.kernels.multiply(short[0], w.packed, 0, *short[1:], 2, cpu.empty, np.dtype(np.int32), 1)
+
+
+@given(
+    shapes=st.sampled_from([((3, 5), (3, 5)), ((1, 1040), (1, 1040)), ((2, 3, 4), (3, 1))]),
+    types=st.tuples(TYPES, TYPES, TYPES),
+    seed=SEEDS,
+)
+def test_sums_of_two(shapes, types, seed):
+    rng = np.random.default_rng(seed)
+    a, b = whole(rng, shapes[0], types[0]), whole(rng, shapes[1], types[1])
+    scales = [float(np.float32(s)) for s in rng.uniform(0.01, 0.1, 3)]
+    zeros = [int(zero(rng, t)) for t in types[:2]]
+    how = Requantization.of(1.0, zero(rng, types[2], 1), None if rng.random() < 0.5 else 5)
+    wide = [
+        (x.astype(np.int64) - z).astype(np.float32) * np.float32(s)
+        for x, z, s in zip((a, b), zeros, scales[:2], strict=True)
+    ]
+    exact = np.round(((wide[0] + wide[1]) / np.float32(scales[2])).astype(np.float64)) + how.zero
+    expected = np.clip(exact, how.low, how.high).astype(how.dtype)
+    np.testing.assert_array_equal(reference.add(a, b, scales, zeros, how), expected)
+    each_level(lambda k: k.add(a, b, scales, zeros, how), expected)
+
+
+@given(dtype=TYPES, zeros=st.booleans(), seed=SEEDS)
+def test_floats_to_bytes_and_back(dtype, zeros, seed):
+    rng = np.random.default_rng(seed)
+    scale = np.float32(rng.uniform(0.001, 1))
+    x = (rng.standard_normal(333) * 100).astype(np.float32)
+    x[:6] = [np.nan, np.inf, -np.inf, 2.5 * scale, -1.5 * scale, 3e38]
+    point = zero(rng, dtype) if zeros else None
+    ends = np.iinfo(dtype)
+    with np.errstate(over="ignore"):
+        steps = np.round((x / scale).astype(np.float64)) + (0 if point is None else int(point))
+    expected = np.clip(np.where(np.isnan(steps), 0, steps), ends.min, ends.max).astype(dtype)
+    np.testing.assert_array_equal(reference.quantize(x, scale, point, dtype), expected)
+    each_level(lambda k: k.quantize(x, scale, point, dtype), expected)
+    back = (expected.astype(np.float64) - (0 if point is None else int(point))).astype(np.float32) * scale
+    np.testing.assert_array_equal(reference.dequantize(expected, scale, point), back)
+    each_level(lambda k: k.dequantize(expected, scale, point), back)

@@ -47,7 +47,8 @@ def read_qlinear_matmul(node: Node) -> Callable[..., Tensor]:
     ) -> Tensor:  # fmt: skip
         if turned:
             return IntegerMatMul.apply(
-                a, b, a_zero, b_zero, bias, a_scale, b_scale, y_scale, y_zero, relu=relu, turned=True)
+                a, b, a_zero, b_zero, bias, a_scale, b_scale, y_scale, y_zero, relu=relu, turned=True
+            )
         _check_row(a_scale, a)
         _check_column(b_scale, b)
         _check_result(y_zero, b.shape[-1:])
