@@ -21,7 +21,7 @@ from minorm.kernels.cpu.memory import empty
 from minorm.kernels.cpu.operands import plain
 from minorm.kernels.reference import integers as reference
 from minorm.kernels.reference.conv import checked
-from minorm.kernels.reference.integers import Form, Ints, Requantization, check_bytes, check_matrices, zeros
+from minorm.kernels.reference.integers import Form, Ints, Pairs, Requantization, check_bytes, check_matrices, zeros
 
 __all__ = [
     "Requantization", "add", "dequantize", "integer_conv", "integer_matmul", "prepare_conv", "prepare_matmul",

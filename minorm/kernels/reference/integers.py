@@ -1,4 +1,4 @@
-"""Products of 8-bit integers, summed exactly: what minorm_ext/products/integers.pyx computes, in int64 and cut to int32.
+"""Products of 8-bit integers, summed exactly: in int64, cut to int32.
 
     integer_matmul(a, b, ...)     sum over k of (a[i, k] - a_zero) * (b[k, j] - b_zero[j]), plus bias[j]
     integer_conv(x, w, ...)         the same over the taps and channels of a convolution

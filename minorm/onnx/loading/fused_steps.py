@@ -1,4 +1,4 @@
-"""The steps that a graph runs in inference, where several of its nodes are one on bytes: loading/quantized.py finds them."""
+"""The steps of inference, in which several nodes of a graph are one on bytes: quantized.py finds them."""
 
 from __future__ import annotations
 

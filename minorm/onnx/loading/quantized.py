@@ -40,6 +40,7 @@ class Quantity:
 
     @property
     def inputs(self) -> tuple[str, str, str]:
+        """As a node on bytes reads it."""
         return self.name, self.scale_name, self.zero_name
 
 
