@@ -91,12 +91,12 @@ BLOCK_OF(pairs, NO_ATTRIBUTE, minorm_add_pairs)
 
 #if defined(MINORM_EMULATED)
 BLOCK_OF(quads, NO_ATTRIBUTE, minorm_add_quads_plainly)
-static int minorm_has_quads(void) { return 1; }
+static inline int minorm_has_quads(void) { return 1; }
 #elif defined(__AVX512BW__)
 #include <cpuid.h>
 #define ADD_VNNI(sum, a, b) ((VECTOR)_mm512_dpbusd_epi32((__m512i)(sum), (__m512i)(a), (__m512i)(b)))
 BLOCK_OF(quads, __attribute__((target("avx512vnni"))), ADD_VNNI)
-static int minorm_has_quads(void) {
+static inline int minorm_has_quads(void) {
     unsigned a, b, c, d;
     return __get_cpuid_count(7, 0, &a, &b, &c, &d) && c >> 11 & 1;
 }
@@ -104,13 +104,13 @@ static int minorm_has_quads(void) {
 #include <cpuid.h>
 #define ADD_VNNI(sum, a, b) ((VECTOR)_mm256_dpbusd_avx_epi32((__m256i)(sum), (__m256i)(a), (__m256i)(b)))
 BLOCK_OF(quads, __attribute__((target("avxvnni"))), ADD_VNNI)
-static int minorm_has_quads(void) {
+static inline int minorm_has_quads(void) {
     unsigned a, b, c, d;
     return __get_cpuid_count(7, 1, &a, &b, &c, &d) && a >> 4 & 1;
 }
 #else
 #define minorm_product_of_quads minorm_product_of_pairs
-static int minorm_has_quads(void) { return 0; }
+static inline int minorm_has_quads(void) { return 0; }
 #endif
 
 #ifdef MINORM_TILES
@@ -160,7 +160,7 @@ static NOINLINE void minorm_integer_product(int group, const int32_t *a, const i
     }
 }
 
-static int minorm_group(void) { return 4; }
+static inline int minorm_group(void) { return 4; }
 static inline void minorm_begin_integers(void) { minorm_tiles_begin(); }
 static inline void minorm_end_integers(void) { minorm_tiles_end(); }
 
@@ -176,7 +176,7 @@ static NOINLINE void minorm_integer_product(int group, const int32_t *a, const i
     else minorm_product_of_pairs(a, rows, row_count, b, steps, depth, c, columns);
 }
 
-static int minorm_group(void) { return minorm_has_quads() ? 4 : 2; }
+static inline int minorm_group(void) { return minorm_has_quads() ? 4 : 2; }
 static inline void minorm_begin_integers(void) {}
 static inline void minorm_end_integers(void) {}
 

@@ -1,7 +1,7 @@
 """Graphs on bytes: in inference they give onnxruntime's integers, elsewhere they are the nodes of the file.
 
-Weights are of 7 bits where they are signed: of 8 bits a processor without VNNI cuts sums off at 16 bits, and onnxruntime
-lets it.
+Weights are of 7 bits where they are signed: with 8 bits a processor without VNNI cuts sums off at 16 bits, and
+onnxruntime lets it.
 """
 
 from __future__ import annotations
@@ -72,8 +72,8 @@ CASES: dict[str, tuple[str, tuple[int, ...], dict[str, Any]]] = {
                   conv_tensors(weights(6, 1, 3, 3), per_channel(6), ys=F(0.01))),
     "Conv, Relu": (CONV + f"r = Conv (xf, wf, bf) c = Relu(r) {OUT}", (2, 3, 9, 11),
                    conv_tensors(weights(5, 3, 3, 3), per_channel(5))),
-    "Conv without a bias": ("wf = DequantizeLinear <axis = 0> (w, ws, wz) "
-                            f"c = Conv (xf, wf) {OUT}", (1, 3, 6),
+    "Conv without a bias": (("wf = DequantizeLinear <axis = 0> (w, ws, wz) "
+                            f"c = Conv (xf, wf) {OUT}"), (1, 3, 6),
                             {"w": weights(4, 3, 2), "ws": F(0.01), "wz": np.int8(0)}),
     "no zero points": ("wf = DequantizeLinear (w, ws) c = MatMul(xf, wf) yq = QuantizeLinear(c, ys)", (5, 7),
                        {"w": weights(7, 4), "ws": F(0.01), "yz": np.uint8(0), "ys": F(0.1)}),
@@ -84,14 +84,16 @@ CASES: dict[str, tuple[str, tuple[int, ...], dict[str, Any]]] = {
     "Gemm": (CONV + f"c = Gemm <transB = 1> (xf, wf, bf) {OUT}", (5, 40),
              conv_tensors(weights(9, 40), per_channel(9))),
     "two in a row": (CONV + "c = Conv <pads = [1, 1, 1, 1]> (xf, wf, bf) q = QuantizeLinear(c, xs, xz) "
-                     "d = DequantizeLinear(q, xs, xz) e = Conv (d, wf, bf) yq = QuantizeLinear(e, ys, yz)", (1, 3, 9, 9),
+                     "d = DequantizeLinear(q, xs, xz) e = Conv (d, wf, bf) yq = QuantizeLinear(e, ys, yz)",
+                     (1, 3, 9, 9),
                      conv_tensors(weights(3, 3, 3, 3), per_channel(3))),
     "Add": (f"d = Neg(xf) dq = QuantizeLinear(d, ds, dz) df = DequantizeLinear(dq, ds, dz) c = Add(xf, df) {OUT}",
             (3, 50), {"ds": F(0.03), "dz": np.uint8(77)}),
-    "Add, Relu": (f"d = Sqrt(xf) dq = QuantizeLinear(d, ds, dz) df = DequantizeLinear(dq, ds, dz) r = Add(xf, df) "
-                  f"c = Relu(r) {OUT}", (3, 50), {"ds": F(0.03), "dz": np.uint8(0)}),
-    "MaxPool, Flatten": ("m = MaxPool <kernel_shape = [2, 2]> (xf) mq = QuantizeLinear(m, xs, xz) "
-                         "mf = DequantizeLinear(mq, xs, xz) c = Flatten(mf) yq = QuantizeLinear(c, xs, xz)", (2, 3, 6, 6),
+    "Add, Relu": ((f"d = Sqrt(xf) dq = QuantizeLinear(d, ds, dz) df = DequantizeLinear(dq, ds, dz) r = Add(xf, df) "
+                  f"c = Relu(r) {OUT}"), (3, 50), {"ds": F(0.03), "dz": np.uint8(0)}),
+    "MaxPool, Flatten": (("m = MaxPool <kernel_shape = [2, 2]> (xf) mq = QuantizeLinear(m, xs, xz) "
+                         "mf = DequantizeLinear(mq, xs, xz) c = Flatten(mf) yq = QuantizeLinear(c, xs, xz)"),
+                         (2, 3, 6, 6),
                          {"ys": F(0.02), "yz": np.uint8(120)}),
 }  # fmt: skip
 
@@ -113,7 +115,7 @@ def test_the_integers_are_onnxruntimes(name: str) -> None:
     with mn.no_grad():
         for _ in range(4):  # the last ones by plan
             np.testing.assert_array_equal(model(mn.Tensor(x)).numpy(), want)
-    assert "passes" in repr(model)
+        assert "passes" in repr(model)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -139,7 +141,8 @@ def test_gradients_take_the_files_own_way() -> None:
     model = mo.load(proto)
     y = model(x)
     y.sum().backward()
-    assert x.grad is not None and np.abs(x.grad.numpy()).max() > 0
+    assert x.grad is not None
+    assert np.abs(x.grad.numpy()).max() > 0
     with mn.no_grad():
         assert np.abs(model(x).numpy() - y.numpy()).max() <= 0.0501
 
@@ -150,8 +153,8 @@ LEFT = {
                                  "nf = DequantizeLinear(nq, ys, yz) z = QuantizeLinear(c, ys, yz) "
                                  "zf = DequantizeLinear(z, ys, yz) s = Div(zf, nf) yq = QuantizeLinear(s, ys, yz)", {}),
     "a bias in other units": (CONV + f"c = Conv (xf, wf, bf) {OUT}", {"bs": F(0.5) * per_channel(5)}),
-    "floats of 16 bits on the way": (CONV + f"c0 = Conv (xf, wf, bf) c1 = Cast <to = 10> (c0) c = Cast <to = 1> (c1) {OUT}",
-                                     {}),
+    "floats of 16 bits on the way": (CONV + "c0 = Conv (xf, wf, bf) c1 = Cast <to = 10> (c0) "
+                                     f"c = Cast <to = 1> (c1) {OUT}", {}),
 }  # fmt: skip
 
 
@@ -178,7 +181,8 @@ def test_copies_run_on_bytes_too() -> None:
     with mn.no_grad():
         wanted = [model(x).numpy() for _ in range(3)][-1]
         other = copy.deepcopy(model)
-        assert fused(other) == fused(model) and len(fused(other)) == 2
+        assert fused(other) == fused(model)
+        assert len(fused(other)) == 2
         np.testing.assert_array_equal(other(x).numpy(), wanted)
 
 
@@ -190,7 +194,8 @@ def test_a_layer_in_the_place_of_a_node() -> None:
     model.replace("e", nn.Conv2d(3, 3, 3))
     x = mn.Tensor((rng().standard_normal(shape)).astype(F))
     steps = model._fused_steps
-    assert steps is not None and sum(step.label.startswith("QLinearConv") for step in steps) == 1
+    assert steps is not None
+    assert sum(step.label.startswith("QLinearConv") for step in steps) == 1
     with mn.no_grad():
         assert model.eval()(x).shape == (1, 3, 7, 7)
 
