@@ -12,6 +12,7 @@
 #ifndef MINORM_PRODUCTS_INTEGER_BLOCK_H
 #define MINORM_PRODUCTS_INTEGER_BLOCK_H
 
+#include "products/depthwise.h"
 #include "products/integer_cells.h"
 
 #if defined(__AVX512F__) || defined(__aarch64__)

@@ -2,7 +2,7 @@
 # Products of integers, as jobs: weights are packed once into panels of columns; a job packs some rows of a matrix, or
 # the planes of a segment of images (plan.pxd), and multiplies them by some of the panels.
 
-from libc.stdint cimport int32_t, intptr_t, uint8_t
+from libc.stdint cimport int16_t, int32_t, intptr_t, uint8_t
 from libc.string cimport memset
 
 from minorm_ext.products.plan cimport Phase, Planes, results_of
@@ -14,6 +14,7 @@ cdef extern from "products/integer_block.h" nogil:
         PANEL  # columns of sums that a block computes
         ROWS   # sums take memory for a multiple of so many rows
         PANEL_STEPS  # and panels for a multiple of so many steps
+        DEPTHWISE  # whether there are kernels for depthwise convolutions
     ctypedef struct Ends "minorm_ends":
         const int32_t* offset
         const int32_t* w_zero
@@ -21,6 +22,12 @@ cdef extern from "products/integer_block.h" nogil:
         int32_t zero
         int32_t low
         int32_t high
+    ctypedef struct Depthwise "minorm_depthwise":
+        intptr_t height, width, out_height, out_width
+        intptr_t stride_h, stride_w, low_h, low_w
+        intptr_t rows, pitch
+        intptr_t pairs
+        const int32_t* taps
     int cell_group "minorm_group"()
     void begin_job "minorm_begin_integers"()
     void end_job "minorm_end_integers"()
@@ -43,6 +50,10 @@ cdef extern from "products/integer_block.h" nogil:
     void planes_out "minorm_integer_planes_out"(
         const Ends* ends, const int32_t* sums, const int32_t* row_sums, intptr_t rows, intptr_t first,
         intptr_t columns, void* y, intptr_t y_plane, const intptr_t* place)
+    void depthwise_in "minorm_depthwise_in"(
+        const Depthwise* d, int16_t* to, const uint8_t* x, bint is_signed, int16_t zero)
+    void depthwise_out "minorm_depthwise_out"(
+        const Depthwise* d, const int16_t* plane, const int32_t* weights, const Ends* ends, intptr_t output, void* y)
     void sums_out "minorm_sums_out"(
         const Ends* ends, const void* sums, bint floats, intptr_t count, intptr_t output, void* y)
     void floats_of_bytes "minorm_floats_of_bytes"(
@@ -79,6 +90,34 @@ cdef struct IntegerProduct:  # what all jobs share
     const int32_t* steps
     # of convolutions
     const Planes* planes
+
+
+cdef struct DepthwiseJobs:  # what all jobs share
+    Depthwise shape
+    const uint8_t* x
+    const int32_t* weights  # pairs of each output
+    bint is_signed
+    int16_t zero
+    intptr_t channels, multiple  # and outputs of each channel
+    Ends ends
+    char* y
+    intptr_t itemsize
+    int16_t* scratch  # `own` numbers for each thread
+    intptr_t own
+
+
+cdef inline void depthwise_job(const void* task, Py_ssize_t plane) noexcept nogil:
+    """One channel of one image, and its outputs."""
+    cdef const DepthwiseJobs* p = <const DepthwiseJobs*>task
+    cdef intptr_t size = p.shape.out_height * p.shape.out_width * p.itemsize
+    cdef int16_t* packed = p.scratch + threadid() * p.own
+    cdef intptr_t i, output
+    depthwise_in(&p.shape, packed, p.x + plane * p.shape.height * p.shape.width, p.is_signed, p.zero)
+    for i in range(p.multiple):
+        output = plane % p.channels * p.multiple + i
+        depthwise_out(
+            &p.shape, packed, p.weights + output * p.shape.pairs, &p.ends, output,
+            p.y + (plane * p.multiple + i) * size)
 
 
 cdef inline intptr_t panels_of(const Panels* w) noexcept nogil:

@@ -2,11 +2,12 @@
 # Matrix products and convolutions of bytes, signed or not, summed exactly in int32. The innermost block is
 # integer_block.h; what is packed, and how it is dealt out to jobs, is in integer_jobs.pxd.
 
-from libc.stdint cimport int32_t, intptr_t, uint8_t
+from libc.stdint cimport int16_t, int32_t, intptr_t, uint8_t
 
 from minorm_ext.products.integer_jobs cimport (
-    PANEL, IntegerProduct, Panels, bytes_of_floats, bytes_of_sums, cell_group, floats_of_bytes, matrix_job, pack_job,
-    panel_cells, panels_of, plane_cells, plane_job, sum_cells, sums_out,
+    DEPTHWISE, PANEL, Depthwise, DepthwiseJobs, Ends, IntegerProduct, Panels, bytes_of_floats, bytes_of_sums,
+    cell_group, depthwise_job, floats_of_bytes, matrix_job, pack_job, panel_cells, panels_of, plane_cells, plane_job,
+    sum_cells, sums_out,
 )
 from minorm_ext.products.plan cimport Planes, fill_planes, round_of, segments_of, threads_for
 from minorm_ext.runtime.buffers cimport address
@@ -15,6 +16,7 @@ from minorm_ext.runtime.numbers cimport ceil_div
 
 COLUMNS = PANEL  # of a panel
 GROUP = cell_group()  # numbers of a cell
+LANES = PANEL // 2 if DEPTHWISE else 0  # of a vector, where there are kernels for depthwise convolutions
 
 cdef enum:
     MOST_ROWS = 96               # of a job: a multiple of what a block takes at every level
@@ -57,21 +59,22 @@ cdef class Weights:
         return self.totals.reshape(self.panels.groups, -1)[:, :self.panels.outputs]
 
 
-cdef int take_ends(IntegerProduct* p, ends, y) except -1:
-    """offset, w_zero or None, (scale, zero, low, high) or None: what becomes of the sums of each output."""
-    cdef intptr_t count = p.w.groups * p.w.outputs
+cdef int take_ends(Ends* to, ends, intptr_t count) except -1:
+    """offset, w_zero or None, (scale, zero, low, high) or None: what becomes of the sums of each of so many outputs.
+
+    The bytes of a result.
+    """
     offset, w_zero, narrowed = ends
-    p.ends.offset = <const int32_t*>address(offset, 4, False, count)
-    p.ends.w_zero = NULL
-    p.ends.scale = NULL
-    p.itemsize = 4
+    to.offset = <const int32_t*>address(offset, 4, False, count)
+    to.w_zero = NULL
+    to.scale = NULL
     if w_zero is not None:
-        p.ends.w_zero = <const int32_t*>address(w_zero, 4, False, count)
-    if narrowed is not None:
-        scale, p.ends.zero, p.ends.low, p.ends.high = narrowed
-        p.ends.scale = <const float*>address(scale, 4, False, count)
-        p.itemsize = 1
-    return 0
+        to.w_zero = <const int32_t*>address(w_zero, 4, False, count)
+    if narrowed is None:
+        return 4
+    scale, to.zero, to.low, to.high = narrowed
+    to.scale = <const float*>address(scale, 4, False, count)
+    return 1
 
 
 def multiply(x, Weights weights, int flip, ends, y, intptr_t rows, empty, int32, int threads):
@@ -85,7 +88,7 @@ def multiply(x, Weights weights, int flip, ends, y, intptr_t rows, empty, int32,
     cdef double work
     p.w, p.flip, p.zero, p.rows = w, flip, 0, rows
     p.x = <const uint8_t*>address(x, 1, False, w.groups * rows * w.channels)
-    take_ends(&p, ends, y)
+    p.itemsize = take_ends(&p.ends, ends, w.groups * w.outputs)
     p.y = <char*>address(y, p.itemsize, True, w.groups * rows * w.outputs)
     p.a_row = ceil_div(w.cells, GAP) * GAP + GAP
     p.block_rows = max(<intptr_t>1, min(min(<intptr_t>MOST_ROWS, rows), LEFT // p.a_row))
@@ -132,7 +135,7 @@ cdef class IntegerConvolution:
             raise ValueError("conv: the weights are packed for another shape")
         p.w, p.planes, p.flip, p.zero = w, o, flip, zero
         p.x = <const uint8_t*>address(x, 1, False, o.images * o.groups * w.channels * o.source_size)
-        take_ends(&p, ends, y)
+        p.itemsize = take_ends(&p.ends, ends, w.groups * w.outputs)
         p.y = <char*>address(y, p.itemsize, True, o.images * o.groups * o.outputs * o.result_size)
         p.steps = <const int32_t*>address(self.tables["distances"], 4, False, w.depth)
         if plane_cells(&p) >= 1 << 31:
@@ -150,20 +153,58 @@ cdef class IntegerConvolution:
             parallel_for(plane_job, &p, 0, jobs, round_of(jobs, work, threads), threads)
 
 
+cdef class DepthwiseConvolution:
+    """A depthwise convolution over two axes, of weights less their zero points in int16.
+
+    sizes    height, width, out_height, out_width, stride_h, stride_w, low_h, low_w, rows, pitch: as depthwise.h says
+    taps     int32, where each tap begins in the packed plane, two for each pair
+    weights  int16, (channels * multiple, 2 * pairs)
+    """
+
+    cdef DepthwiseJobs jobs
+    cdef object taps, weights
+    cdef intptr_t images
+
+    def __init__(self, intptr_t images, intptr_t channels, intptr_t multiple, sizes, taps, weights):
+        cdef DepthwiseJobs* p = &self.jobs
+        cdef Depthwise* d = &p.shape
+        self.taps, self.weights, self.images = taps, weights, images  # they live as long as the pointers
+        p.channels, p.multiple = channels, multiple
+        (d.height, d.width, d.out_height, d.out_width, d.stride_h, d.stride_w, d.low_h, d.low_w, d.rows,
+         d.pitch) = sizes
+        d.pairs = len(taps) // 2
+        d.taps = <const int32_t*>address(taps, 4, False, 2 * d.pairs)
+        p.weights = <const int32_t*>address(weights, 2, False, channels * multiple * 2 * d.pairs)
+        p.own = ceil_div(d.rows * d.stride_w * d.pitch, 64) * 64
+
+    def correlate(self, x, bint is_signed, int zero, ends, y, empty, int32, int threads):
+        """y, the sum over x with the weights. x and y in C order."""
+        cdef DepthwiseJobs p = self.jobs
+        cdef intptr_t planes = self.images * p.channels
+        cdef intptr_t size = p.shape.out_height * p.shape.out_width * p.multiple
+        cdef double work = <double>planes * size * p.shape.pairs * 2
+        p.is_signed, p.zero = is_signed, zero
+        p.x = <const uint8_t*>address(x, 1, False, planes * p.shape.height * p.shape.width)
+        p.itemsize = take_ends(&p.ends, ends, p.channels * p.multiple)
+        p.y = <char*>address(y, p.itemsize, True, planes * size)
+        threads = threads_for(work, threads)
+        memory = empty((threads * p.own // 2,), int32)
+        p.scratch = <int16_t*>address(memory, 4, True)
+        with nogil:
+            parallel_for(depthwise_job, &p, 0, planes, round_of(planes, work, threads), threads)
+
+
 def finish(sums, bint floats, ends, y, intptr_t stack, intptr_t outputs):
     """y = what becomes of sums, (stack, outputs, the rest) in C order: int32, or whole numbers in float32."""
-    cdef IntegerProduct p
-    cdef Panels w
+    cdef Ends to_y
+    cdef intptr_t itemsize = take_ends(&to_y, ends, outputs)
     cdef intptr_t size, i
-    w.groups, w.outputs = 1, outputs
-    p.w = &w
-    take_ends(&p, ends, y)
     size = sums.size // (stack * outputs)
     cdef const char* given = <const char*>address(sums, 4, False, stack * outputs * size)
-    cdef char* to = <char*>address(y, p.itemsize, True, stack * outputs * size)
+    cdef char* to = <char*>address(y, itemsize, True, stack * outputs * size)
     with nogil:
         for i in range(stack * outputs):
-            sums_out(&p.ends, given + i * size * 4, floats, size, i % outputs, to + i * size * p.itemsize)
+            sums_out(&to_y, given + i * size * 4, floats, size, i % outputs, to + i * size * itemsize)
 
 
 def floats_of(x, bint is_signed, int zero, float scale, y):

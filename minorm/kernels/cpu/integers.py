@@ -31,6 +31,7 @@ __all__ = [
 kernels: Any = minorm_ext.kernels("integers")
 
 SHORT = (1 << 24) // 255**2  # products that float32 adds up exactly
+LARGE = 1 << 24  # pixels of a padded image that is packed as a whole
 
 
 class Weights:
@@ -116,6 +117,9 @@ def prepare_conv(
     if not math.prod(shape) or not x.size or not w.size or not _is_finite(how):
         return lambda x: reference.integer_conv(x, w, x_zero, w_zero, form, bias, how)
     dtype, groups = int32 if how is None else how.dtype, form[-1]
+    depthwise = kernels.LANES and w.ndim == 4 and w.shape[1] == 1 < groups
+    if depthwise and math.prod(n + sum(pair) for n, pair in zip(x.shape[2:], form[1], strict=True)) < LARGE:
+        return _depthwise_conv(x.shape, w, int(x_zero), w_zero, form, shape, bias, how, dtype)
     if is_short(w.shape, groups):
         return _short_conv(w, int(x_zero), w_zero, form, bias, how, dtype)
     outputs, channels, kernel = len(w) // groups, w.shape[1], math.prod(w.shape[2:])
@@ -131,6 +135,32 @@ def prepare_conv(
         y = empty(shape, dtype)
         threads = minorm_ext.get_num_threads()
         convolution.correlate(plain(x), weights.packed, moved, zero, ends, y, empty, int32, threads)
+        return y
+
+    return convolve
+
+
+def _depthwise_conv(
+    x_shape: Ints, w: Any, x_zero: int, w_zero: Any, form: Form, shape: Ints, bias: Any, how: Any, dtype: Any
+) -> Callable[[Any], Any]:
+    """One channel for each output: minorm_ext/products/depthwise.h."""
+    (stride_h, stride_w), ((low_h, _), (low_w, _)), dilation, groups = form
+    taps = [(h * dilation[0], *divmod(v * dilation[1], stride_w)[::-1]) for h, v in np.ndindex(*w.shape[2:])]
+    taps += taps[:1] * (len(taps) % 2)  # of an odd number, with a weight of 0
+    pitch = -(-shape[3] // (2 * kernels.LANES)) * 2 * kernels.LANES + max(place for *_, place in taps)
+    rows = (shape[2] - 1) * stride_h + max(h for h, *_ in taps) + 1
+    places = np.array([(h * stride_w + phase) * pitch + place for h, phase, place in taps], np.int32)
+    weights = np.zeros((len(w), len(taps)), np.int16)
+    weights[:, : w[0].size] = w.reshape(len(w), -1).astype(np.int16) - w_zero[:, None].astype(np.int16)
+    sizes = *x_shape[2:], *shape[2:], stride_h, stride_w, low_h, low_w, rows, pitch
+    convolution = kernels.DepthwiseConvolution(x_shape[0], groups, len(w) // groups, sizes, places, weights)
+    offset = np.zeros(len(w), np.int32) if bias is None else np.ascontiguousarray(bias)
+    ends = offset, None, None if how is None else _narrowed(how, len(w))
+
+    def convolve(x: Any) -> Any:
+        y = empty(shape, dtype)
+        threads = minorm_ext.get_num_threads()
+        convolution.correlate(plain(x), x.dtype == int8, x_zero, ends, y, empty, int32, threads)
         return y
 
     return convolve

@@ -1,0 +1,125 @@
+/* Depthwise convolutions of bytes: each output channel reads one channel of x.
+ *
+ * A channel's padded plane is packed as 16-bit numbers less their zero point, row by row, and in a row the places of each
+ * phase of the stride beside each other; so a tap is a run of places. Two taps at a time are interleaved and multiplied
+ * by a pair of weights: vpmaddwd. Without it there is nothing here, and float32 computes these sums, exactly.
+ */
+#ifndef MINORM_PRODUCTS_DEPTHWISE_H
+#define MINORM_PRODUCTS_DEPTHWISE_H
+
+#include "products/integer_cells.h"
+
+typedef struct {
+    intptr_t height, width, out_height, out_width;
+    intptr_t stride_h, stride_w, low_h, low_w;
+    intptr_t rows, pitch; /* of a packed plane: so many rows of stride_w phases, each of so many numbers */
+    intptr_t pairs;
+    const int32_t *taps; /* two for each pair: where it begins in the plane */
+} minorm_depthwise;
+
+#if defined(__AVX2__)
+#define DEPTHWISE 1
+
+typedef int16_t minorm_shorts_of __attribute__((vector_size(VECTOR_BYTES)));
+typedef uint8_t minorm_half_bytes __attribute__((vector_size(VECTOR_BYTES / 2)));
+
+#if defined(__AVX512BW__)
+#define SHORTS_LOW(a, b) ((VECTOR)_mm512_unpacklo_epi16((__m512i)(a), (__m512i)(b)))
+#define SHORTS_HIGH(a, b) ((VECTOR)_mm512_unpackhi_epi16((__m512i)(a), (__m512i)(b)))
+#define SHORTS_PACK(a, b) ((minorm_shorts_of)_mm512_packs_epi32((__m512i)(a), (__m512i)(b)))
+#define SHORTS_PRODUCT(a, b) ((VECTOR)_mm512_madd_epi16((__m512i)(a), (__m512i)(b)))
+#else
+#define SHORTS_LOW(a, b) ((VECTOR)_mm256_unpacklo_epi16((__m256i)(a), (__m256i)(b)))
+#define SHORTS_HIGH(a, b) ((VECTOR)_mm256_unpackhi_epi16((__m256i)(a), (__m256i)(b)))
+#define SHORTS_PACK(a, b) ((minorm_shorts_of)_mm256_packs_epi32((__m256i)(a), (__m256i)(b)))
+#define SHORTS_PRODUCT(a, b) ((VECTOR)_mm256_madd_epi16((__m256i)(a), (__m256i)(b)))
+#endif
+
+/* One phase of a row: places first, first + step, ... of x, which may lie outside of it. */
+static INLINE void minorm_phase_in(const int step, const bool is_signed, int16_t *to, intptr_t count, const uint8_t *x,
+                                   intptr_t width, intptr_t first, int16_t zero) {
+    const intptr_t before = first < 0 ? (step - 1 - first) / step : 0;
+    const intptr_t after = width > first ? (width - first + step - 1) / step : 0; /* places that begin within x */
+    const intptr_t begin = before < count ? before : count, end = after < begin ? begin : after < count ? after : count;
+    memset(to, 0, (size_t)begin * 2);
+    for (intptr_t i = begin; i < end; i++) {
+        const uint8_t byte = x[first + i * step];
+        to[i] = (int16_t)((is_signed ? (int8_t)byte : byte) - zero);
+    }
+    memset(to + end, 0, (size_t)(count - end) * 2);
+}
+
+static NOINLINE void minorm_depthwise_in(const minorm_depthwise *d, int16_t *to, const uint8_t *x, bool is_signed,
+                                         int16_t zero) {
+    for (intptr_t r = 0; r < d->rows; r++) {
+        const intptr_t from = r - d->low_h;
+        const bool inside = from >= 0 && from < d->height;
+        const uint8_t *row = x + (inside ? from * d->width : 0);
+        for (intptr_t phase = 0; phase < d->stride_w; phase++, to += d->pitch) {
+            const intptr_t first = phase - d->low_w, width = inside ? d->width : 0;
+            if (d->stride_w == 1 && is_signed) minorm_phase_in(1, true, to, d->pitch, row, width, first, zero);
+            else if (d->stride_w == 1) minorm_phase_in(1, false, to, d->pitch, row, width, first, zero);
+            else if (d->stride_w == 2 && !is_signed) minorm_phase_in(2, false, to, d->pitch, row, width, first, zero);
+            else minorm_phase_in((int)d->stride_w, is_signed, to, d->pitch, row, width, first, zero);
+        }
+    }
+}
+
+/* Two vectors of sums, as unpacking has mixed them, become places beside each other. */
+static INLINE void minorm_mixed_out(const minorm_ends *ends, VECTOR low, VECTOR high, VECTOR offset, VECTOR scale,
+                                    void *y, intptr_t place, intptr_t count) {
+    const VECTOR none = {0};
+    const size_t some = count < 2 * LANES ? (size_t)count : 2 * LANES;
+    low = minorm_finished(ends, low, offset, none, scale, 0);
+    high = minorm_finished(ends, high, offset, none, scale, 0);
+    if (ends->scale) {
+        const minorm_half_bytes bytes = __builtin_convertvector(SHORTS_PACK(low, high), minorm_half_bytes);
+        memcpy((uint8_t *)y + place, &bytes, some);
+    } else {
+        int32_t line[2 * LANES];
+        for (int k = 0; k < LANES; k += 4) {
+            memcpy(line + 2 * k, (const char *)&low + 4 * k, 16);
+            memcpy(line + 2 * k + 4, (const char *)&high + 4 * k, 16);
+        }
+        memcpy((int32_t *)y + place, line, some * 4);
+    }
+}
+
+/* The plane of one output; `weights` are pairs of 16 bits. */
+static NOINLINE void minorm_depthwise_out(const minorm_depthwise *d, const int16_t *plane, const int32_t *weights,
+                                          const minorm_ends *ends, intptr_t output, void *y) {
+    const VECTOR offset = (VECTOR){0} + ends->offset[output];
+    VECTOR scale = {0};
+    if (ends->scale) {
+        const minorm_floats factor = (minorm_floats){0} + ends->scale[output];
+        memcpy(&scale, &factor, sizeof scale);
+    }
+    for (intptr_t h = 0; h < d->out_height; h++) {
+        const int16_t *row = plane + h * d->stride_h * d->stride_w * d->pitch;
+        for (intptr_t w = 0; w < d->out_width; w += 2 * LANES) {
+            VECTOR low = {0}, high = {0};
+            for (intptr_t p = 0; p < d->pairs; p++) {
+                const VECTOR a = NAME(load)((const int32_t *)(const void *)(row + d->taps[2 * p] + w));
+                const VECTOR b = NAME(load)((const int32_t *)(const void *)(row + d->taps[2 * p + 1] + w));
+                const VECTOR weight = (VECTOR){0} + weights[p];
+                low += SHORTS_PRODUCT(SHORTS_LOW(a, b), weight);
+                high += SHORTS_PRODUCT(SHORTS_HIGH(a, b), weight);
+            }
+            minorm_mixed_out(ends, low, high, offset, scale, y, h * d->out_width + w, d->out_width - w);
+        }
+    }
+}
+
+#else
+#define DEPTHWISE 0
+static inline void minorm_depthwise_in(const minorm_depthwise *d, int16_t *to, const uint8_t *x, bool is_signed,
+                                       int16_t zero) {
+    (void)d, (void)to, (void)x, (void)is_signed, (void)zero;
+}
+static inline void minorm_depthwise_out(const minorm_depthwise *d, const int16_t *plane, const int32_t *weights,
+                                        const minorm_ends *ends, intptr_t output, void *y) {
+    (void)d, (void)plane, (void)weights, (void)ends, (void)output, (void)y;
+}
+#endif
+
+#endif
