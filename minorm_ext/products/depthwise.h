@@ -66,15 +66,15 @@ static NOINLINE void minorm_depthwise_in(const minorm_depthwise *d, int16_t *to,
 }
 
 /* Two vectors of sums, as unpacking has mixed them, become places beside each other. */
-static INLINE void minorm_mixed_out(const minorm_ends *ends, VECTOR low, VECTOR high, VECTOR offset, VECTOR scale,
-                                    void *y, intptr_t place, intptr_t count) {
+static INLINE void minorm_mixed_out(const bool bytes, const minorm_ends *ends, VECTOR low, VECTOR high,
+                                    VECTOR offset, VECTOR scale, void *y, intptr_t place, intptr_t count) {
     const VECTOR none = {0};
     const size_t some = count < 2 * LANES ? (size_t)count : 2 * LANES;
-    low = minorm_finished(ends, low, offset, none, scale, 0);
-    high = minorm_finished(ends, high, offset, none, scale, 0);
-    if (ends->scale) {
-        const minorm_half_bytes bytes = __builtin_convertvector(SHORTS_PACK(low, high), minorm_half_bytes);
-        memcpy((uint8_t *)y + place, &bytes, some);
+    low = minorm_finished(bytes, false, ends, low, offset, none, scale, 0);
+    high = minorm_finished(bytes, false, ends, high, offset, none, scale, 0);
+    if (bytes) {
+        const minorm_half_bytes narrow = __builtin_convertvector(SHORTS_PACK(low, high), minorm_half_bytes);
+        memcpy((uint8_t *)y + place, &narrow, some);
     } else {
         int32_t line[2 * LANES];
         for (int k = 0; k < LANES; k += 4) {
@@ -105,7 +105,9 @@ static NOINLINE void minorm_depthwise_out(const minorm_depthwise *d, const int16
                 low += SHORTS_PRODUCT(SHORTS_LOW(a, b), weight);
                 high += SHORTS_PRODUCT(SHORTS_HIGH(a, b), weight);
             }
-            minorm_mixed_out(ends, low, high, offset, scale, y, h * d->out_width + w, d->out_width - w);
+            const intptr_t place = h * d->out_width + w;
+            if (ends->scale) minorm_mixed_out(true, ends, low, high, offset, scale, y, place, d->out_width - w);
+            else minorm_mixed_out(false, ends, low, high, offset, scale, y, place, d->out_width - w);
         }
     }
 }

@@ -137,25 +137,37 @@ typedef struct {
     int32_t zero, low, high;
 } minorm_ends;
 
-/* Two steps of vectors: the sum of so many columns with its offset, and the number of the result. */
-static INLINE VECTOR minorm_finished(const minorm_ends *ends, VECTOR sum, VECTOR offset, VECTOR w_zero, VECTOR scale,
-                                     int32_t row_sum) {
-    sum += offset;
-    if (ends->w_zero) sum -= w_zero * row_sum;
-    if (!ends->scale) return sum;
-    const float low = (float)(ends->low - ends->zero), high = (float)(ends->high - ends->zero);
-    const minorm_floats least = (minorm_floats){0} + low, most = (minorm_floats){0} + high;
-    minorm_floats factor;
-    memcpy(&factor, &scale, sizeof factor);
-    minorm_floats v = __builtin_convertvector(sum, minorm_floats) * factor;
-    VECTOR below = v < least, above = v > most, bits, keep;
-    memcpy(&bits, &v, sizeof bits);
-    keep = (below & (VECTOR)least) | (above & (VECTOR)most) | (~(below | above) & bits);
-    memcpy(&v, &keep, sizeof v);
-    v += (minorm_floats){0} + 12582912.0f; /* 1.5 * 2^23: what is added to it is rounded to whole numbers */
-    memcpy(&bits, &v, sizeof bits);
-    return bits - 0x4b400000 + ends->zero;
+/* v between two numbers; v is no NaN. */
+static INLINE minorm_floats minorm_between(minorm_floats v, float low, float high) {
+#if defined(__AVX512F__)
+    return (minorm_floats)_mm512_min_ps(_mm512_max_ps((__m512)v, _mm512_set1_ps(low)), _mm512_set1_ps(high));
+#elif defined(__AVX2__)
+    return (minorm_floats)_mm256_min_ps(_mm256_max_ps((__m256)v, _mm256_set1_ps(low)), _mm256_set1_ps(high));
+#else
+    UNROLL for (int i = 0; i < LANES; i++) v[i] = v[i] < low ? low : v[i] > high ? high : v[i];
+    return v;
+#endif
 }
+
+/* What becomes of a vector of sums; `bytes`: there is a scale; `zeros`: there is a w_zero. */
+static INLINE VECTOR minorm_finished(const bool bytes, const bool zeros, const minorm_ends *ends, VECTOR sum,
+                                     VECTOR offset, VECTOR w_zero, VECTOR scale, int32_t row_sum) {
+    sum += offset;
+    if (zeros) sum -= w_zero * row_sum;
+    if (!bytes) return sum;
+    minorm_floats v = __builtin_convertvector(sum, minorm_floats) * (minorm_floats)scale;
+    v = minorm_between(v, (float)(ends->low - ends->zero), (float)(ends->high - ends->zero));
+    v += (minorm_floats){0} + 12582912.0f; /* 1.5 * 2^23: what is added to it is rounded to whole numbers */
+    return (VECTOR)v - 0x4b400000 + ends->zero;
+}
+
+/* Call a function with what is there as constants. */
+#define MINORM_ENDS(ends, function, ...)                                                                               \
+    do {                                                                                                               \
+        if ((ends)->scale && (ends)->w_zero) function(true, true, ends, __VA_ARGS__);                                  \
+        else if ((ends)->scale) function(true, false, ends, __VA_ARGS__);                                              \
+        else function(false, true, ends, __VA_ARGS__); /* columns without a w_zero have 0 there */                     \
+    } while (0)
 
 /* One panel's columns of offset, w_zero and scale: 0 beyond the last. */
 static INLINE void minorm_column_ends(const minorm_ends *ends, intptr_t first, intptr_t columns, int32_t *offset,
@@ -167,26 +179,33 @@ static INLINE void minorm_column_ends(const minorm_ends *ends, intptr_t first, i
 }
 
 /* The results of so many rows, beside each other: y[i][j]. */
-static NOINLINE void minorm_integer_rows_out(const minorm_ends *ends, const int32_t *sums, const int32_t *row_sums,
-                                             intptr_t rows, intptr_t first, intptr_t columns, void *y, intptr_t y_row) {
+static INLINE void minorm_write_rows(const bool bytes, const bool zeros, const minorm_ends *ends, const int32_t *sums,
+                                     const int32_t *row_sums, intptr_t rows, intptr_t first, intptr_t columns, void *y,
+                                     intptr_t y_row) {
     int32_t offset[PANEL], w_zero[PANEL], scale[PANEL], line[PANEL];
     minorm_column_ends(ends, first, columns, offset, w_zero, scale);
     for (intptr_t i = 0; i < rows; i++) {
         UNROLL for (int j = 0; j < PANEL; j += LANES) {
-            NAME(store)(line + j, minorm_finished(ends, NAME(load)(sums + i * PANEL + j), NAME(load)(offset + j),
+            const VECTOR sum = NAME(load)(sums + i * PANEL + j);
+            NAME(store)(line + j, minorm_finished(bytes, zeros, ends, sum, NAME(load)(offset + j),
                                                   NAME(load)(w_zero + j), NAME(load)(scale + j),
                                                   ends->w_zero ? row_sums[i] : 0));
         }
-        if (ends->scale) {
-            uint8_t *to = (uint8_t *)y + i * y_row, bytes[PANEL];
-            UNROLL for (int j = 0; j < PANEL; j++) bytes[j] = (uint8_t)line[j];
-            memcpy(to, bytes, (size_t)columns);
+        if (bytes) {
+            uint8_t *to = (uint8_t *)y + i * y_row, some[PANEL];
+            UNROLL for (int j = 0; j < PANEL; j++) some[j] = (uint8_t)line[j];
+            memcpy(to, some, (size_t)columns);
         } else memcpy((int32_t *)y + i * y_row, line, (size_t)columns * 4);
     }
 }
 
+static NOINLINE void minorm_integer_rows_out(const minorm_ends *ends, const int32_t *sums, const int32_t *row_sums,
+                                             intptr_t rows, intptr_t first, intptr_t columns, void *y, intptr_t y_row) {
+    MINORM_ENDS(ends, minorm_write_rows, sums, row_sums, rows, first, columns, y, y_row);
+}
+
 /* LANES numbers of a plane, or `count` of them. */
-static INLINE void minorm_plane_out(bool bytes, void *y, intptr_t plane, const intptr_t *place, intptr_t count,
+static INLINE void minorm_plane_out(const bool bytes, void *y, intptr_t plane, const intptr_t *place, intptr_t count,
                                     bool neighbours, VECTOR v) {
     if (bytes) {
         uint8_t *to = (uint8_t *)y + plane;
@@ -201,9 +220,9 @@ static INLINE void minorm_plane_out(bool bytes, void *y, intptr_t plane, const i
 }
 
 /* The same in planes: y[j][place[i]]. Where places follow each other, whole vectors of them. */
-static NOINLINE void minorm_integer_planes_out(const minorm_ends *ends, const int32_t *sums, const int32_t *row_sums,
-                                               intptr_t rows, intptr_t first, intptr_t columns, void *y,
-                                               intptr_t y_plane, const intptr_t *place) {
+static INLINE void minorm_write_planes(const bool bytes, const bool zeros, const minorm_ends *ends,
+                                       const int32_t *sums, const int32_t *row_sums, intptr_t rows, intptr_t first,
+                                       intptr_t columns, void *y, intptr_t y_plane, const intptr_t *place) {
     int32_t offset[PANEL], w_zero[PANEL], scale[PANEL];
     minorm_column_ends(ends, first, columns, offset, w_zero, scale);
     for (intptr_t i = 0; i < rows; i += LANES) {
@@ -211,21 +230,25 @@ static NOINLINE void minorm_integer_planes_out(const minorm_ends *ends, const in
         const intptr_t count = rows - i < LANES ? rows - i : LANES;
         const bool neighbours = count == LANES && place[i + LANES - 1] - place[i] == LANES - 1;
         for (intptr_t j = 0; j < columns; j += LANES) {
+            const VECTOR start = NAME(load)(offset + j), zero = NAME(load)(w_zero + j), factor = NAME(load)(scale + j);
             VECTOR square[LANES];
-            for (int k = 0; k < LANES; k++) {
-                square[k] = (VECTOR){0};
-                if (k < count) {
-                    square[k] = minorm_finished(ends, NAME(load)(sums + (i + k) * PANEL + j), NAME(load)(offset + j),
-                                                NAME(load)(w_zero + j), NAME(load)(scale + j),
-                                                ends->w_zero ? row_sums[i + k] : 0);
-                }
+            UNROLL for (int k = 0; k < LANES; k++) {
+                const intptr_t row = k < count ? i + k : i; /* those beyond the last are not written */
+                square[k] = minorm_finished(bytes, zeros, ends, NAME(load)(sums + row * PANEL + j), start, zero,
+                                            factor, ends->w_zero ? row_sums[row] : 0);
             }
             NAME(transpose)(square);
             for (intptr_t k = 0; k < LANES && j + k < columns; k++) {
-                minorm_plane_out(ends->scale != NULL, y, (j + k) * y_plane, place + i, count, neighbours, square[k]);
+                minorm_plane_out(bytes, y, (j + k) * y_plane, place + i, count, neighbours, square[k]);
             }
         }
     }
+}
+
+static NOINLINE void minorm_integer_planes_out(const minorm_ends *ends, const int32_t *sums, const int32_t *row_sums,
+                                               intptr_t rows, intptr_t first, intptr_t columns, void *y,
+                                               intptr_t y_plane, const intptr_t *place) {
+    MINORM_ENDS(ends, minorm_write_planes, sums, row_sums, rows, first, columns, y, y_plane, place);
 }
 
 /* ---- number by number --------------------------------------------------------------------------------------------- */
@@ -249,7 +272,7 @@ static NOINLINE void minorm_sums_out(const minorm_ends *ends, const void *sums, 
             memcpy(&number, line, sizeof number);
             sum = __builtin_convertvector(number, VECTOR);
         }
-        sum = minorm_finished(ends, sum, offset, none, scale, 0);
+        sum = ends->scale ? minorm_finished(true, false, ends, sum, offset, none, scale, 0) : sum + offset;
         if (ends->scale) {
             const minorm_bytes narrow = __builtin_convertvector(sum, minorm_bytes);
             memcpy((uint8_t *)y + i, &narrow, some);
