@@ -17,7 +17,7 @@ import numpy as np
 from minorm.devices import is_host
 from minorm.devices.dtypes import float32
 from minorm.graph.graph import Function
-from minorm.kernels.reference.integers import Requantization
+from minorm.kernels.reference.integers import Requantization, add_factors
 from minorm.kernels.select import backend
 
 
@@ -90,16 +90,16 @@ def _matmul(
 
 
 class QuantizedAdd(Function):
-    """The bytes of the sum of what two arrays of bytes stand for."""
+    """The bytes of the sum of what two arrays of bytes stand for, rounded as onnxruntime rounds it."""
 
     def forward(
         self, a: Any, a_scale: Any, a_zero: Any, b: Any, b_scale: Any, b_zero: Any, y_scale: Any, y_zero: Any,
         *, relu: bool = False,
     ) -> Any:  # fmt: skip
-        scales = [float(host(scale)) for scale in (a_scale, b_scale, y_scale)]
-        zeros = [int(host(zero)) for zero in (a_zero, b_zero)]
-        how = Requantization.of(1.0, host(y_zero), int(host(y_zero)) if relu else None)
-        return backend(a).integers.add(a, b, scales, zeros, how)
+        zeros = [int(host(zero)) for zero in (a_zero, b_zero, y_zero)]
+        how = Requantization.of(1.0, host(y_zero), zeros[2] if relu else None)
+        factors = add_factors([host(scale) for scale in (a_scale, b_scale, y_scale)], zeros)
+        return backend(a).integers.add(a, b, factors, how)
 
 
 def requantization(x_scale: Any, w_scale: Any, y_scale: Any, y_zero: Any, relu: bool) -> Requantization | None:

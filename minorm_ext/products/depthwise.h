@@ -1,6 +1,6 @@
 /* Depthwise convolutions of bytes: each output channel reads one channel of x.
  *
- * A channel's padded plane is packed as 16-bit numbers less their zero point, row by row, and in a row the places of each
+ * A padded plane of a channel is packed as 16-bit numbers less their zero point, row by row, in a row the places of each
  * phase of the stride beside each other; so a tap is a run of places. Two taps at a time are interleaved and multiplied
  * by a pair of weights: vpmaddwd. Without it there is nothing here, and float32 computes these sums, exactly.
  */

@@ -251,7 +251,7 @@ static NOINLINE void minorm_integer_planes_out(const minorm_ends *ends, const in
     MINORM_ENDS(ends, minorm_write_planes, sums, row_sums, rows, first, columns, y, y_plane, place);
 }
 
-/* ---- number by number --------------------------------------------------------------------------------------------- */
+/* ---- number by number -------------------------------------------------------------------------------------------- */
 
 /* y = what becomes of the sums of one output, which lie beside each other: int32, or whole numbers in float. */
 static NOINLINE void minorm_sums_out(const minorm_ends *ends, const void *sums, bool floats, intptr_t count,
@@ -308,10 +308,22 @@ static NOINLINE void minorm_bytes_of_floats(const float *x, intptr_t count, floa
     for (intptr_t i = 0; i < count; i++) y[i] = minorm_byte_of(x[i] / scale, zero, low, high);
 }
 
-/* y = round((a + b) / scale) + zero, of floats that bytes stand for. */
-static NOINLINE void minorm_bytes_of_sums(const float *a, const float *b, intptr_t count, float scale, int32_t zero,
-                                          int32_t low, int32_t high, uint8_t *y) {
-    for (intptr_t i = 0; i < count; i++) y[i] = minorm_byte_of((a[i] + b[i]) / scale, zero, low, high);
+/* a * b + c, rounded once; in double it is exact for a byte, a factor between 2^-12 and 2^6 and a like c. */
+static INLINE float minorm_rounded_once(float a, float b, float c) {
+#if FUSED
+    return __builtin_fmaf(a, b, c);
+#else
+    return (float)((double)a * b + c);
+#endif
+}
+
+/* y = round(a * a_ratio + (b * b_ratio + fixed)), cut off at low and high. */
+static NOINLINE void minorm_bytes_of_sums(const float *a, const float *b, intptr_t count, float a_ratio, float b_ratio,
+                                          float fixed, int32_t low, int32_t high, uint8_t *y) {
+    for (intptr_t i = 0; i < count; i++) {
+        const float sum = minorm_rounded_once(a[i], a_ratio, minorm_rounded_once(b[i], b_ratio, fixed));
+        y[i] = minorm_byte_of(sum, 0, low, high);
+    }
 }
 
 #endif

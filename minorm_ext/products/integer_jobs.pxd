@@ -61,8 +61,8 @@ cdef extern from "products/integer_block.h" nogil:
     void bytes_of_floats "minorm_bytes_of_floats"(
         const float* x, intptr_t count, float scale, int32_t zero, int32_t low, int32_t high, uint8_t* y)
     void bytes_of_sums "minorm_bytes_of_sums"(
-        const float* a, const float* b, intptr_t count, float scale, int32_t zero, int32_t low, int32_t high,
-        uint8_t* y)
+        const float* a, const float* b, intptr_t count, float a_ratio, float b_ratio, float fixed, int32_t low,
+        int32_t high, uint8_t* y)
 
 cdef struct Panels:  # weights: (group, output, channel, tap) with any steps between them, as they are packed
     const uint8_t* w

@@ -225,8 +225,8 @@ def bytes_of(x, float scale, int zero, int low, int high, y):
         bytes_of_floats(given, count, scale, zero, low, high, to)
 
 
-def add(a, b, signs, zeros, scales, ends, y):
-    """y = round(((a - zeros[0]) * scales[0] + (b - zeros[1]) * scales[1]) / scales[2]) + ends[0], of bytes."""
+def add(a, b, signs, factors, ends, y):
+    """y = round(a * factors[0] + (b * factors[1] + factors[2])), cut off at the two ends, of bytes."""
     cdef float[AT_ONCE] wide_a
     cdef float[AT_ONCE] wide_b
     cdef intptr_t count = a.size, i = 0, some
@@ -234,16 +234,15 @@ def add(a, b, signs, zeros, scales, ends, y):
     cdef const uint8_t* of_b = <const uint8_t*>address(b, 1, False, count)
     cdef uint8_t* to = <uint8_t*>address(y, 1, True, count)
     cdef bint a_signed, b_signed
-    cdef int a_zero, b_zero, zero, low, high
-    cdef float a_scale, b_scale, scale
+    cdef int low, high
+    cdef float a_ratio, b_ratio, fixed
     a_signed, b_signed = signs
-    a_zero, b_zero = zeros
-    a_scale, b_scale, scale = scales
-    zero, low, high = ends
+    a_ratio, b_ratio, fixed = factors
+    low, high = ends
     with nogil:
         while i < count:
             some = min(count - i, <intptr_t>AT_ONCE)
-            floats_of_bytes(of_a + i, some, a_signed, a_zero, a_scale, wide_a)
-            floats_of_bytes(of_b + i, some, b_signed, b_zero, b_scale, wide_b)
-            bytes_of_sums(wide_a, wide_b, some, scale, zero, low, high, to + i)
+            floats_of_bytes(of_a + i, some, a_signed, 0, 1, wide_a)
+            floats_of_bytes(of_b + i, some, b_signed, 0, 1, wide_b)
+            bytes_of_sums(wide_a, wide_b, some, a_ratio, b_ratio, fixed, low, high, to + i)
             i += some

@@ -31,6 +31,7 @@ __all__ = [
 kernels: Any = minorm_ext.kernels("integers")
 
 SHORT = (1 << 24) // 255**2  # products that float32 adds up exactly
+LEAST, MOST = 2.0**-12, 2.0**6  # quotients of scales with which float64 holds what a multiply-add rounds
 LARGE = 1 << 24  # pixels of a padded image that is packed as a whole
 
 
@@ -202,14 +203,13 @@ def requantize(sums: Any, how: Requantization, axis: int = 1) -> Any:
     return y
 
 
-def add(a: Any, b: Any, scales: Any, zeros: Any, how: Requantization) -> Any:
+def add(a: Any, b: Any, factors: tuple[Any, Any, Any], how: Requantization) -> Any:
     """As reference.add."""
     check_bytes("add", a=a, b=b)
-    if a.shape != b.shape or not a.size or not all(np.isfinite(scales)) or not scales[2]:
-        return reference.add(a, b, scales, zeros, how)
+    if a.shape != b.shape or not a.size or not all(LEAST <= factor <= MOST for factor in factors[:2]):
+        return reference.add(a, b, factors, how)
     y = empty(a.shape, how.dtype)
-    signs = a.dtype == int8, b.dtype == int8
-    kernels.add(plain(a), plain(b), signs, zeros, scales, (how.zero, how.low, how.high), y)
+    kernels.add(plain(a), plain(b), (a.dtype == int8, b.dtype == int8), factors, (how.low, how.high), y)
     return y
 
 

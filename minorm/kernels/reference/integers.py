@@ -113,14 +113,26 @@ def requantize(sums: Any, how: Requantization, axis: int = 1) -> Any:
     return np.clip(np.nan_to_num(steps, nan=0), how.low, how.high).astype(how.dtype)
 
 
-def add(a: Any, b: Any, scales: Sequence[float], zeros: Sequence[int], how: Requantization) -> Any:
-    """round(((a - zeros[0]) * scales[0] + (b - zeros[1]) * scales[1]) / scales[2]) + how.zero; they broadcast."""
+def add(a: Any, b: Any, factors: tuple[Any, Any, Any], how: Requantization) -> Any:
+    """round(a * factors[0] + (b * factors[1] + factors[2])) of bytes, cut off at the ends of `how`; they broadcast.
+
+    Each multiply-add is rounded once to float32, which float64 has room for.
+    """
     check_bytes("add", a=a, b=b)
-    wide = [(x.astype(np.int32) - zero).astype(np.float32) for x, zero in zip((a, b), zeros, strict=True)]
-    of_a, of_b, own = (np.float32(scale) for scale in scales)
+    of_a, of_b, fixed = (np.float64(factor) for factor in factors)
+    with np.errstate(over="ignore", invalid="ignore"):
+        inner = (b.astype(np.float64) * of_b + fixed).astype(np.float32)
+        sums = (a.astype(np.float64) * of_a + inner).astype(np.float32)
+    return np.clip(np.nan_to_num(np.rint(sums), nan=0), how.low, how.high).astype(how.dtype)
+
+
+def add_factors(scales: Sequence[Any], zeros: Sequence[int]) -> tuple[Any, Any, Any]:
+    """The factors of `add`, in the order of onnxruntime's roundings: scales and zero points of a, b and the result."""
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        steps = np.rint((wide[0] * of_a + wide[1] * of_b) / own) + np.float32(how.zero)
-    return np.clip(np.nan_to_num(steps, nan=0), how.low, how.high).astype(how.dtype)
+        a, b, own = (np.float32(scale) for scale in scales)
+        of_a, of_b = a / own, b / own
+        moved = np.float32(np.float64(of_a) * zeros[0] + of_b * np.float32(zeros[1]))
+        return of_a, of_b, np.float32(zeros[2]) - moved
 
 
 def quantize(x: Any, scale: Any, zero: Any, dtype: Any) -> Any:

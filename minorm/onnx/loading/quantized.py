@@ -77,7 +77,7 @@ def _group(last: Node, w: Wiring) -> Group | None:
     if rule is None or last.conditions or not w.is_private(parts, last.outputs[0]):
         return None
     made = rule(core, result, w)
-    if made is None:
+    if made is None or (relu is not None and core.operator == "Add" and not _begins_at_zero(result)):
         return None
     operator, inputs, attributes = made
     constants = {}
@@ -151,6 +151,11 @@ _RULES: dict[str, Callable[[Node, Quantity, Wiring], Made | None]] = {
     "Gemm": _gemm,
     "Add": _add,
 }
+
+
+def _begins_at_zero(y: Quantity) -> bool:
+    """Whether the least number of the type stands for 0, so that a Relu changes nothing."""
+    return (0 if y.zero is None else int(y.zero.reshape(()))) == np.iinfo(y.dtype).min
 
 
 def _equal(x: Quantity, y: Quantity) -> bool:

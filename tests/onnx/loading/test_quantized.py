@@ -90,7 +90,7 @@ CASES: dict[str, tuple[str, tuple[int, ...], dict[str, Any]]] = {
     "Add": (f"d = Neg(xf) dq = QuantizeLinear(d, ds, dz) df = DequantizeLinear(dq, ds, dz) c = Add(xf, df) {OUT}",
             (3, 50), {"ds": F(0.03), "dz": np.uint8(77)}),
     "Add, Relu": ((f"d = Sqrt(xf) dq = QuantizeLinear(d, ds, dz) df = DequantizeLinear(dq, ds, dz) r = Add(xf, df) "
-                  f"c = Relu(r) {OUT}"), (3, 50), {"ds": F(0.03), "dz": np.uint8(0)}),
+                  f"c = Relu(r) {OUT}"), (3, 50), {"ds": F(0.03), "dz": np.uint8(0), "yz": np.uint8(0)}),
     "MaxPool, Flatten": (("m = MaxPool <kernel_shape = [2, 2]> (xf) mq = QuantizeLinear(m, xs, xz) "
                          "mf = DequantizeLinear(mq, xs, xz) c = Flatten(mf) yq = QuantizeLinear(c, xs, xz)"),
                          (2, 3, 6, 6),
