@@ -27,8 +27,8 @@ from minorm.normalization.normalize import NormalizeWith
 from minorm.ops import activation, elementwise
 from minorm.ops.applications import VIEWS, Affine, Application, Chained, Convolved, Prepared, Viewed, bounds_of, map_of
 from minorm.ops.convolution import Convolution
-from minorm.ops.integers import IntegerConvolution, IntegerMatMul
 from minorm.ops.matmul import MatMul
+from minorm.ops.quantization import IntegerConvolution, IntegerMatMul
 
 PRODUCTS = (IntegerConvolution, IntegerMatMul)
 FLOATS = (dtypes.float32, dtypes.float64)

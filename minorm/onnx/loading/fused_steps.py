@@ -1,4 +1,4 @@
-"""The steps of inference, in which several nodes of a graph are one on bytes: quantized.py finds them."""
+"""The steps of inference, in which several nodes of a graph are one on bytes: byte_nodes.py finds them."""
 
 from __future__ import annotations
 

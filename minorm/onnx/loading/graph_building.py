@@ -24,7 +24,7 @@ from minorm.onnx.graph.scope import Scope
 from minorm.onnx.graph.step import Step
 from minorm.onnx.graph.storage import narrow
 from minorm.onnx.graph.tensors import Budget
-from minorm.onnx.loading import places, quantized, roles, weights
+from minorm.onnx.loading import byte_nodes, places, roles, weights
 from minorm.onnx.loading.fused_steps import Fused
 from minorm.onnx.loading.graph_inputs import Input
 from minorm.onnx.loading.graph_module import GraphModule
@@ -52,7 +52,7 @@ class Builder:
         budget: Budget,
         source: Origin,
         trainable: weights.Trainable = None,
-        groups: Sequence[quantized.Group] = (),
+        groups: Sequence[byte_nodes.Group] = (),
     ) -> None:
         self.nodes, self.inputs, self.outputs, self.budget = nodes, inputs, outputs, budget
         returned = set(outputs)
@@ -207,7 +207,7 @@ class Builder:
             at = enumerate(node.inputs)
             operation.held = {i: self.parameters[name] for i, name in at if name in self.parameters}
 
-    def _fused(self, group: quantized.Group) -> Fused | None:
+    def _fused(self, group: byte_nodes.Group) -> Fused | None:
         """The step of a group, and those that it replaces; None where not all of its nodes became steps."""
         node, steps = group.node, {step.names: step for step in self.frames[0].steps}
         if any(part.outputs not in steps for part in group.parts):

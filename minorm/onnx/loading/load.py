@@ -15,7 +15,7 @@ from minorm.onnx.graph.lengths import length_of
 from minorm.onnx.graph.storage import sparse
 from minorm.onnx.graph.tensors import Budget, text
 from minorm.onnx.graph.weights_folder import Folder
-from minorm.onnx.loading import metadata, original, quantized, recognition, updates, validation, weights
+from minorm.onnx.loading import byte_nodes, metadata, original, recognition, updates, validation, weights
 from minorm.onnx.loading.exchange import spots
 from minorm.onnx.loading.flattening import Flattener
 from minorm.onnx.loading.graph_building import Builder
@@ -152,7 +152,7 @@ def _module(
     types = recognition.types_of(nodes, inputs, initializers)
     wiring = Wiring(nodes, goals, initializers, recognition.learned(origin), {}, types)
     builder = Builder(
-        nodes, inputs, ends, initializers, blended, budget, origin, trainable, quantized.groups(nodes, wiring)
+        nodes, inputs, ends, initializers, blended, budget, origin, trainable, byte_nodes.groups(nodes, wiring)
     )
     module = builder.build(metadata.frozen(model), ours)
     module.updated_names = [name for name in updated.values() if name not in returned]

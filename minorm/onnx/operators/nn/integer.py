@@ -1,12 +1,13 @@
 """MatMulInteger, ConvInteger, QLinearMatMul and QLinearConv: products of 8-bit integers, summed exactly in 32 bits.
 
 QLinear operators scale the sums in float32, round half way to the even number and cut off at the ends of the type, as
-onnxruntime does (minorm/ops/integers.py). No gradient passes integers.
+onnxruntime does (minorm/ops/quantization.py). No gradient passes integers.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from minorm.devices import dtypes
 from minorm.onnx.graph.reading import Node
@@ -14,7 +15,7 @@ from minorm.onnx.graph.registry import EVERY, READERS, reads
 from minorm.onnx.operators.math.linear import ask_matmul
 from minorm.onnx.operators.nn.convolution import read_form
 from minorm.onnx.operators.whole import whole
-from minorm.ops.integers import IntegerConvolution, IntegerMatMul, QuantizedAdd
+from minorm.ops.quantization import IntegerConvolution, IntegerMatMul, QuantizedAdd
 from minorm.tensor.tensor import Tensor
 
 
@@ -32,7 +33,7 @@ def read_conv_integer(node: Node) -> Callable[..., Tensor]:
 
     def conv(x: Tensor, w: Tensor, x_zero: Tensor | None = None, w_zero: Tensor | None = None) -> Tensor:
         _check_conv(w, x_zero, w_zero, None)
-        return IntegerConvolution.apply(x, w, x_zero, w_zero, **form(x, w))
+        return IntegerConvolution.apply(x, w, x_zero, w_zero, form=_form(form(x, w)))
 
     return whole(node, conv)
 
@@ -68,13 +69,13 @@ def read_qlinear_conv(node: Node) -> Callable[..., Tensor]:
         _check_conv(w, x_zero, w_zero, w_scale)
         _check_result(y_zero, ())
         scales = x_scale, w_scale, y_scale
-        return IntegerConvolution.apply(x, w, x_zero, w_zero, bias, *scales, y_zero, **form(x, w), relu=relu)
+        return IntegerConvolution.apply(x, w, x_zero, w_zero, bias, *scales, y_zero, form=_form(form(x, w)), relu=relu)
 
     return whole(node, conv)
 
 
 def read_fused(node: Node) -> Callable[..., Tensor]:
-    """What computes a node that stands for several: loading/quantized.py. `relu` and `transB` are not ONNX's."""
+    """What computes a node that stands for several: loading/byte_nodes.py. `relu` and `transB` are not ONNX's."""
     if node.operator == "QLinearAdd":
         relu = bool(node.attributes.get("relu", 0))
         return lambda *values: QuantizedAdd.apply(*values, relu=relu)
@@ -97,6 +98,10 @@ def _matmul(
         product = IntegerMatMul.apply(a.unsqueeze(0), b, a_zero, b_zero, *rest, **options)
         return product.squeeze(-2)
     return IntegerMatMul.apply(a, b, a_zero, b_zero, *rest, **options)
+
+
+def _form(how: dict[str, Any]) -> tuple[Any, ...]:
+    return how["stride"], how["padding"], how["dilation"], how["groups"]
 
 
 def _check_row(parameter: Tensor, a: Tensor) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import minorm_ext
-from minorm.ops.integers import IntegerConvolution, IntegerMatMul, QuantizedAdd
+from minorm.ops.quantization import IntegerConvolution, IntegerMatMul, QuantizedAdd
 from minorm.tensor.tensor import Tensor
 from tests.onnx.runtime import expected
 
@@ -50,8 +50,8 @@ def test_rows_and_columns_with_parameters(rare: bool) -> None:
     bias = rng.integers(-3000, 3000, 6).astype(np.int32)
     of_rows: Any = (lambda x: np.full(5, x)) if rare else np.array
     given = [
-        of_rows(B(7)), rng.integers(-5, 5, 6).astype(np.int8), bias, of_rows(F(0.02)), rng.uniform(0.01, 0.02, 6).astype(F),
-        np.array(0.4, F), np.array(100, B),
+        of_rows(B(7)), rng.integers(-5, 5, 6).astype(np.int8), bias, of_rows(F(0.02)),
+        rng.uniform(0.01, 0.02, 6).astype(F), np.array(0.4, F), np.array(100, B),
     ]  # fmt: skip
     exact = (a.astype(np.int64) - 7) @ (b.astype(np.int64) - given[1]) + bias
     scale = (F(0.02) * given[4]) / F(0.4)
@@ -67,6 +67,6 @@ def test_a_scale_that_is_no_number_makes_zeros() -> None:
     x, w = np.full((1, 1, 1, 2), 3, B), np.ones((2, 1, 1, 1), np.int8)
     zero, one = np.array(0, B), np.array(1, F)
     given = x, w, zero, np.array(0, np.int8), None, one, np.array([np.nan, np.inf], F), one, zero
-    form = {"stride": (1, 1), "padding": ((0, 0),) * 2, "dilation": (1, 1), "groups": 1}
-    y = IntegerConvolution.apply(*(None if array is None else Tensor(array) for array in given), **form)
+    form = (1, 1), ((0, 0),) * 2, (1, 1), 1
+    y = IntegerConvolution.apply(*(None if array is None else Tensor(array) for array in given), form=form)
     np.testing.assert_array_equal(y.numpy(), [[[[0, 0]], [[255, 255]]]])
