@@ -8,7 +8,7 @@ a list of them, in order, and puts together
 - a product with a matrix, the row that is added to it alone, the Relu of that.
 - maps that follow each other on one shape, as Add, Div, Erf, Add, Mul, Mul of a GELU behind a bias
   (kernels/cpu/chain.py).
-- a product of integers and what prepares its weights: that is done once.
+- a product or sum of bytes and what prepares its weights and scales: that is done once.
 - views of views: Reshape, Permute, Expand and slices, which move nothing.
 
 This is for the CPU's arrays.
@@ -28,9 +28,9 @@ from minorm.ops import activation, elementwise
 from minorm.ops.applications import VIEWS, Affine, Application, Chained, Convolved, Prepared, Viewed, bounds_of, map_of
 from minorm.ops.convolution import Convolution
 from minorm.ops.matmul import MatMul
-from minorm.ops.quantization import IntegerConvolution, IntegerMatMul
+from minorm.ops.quantization import IntegerConvolution, IntegerMatMul, QuantizedAdd
 
-PRODUCTS = (IntegerConvolution, IntegerMatMul)
+ON_BYTES = (IntegerConvolution, IntegerMatMul, QuantizedAdd)
 FLOATS = (dtypes.float32, dtypes.float64)
 
 
@@ -56,7 +56,7 @@ def fused(
 ) -> list[Application]:
     """The same with fewer passes. known: the shape and type of each register; ends: those that a run is asked for."""
     values = Values(applications, known, ends)
-    for fuse in (_with_prepared_products, _with_epilogues, _with_biases, _with_chains, _with_views):
+    for fuse in (_with_prepared_weights, _with_epilogues, _with_biases, _with_chains, _with_views):
         applications = fuse(applications, values)
     return list(applications)
 
@@ -104,10 +104,13 @@ def _read(application: Application) -> tuple[int, ...]:
 # Integers
 
 
-def _with_prepared_products(applications: Sequence[Application], values: Values) -> list[Application]:  # noqa: ARG001
-    """All but the first argument of a product of integers is prepared once, where no application makes the weights."""
+def _with_prepared_weights(applications: Sequence[Application], values: Values) -> list[Application]:  # noqa: ARG001
+    """All but the first arguments of a Function on bytes is prepared once, where no application makes them."""
     made = {register for application in applications for register in application.outputs}
-    return [Prepared(part) if part.kind in PRODUCTS and part.inputs[1] not in made else part for part in applications]
+    return [
+        Prepared(part) if part.kind in ON_BYTES and made.isdisjoint(part.inputs[part.kind.moving :]) else part  # type: ignore[attr-defined]
+        for part in applications
+    ]
 
 
 # Convolutions

@@ -149,6 +149,8 @@ class IntegerConvolution(Function):
     form    stride, padding, dilation and groups
     """
 
+    moving = 1
+
     def forward(
         self, x: Any, w: Any, x_zero: Any, w_zero: Any, bias: Any = None, x_scale: Any = None, w_scale: Any = None,
         y_scale: Any = None, y_zero: Any = None, *, form: Form, relu: bool = False,
@@ -169,6 +171,8 @@ class IntegerConvolution(Function):
 
 class IntegerMatMul(Function):
     """The same for matrices: a_zero and a_scale may be a row's, b_zero and b_scale a column's. `turned`: b is b.T."""
+
+    moving = 1
 
     def forward(
         self, a: Any, b: Any, a_zero: Any, b_zero: Any, bias: Any = None, a_scale: Any = None, b_scale: Any = None,
@@ -214,14 +218,22 @@ def _matmul(
 class QuantizedAdd(Function):
     """The bytes of the sum of what two arrays of bytes stand for, rounded as onnxruntime rounds it."""
 
-    def forward(
-        self, a: Any, a_scale: Any, a_zero: Any, b: Any, b_scale: Any, b_zero: Any, y_scale: Any, y_zero: Any,
+    moving = 2
+
+    def forward(self, a: Any, b: Any, *rest: Any, relu: bool = False) -> Any:
+        return self.prepared(a, b, *rest, relu=relu)(a, b)
+
+    @staticmethod
+    def prepared(
+        a: Any, _: Any, a_scale: Any, a_zero: Any, b_scale: Any, b_zero: Any, y_scale: Any, y_zero: Any,
         *, relu: bool = False,
-    ) -> Any:  # fmt: skip
-        zeros = [int(host(zero)) for zero in (a_zero, b_zero, y_zero)]
+    ) -> Callable[[Any, Any], Any]:  # fmt: skip
+        """`forward` as a function of arrays that are like a and b."""
+        zeros = [0 if zero is None else int(host(zero)) for zero in (a_zero, b_zero, y_zero)]
         how = Requantization.of(1.0, host(y_zero), zeros[2] if relu else None)
         factors = add_factors([host(scale) for scale in (a_scale, b_scale, y_scale)], zeros)
-        return backend(a).integers.add(a, b, factors, how)
+        add = backend(a).integers.add
+        return lambda a, b: add(a, b, factors, how)
 
 
 def requantization(x_scale: Any, w_scale: Any, y_scale: Any, y_zero: Any, relu: bool) -> Requantization | None:

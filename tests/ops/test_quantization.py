@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import minorm_ext
+from minorm.ops.applications import Application, Prepared
 from minorm.ops.quantization import IntegerConvolution, IntegerMatMul, QuantizedAdd
 from minorm.tensor.tensor import Tensor
 from tests.onnx.runtime import expected
@@ -38,7 +39,7 @@ def test_every_pair_of_bytes_is_added_as_onnxruntime_does() -> None:
         zeros = [np.array(z, B) for z in rng.integers(0, 256, 3)]
         given = a, scales[0], zeros[0], b, scales[1], zeros[1], scales[2], zeros[2]
         [want] = expected(proto, *given)
-        got = QuantizedAdd.apply(*map(Tensor, given)).numpy()
+        got = QuantizedAdd.apply(*(Tensor(given[i]) for i in (0, 3, 1, 2, 4, 5, 6, 7))).numpy()
         np.testing.assert_array_equal(got, want)
 
 
@@ -70,3 +71,17 @@ def test_a_scale_that_is_no_number_makes_zeros() -> None:
     form = (1, 1), ((0, 0),) * 2, (1, 1), 1
     y = IntegerConvolution.apply(*(None if array is None else Tensor(array) for array in given), form=form)
     np.testing.assert_array_equal(y.numpy(), [[[[0, 0]], [[255, 255]]]])
+
+
+def test_weights_that_change_are_prepared_again() -> None:
+    a, b = np.ones((2, 3), B), np.ones((3, 4), np.int8)
+    zero = np.array(0, np.int8)
+    product = Prepared(Application(IntegerMatMul, (1, 2, 0, 3), {}, (4,)))
+    registers = [None, a, b, zero, None]
+    for change in (lambda: None, lambda: b.fill(5), lambda: zero.fill(1), lambda: b.setflags(write=False)):
+        change()
+        product.run(registers)
+        np.testing.assert_array_equal(registers[4], a.astype(np.int32) @ (b.astype(np.int32) - zero))
+    before = product.function
+    product.run(registers)
+    assert product.function is before

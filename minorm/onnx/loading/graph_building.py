@@ -97,6 +97,7 @@ class Builder:
         for name in self.buffers:
             self.constants.pop(name, None)
         self.groups = groups
+        self.fixed: set[str] = set()  # the arguments of nodes on bytes
         self.shapes = set(self.constants)  # values that depend on shapes and constants alone
 
     def build(self, frozen: Sequence[str], ours: bool) -> GraphModule:
@@ -127,6 +128,9 @@ class Builder:
         [frame] = self.frames
         fused = [found for group in self.groups if (found := self._fused(group)) is not None]
         constants = {name: narrow.tensor(self.constants[name]) for name in frame.slots if name in self.constants}
+        for name in self.fixed:  # what is prepared of them once is good for all runs
+            if name in constants:
+                constants[name].array.flags.writeable = False
         model = GraphModule(
             self.inputs,
             self.outputs,
@@ -177,6 +181,8 @@ class Builder:
             names = branch.without_the_other(names, bool(self.constants[names[0]]))
         for place, name in zip(roles.places(node), node.statistics, strict=False):
             names[place] = name
+        if node.operator.startswith("QLinear"):
+            self.fixed.update(names)
         operation = registry.READERS[node.operator, node.since].rule(node)
         known = not isinstance(operation, Module)
         fixed = known and not conditions and all(name in self.constants for name in names if name)
@@ -214,6 +220,7 @@ class Builder:
             return None
         for name, array in group.constants.items():
             self.constants[name] = array
+        self.fixed.update(node.inputs)
         operation = read_fused(node)
         inputs = [self._slot(self._read(name)) if name else None for name in node.inputs]
         step = Step(

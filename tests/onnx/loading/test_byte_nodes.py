@@ -200,12 +200,8 @@ def test_a_layer_in_the_place_of_a_node() -> None:
         assert model.eval()(x).shape == (1, 3, 7, 7)
 
 
-def test_weights_that_change_are_packed_again() -> None:
+def test_weights_cannot_change() -> None:
+    """What was prepared of them once is good for all runs."""
     model = mo.load(graph(*CASES["MatMul"]))
-    x = mn.Tensor((rng().standard_normal((2, 5, 70))).astype(F))
-    with mn.no_grad():
-        first = [model(x).numpy() for _ in range(4)][-1]
+    with pytest.raises(ValueError, match="read-only"):
         model.constants["w"].array[:] = 0
-        second = model(x).numpy()
-    assert np.abs(first - second).max() > 0
-    np.testing.assert_array_equal(second, 0)
