@@ -5,7 +5,8 @@
  *
  *     tiles      AMX: tdpbusd, 16 x 16 sums of four bytes at a time
  *     quads      VNNI: vpdpbusd of AVX-512, or of AVX2 where the processor has it
- *     pairs      vpmaddwd, two numbers of 16 bits; vpmaddubsw would cut its sums off at 16 bits
+ *     light      vpmaddubsw, whose sums of pairs are cut off at 16 bits: for weights with which none is
+ *     pairs      vpmaddwd, two numbers of 16 bits
  *
  * With MINORM_EMULATED quads and tiles are plain C, so that everything around them runs on processors without.
  */
@@ -88,7 +89,26 @@ static INLINE VECTOR minorm_add_quads_plainly(VECTOR sum, VECTOR a, VECTOR b) {
 #endif
 #define NO_ATTRIBUTE
 
+/* sum + the products of four bytes each, if 255 times the sizes of two neighbours of b never leaves 16 bits. */
+static INLINE VECTOR minorm_add_light(VECTOR sum, VECTOR a, VECTOR b) {
+#if defined(__AVX512BW__)
+    const __m512i pairs = _mm512_maddubs_epi16((__m512i)a, (__m512i)b);
+    return sum + (VECTOR)_mm512_madd_epi16(pairs, _mm512_set1_epi16(1));
+#elif defined(__AVX2__)
+    const __m256i pairs = _mm256_maddubs_epi16((__m256i)a, (__m256i)b);
+    return sum + (VECTOR)_mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
+#else
+    return minorm_add_quads_plainly(sum, a, b);
+#endif
+}
+
 BLOCK_OF(pairs, NO_ATTRIBUTE, minorm_add_pairs)
+BLOCK_OF(light, NO_ATTRIBUTE, minorm_add_light)
+#if defined(__AVX2__)
+#define LIGHT 1 /* whether it is faster than pairs */
+#else
+#define LIGHT 0
+#endif
 
 #if defined(MINORM_EMULATED)
 BLOCK_OF(quads, NO_ATTRIBUTE, minorm_add_quads_plainly)
@@ -132,11 +152,11 @@ static INLINE void minorm_stage_cells(int32_t *to, const int32_t *a, const int32
     }
 }
 
-static NOINLINE void minorm_integer_product(int group, const int32_t *a, const int32_t *rows, intptr_t row_count,
-                                            const int32_t *b, const int32_t *steps, intptr_t depth, int32_t *c,
-                                            intptr_t columns) {
+static NOINLINE void minorm_integer_product(int group, int quads, const int32_t *a, const int32_t *rows,
+                                            intptr_t row_count, const int32_t *b, const int32_t *steps, intptr_t depth,
+                                            int32_t *c, intptr_t columns) {
     int32_t left[ROWS * TILE] __attribute__((aligned(64)));
-    (void)columns, (void)group;
+    (void)columns, (void)group, (void)quads;
     for (intptr_t i = 0; i < row_count; i += ROWS) {
         int32_t *low = c + i * PANEL, *high = low + TILE * PANEL;
         TILE_LOAD(0, low, PANEL * 4);
@@ -170,10 +190,11 @@ static inline void minorm_end_integers(void) { minorm_tiles_end(); }
 #define ROWS 1
 #define PANEL_STEPS 1
 
-static NOINLINE void minorm_integer_product(int group, const int32_t *a, const int32_t *rows, intptr_t row_count,
-                                            const int32_t *b, const int32_t *steps, intptr_t depth, int32_t *c,
-                                            intptr_t columns) {
-    if (group == 4) minorm_product_of_quads(a, rows, row_count, b, steps, depth, c, columns);
+static NOINLINE void minorm_integer_product(int group, int quads, const int32_t *a, const int32_t *rows,
+                                            intptr_t row_count, const int32_t *b, const int32_t *steps, intptr_t depth,
+                                            int32_t *c, intptr_t columns) {
+    if (group == 4 && quads) minorm_product_of_quads(a, rows, row_count, b, steps, depth, c, columns);
+    else if (group == 4) minorm_product_of_light(a, rows, row_count, b, steps, depth, c, columns);
     else minorm_product_of_pairs(a, rows, row_count, b, steps, depth, c, columns);
 }
 

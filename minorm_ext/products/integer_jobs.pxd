@@ -14,6 +14,7 @@ cdef extern from "products/integer_block.h" nogil:
         PANEL  # columns of sums that a block computes
         ROWS   # sums take memory for a multiple of so many rows
         PANEL_STEPS  # and panels for a multiple of so many steps
+        LIGHT  # whether weights whose sums of pairs fit 16 bits are worth bytes
         DEPTHWISE  # whether there are kernels for depthwise convolutions
     ctypedef struct Ends "minorm_ends":
         const int32_t* offset
@@ -32,8 +33,8 @@ cdef extern from "products/integer_block.h" nogil:
     void begin_job "minorm_begin_integers"()
     void end_job "minorm_end_integers"()
     void product "minorm_integer_product"(
-        int group, const int32_t* a, const int32_t* rows, intptr_t row_count, const int32_t* b, const int32_t* steps,
-        intptr_t depth, int32_t* c, intptr_t columns)
+        int group, bint quads, const int32_t* a, const int32_t* rows, intptr_t row_count, const int32_t* b,
+        const int32_t* steps, intptr_t depth, int32_t* c, intptr_t columns)
     void row_sums "minorm_row_sums"(
         int group, const int32_t* a, const int32_t* rows, intptr_t row_count, const int32_t* steps, intptr_t depth,
         int32_t* to)
@@ -70,6 +71,7 @@ cdef struct Panels:  # weights: (group, output, channel, tap) with any steps bet
     intptr_t group_step, output_step, channel_step, tap_step
     uint8_t flip
     int group  # numbers of a cell
+    bint quads  # whether the processor adds up four products of any bytes
     intptr_t cells, depth  # of a tap, and of all
     int32_t* panels
     int32_t* totals  # of each output, PANEL * panels_of for a group
@@ -159,7 +161,7 @@ cdef inline void multiply(
     cdef const Panels* w = p.w
     memset(sums, 0, ceil_div(rows, ROWS) * ROWS * PANEL * sizeof(int32_t))
     product(
-        w.group, left, places, rows, w.panels + panel * panel_cells(w), steps, w.depth, sums,
+        w.group, w.quads, left, places, rows, w.panels + panel * panel_cells(w), steps, w.depth, sums,
         min(<intptr_t>PANEL, w.outputs - panel % panels_of(w) * PANEL))
 
 

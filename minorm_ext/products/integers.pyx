@@ -5,7 +5,7 @@
 from libc.stdint cimport int16_t, int32_t, intptr_t, uint8_t
 
 from minorm_ext.products.integer_jobs cimport (
-    DEPTHWISE, PANEL, Depthwise, DepthwiseJobs, Ends, IntegerProduct, Panels, bytes_of_floats, bytes_of_sums,
+    DEPTHWISE, LIGHT, PANEL, Depthwise, DepthwiseJobs, Ends, IntegerProduct, Panels, bytes_of_floats, bytes_of_sums,
     cell_group, depthwise_job, floats_of_bytes, matrix_job, pack_job, panel_cells, panels_of, plane_cells, plane_job,
     sum_cells, sums_out,
 )
@@ -16,6 +16,7 @@ from minorm_ext.runtime.numbers cimport ceil_div
 
 COLUMNS = PANEL  # of a panel
 GROUP = cell_group()  # numbers of a cell
+IS_LIGHT_WORTH = bool(LIGHT) and GROUP == 2
 LANES = PANEL // 2 if DEPTHWISE else 0  # of a vector, where there are kernels for depthwise convolutions
 
 cdef enum:
@@ -29,13 +30,14 @@ cdef class Weights:
     """w, (groups, outputs, channels, taps) with these steps between its bytes, packed.
 
     flip     128 where w is unsigned: it is stored less 128
+    light    whether the sizes of two channels that share a cell add up to 128 at most, as they are stored
     totals   an int32 array that is filled: what the stored numbers of each output add up to, PANEL for each panel
     """
 
     cdef Panels panels
     cdef object memory, totals
 
-    def __init__(self, w, shape, steps, int flip, int32, empty, int threads):
+    def __init__(self, w, shape, steps, int flip, bint light, int32, empty, int threads):
         cdef Panels* p = &self.panels
         cdef intptr_t last, units
         p.groups, p.outputs, p.channels, p.taps = shape
@@ -43,7 +45,8 @@ cdef class Weights:
         last = ((p.groups - 1) * p.group_step + (p.outputs - 1) * p.output_step + (p.channels - 1) * p.channel_step
                 + (p.taps - 1) * p.tap_step)
         p.w = <const uint8_t*>address(w, 1, False, last + 1)
-        p.flip, p.group = flip, cell_group()
+        p.flip, p.quads = flip, cell_group() == 4
+        p.group = 4 if p.quads or light else 2
         p.cells = ceil_div(p.channels, p.group)
         p.depth = p.taps * p.cells
         units = p.groups * panels_of(p)
@@ -53,6 +56,11 @@ cdef class Weights:
         threads = threads_for(8.0 * units * panel_cells(p), threads)
         with nogil:
             parallel_for(pack_job, p, 0, units, units, threads)
+
+    @property
+    def group(self):
+        """Numbers of a cell."""
+        return self.panels.group
 
     def column_totals(self):
         """What the stored numbers of each output of each group add up to: (groups, outputs)."""

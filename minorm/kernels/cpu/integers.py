@@ -40,11 +40,12 @@ class Weights:
 
     __slots__ = ("packed", "totals", "unsigned")
 
-    def __init__(self, w: Any, shape: Ints, steps: Ints) -> None:
-        """w is (groups, outputs, channels, taps), with these steps between its elements."""
+    def __init__(self, w: Any, shape: Ints, steps: Ints, channels: int) -> None:
+        """w is (groups, outputs, channels, taps), with these steps between its elements; `channels` is the axis."""
         self.unsigned = w.dtype == uint8
         threads = minorm_ext.get_num_threads()
-        self.packed = kernels.Weights(plain(w), shape, steps, 128 * self.unsigned, int32, empty, threads)
+        light = kernels.IS_LIGHT_WORTH and _is_light(w, channels, self.unsigned)
+        self.packed = kernels.Weights(plain(w), shape, steps, 128 * self.unsigned, light, int32, empty, threads)
         self.totals = self.packed.column_totals().astype(np.int64)  # (groups, outputs)
 
     def ends(self, zero: int, w_zero: Any, bias: Any, depth: int, how: Requantization | None) -> Any:
@@ -85,7 +86,7 @@ def prepare_matmul(
     if stacked:  # a matrix of b for each of a
         b = np.broadcast_to(b, (*lead, *b.shape[-2:]))
     count, depth = math.prod(b.shape[:-2]), a.shape[-1]
-    weights = Weights(b, (count, columns, depth, 1), (depth * columns, 1, columns, 0))
+    weights = Weights(b, (count, columns, depth, 1), (depth * columns, 1, columns, 0), -2)
     ends = weights.ends(int(a_zero) + _moved(a), b_zero, bias, depth, how)
     dtype, rows, moved = int32 if how is None else how.dtype, math.prod(shape[:-1]) // count, _moved(a)
 
@@ -125,12 +126,12 @@ def prepare_conv(
         return _short_conv(w, int(x_zero), w_zero, form, bias, how, dtype)
     outputs, channels, kernel = len(w) // groups, w.shape[1], math.prod(w.shape[2:])
     steps = outputs * channels * kernel, channels * kernel, kernel, 1
-    weights = Weights(w, (groups, outputs, channels, kernel), steps)
+    weights = Weights(w, (groups, outputs, channels, kernel), steps, 1)
     zero, moved = int(x_zero) + _moved(x), _moved(x)
     by_group = w_zero if w_zero.size == 1 else w_zero.reshape(groups, outputs)
     of_group = None if bias is None else bias.astype(np.int64).reshape(groups, outputs)
     ends = weights.ends(zero, by_group, of_group, channels * kernel, how)
-    convolution = planned(x.shape, w.shape, *form)
+    convolution = planned(x.shape, w.shape, *form, weights.packed.group)
 
     def convolve(x: Any) -> Any:
         y = empty(shape, dtype)
@@ -229,10 +230,10 @@ def dequantize(q: Any, scale: Any, zero: Any) -> Any:
 
 
 @functools.lru_cache(maxsize=256)
-def planned(x_shape: Ints, w_shape: Ints, stride: Ints, padding: Pairs, dilation: Ints, groups: int) -> Any:
-    """The plan of a convolution: the tables of conv_products.py, with cells in place of channels."""
+def planned(x_shape: Ints, w_shape: Ints, stride: Ints, padding: Pairs, dilation: Ints, groups: int, group: int) -> Any:
+    """The plan of a convolution: the tables of conv_products.py, with cells of `group` channels in their place."""
     axes = conv_axes.forward(x_shape, w_shape, stride, padding, dilation)
-    kernel, cells = conv_products.kernel_of(w_shape), -(-w_shape[1] // kernels.GROUP)
+    kernel, cells = conv_products.kernel_of(w_shape), -(-w_shape[1] // group)
     tables, sizes = conv_products.tables_of(
         axes, kernel, x_shape[0], groups, cells, w_shape[0] // groups, kernels.COLUMNS
     )
@@ -247,6 +248,16 @@ def _narrowed(how: Requantization | None, count: int) -> Any:
     if scale.size not in (1, count):
         scale = np.tile(scale, count // scale.size)  # of a stack of matrices
     return np.ascontiguousarray(np.broadcast_to(scale, count), float32), how.zero, how.low, how.high
+
+
+def _is_light(w: Any, axis: int, unsigned: bool) -> bool:
+    """Whether the sizes of two neighbours along an axis, as they are stored, add up to 128 at most."""
+    size = np.abs(w.astype(np.int16) - 128 * unsigned)
+    if size.max() <= 64:
+        return True
+    size = np.moveaxis(size, axis, 0)
+    even, odd = size[::2], size[1::2]
+    return bool((even[: len(odd)] + odd).max(initial=0) <= 128)
 
 
 def _moved(x: Any) -> int:
