@@ -166,7 +166,7 @@ class IntegerConvolution(Function):
         """`forward` as a function of arrays that are like x."""
         how = requantization(x_scale, w_scale, y_scale, y_zero, relu)
         zeros = (0 if zero is None else host(zero) for zero in (x_zero, w_zero))
-        return backend(x).integers.prepare_conv(x, w, *zeros, form, on_host(bias), how)  # type: ignore[no-any-return]
+        return backend(x).integers.prepare_conv(x, w, *zeros, form, on_host(bias), how)
 
 
 class IntegerMatMul(Function):
@@ -194,7 +194,7 @@ class IntegerMatMul(Function):
             return lambda a: _matmul(a, b, a_zero, b_zero, bias, a_scale, b_scale, y_scale, y_zero, relu)
         how = requantization(a_scale, b_scale, y_scale, y_zero, relu)
         zeros = (0 if zero is None else host(zero) for zero in (a_zero, b_zero))
-        return backend(a).integers.prepare_matmul(a, b, *zeros, on_host(bias), how)  # type: ignore[no-any-return]
+        return backend(a).integers.prepare_matmul(a, b, *zeros, on_host(bias), how)
 
 
 def _matmul(

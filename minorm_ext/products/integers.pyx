@@ -3,6 +3,7 @@
 # integer_block.h; what is packed, and how it is dealt out to jobs, is in integer_jobs.pxd.
 
 from libc.stdint cimport int16_t, int32_t, intptr_t, uint8_t
+from libc.string cimport memset
 
 from minorm_ext.products.integer_jobs cimport (
     DEPTHWISE, LIGHT, PANEL, Depthwise, DepthwiseJobs, Ends, IntegerProduct, Panels, bytes_of_floats, bytes_of_sums,
@@ -198,6 +199,7 @@ cdef class DepthwiseConvolution:
         threads = threads_for(work, threads)
         memory = empty((threads * p.own // 2,), int32)
         p.scratch = <int16_t*>address(memory, 4, True)
+        memset(p.scratch, 0, threads * p.own * sizeof(int16_t))
         with nogil:
             parallel_for(depthwise_job, &p, 0, planes, round_of(planes, work, threads), threads)
 
