@@ -14,6 +14,7 @@ import minorm_ext
 from minorm.kernels.cpu import integers as cpu
 from minorm.kernels.reference import integers as reference
 from minorm.kernels.reference.integers import Requantization
+from tests.kernels.test_conv import in_guarded_memory
 from tests.levels import at_level
 
 SEEDS = st.integers(0, 2**32 - 1)
@@ -239,7 +240,13 @@ def test_results_without_elements():
     assert (y.shape, y.dtype) == ((2, 5, 0, 3), np.int32)
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="the pool's memory is compared")
+@pytest.mark.skipif(sys.platform != "linux", reason="mprotect through ctypes")
+@pytest.mark.parametrize("level", minorm_ext.levels())
+def test_no_address_is_outside_the_arrays(level):
+    result = in_guarded_memory("integers", level)
+    assert (result.returncode, result.stdout) == (0, "done\n"), result.stderr
+
+
 def test_the_kernel_itself_refuses_short_arrays():
     """The last gate: whatever Python believes of the shapes, memory of that size is there."""
     w = cpu.Weights(np.zeros((3, 4), np.int8), (1, 4, 3, 1), (12, 1, 4, 0), -2)
