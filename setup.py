@@ -53,9 +53,10 @@ LEVELS = {
     "baseline": ["-O2", "-ftree-vectorize", "-fvect-cost-model=dynamic"] if X86 else [],
     "v3": ["-march=x86-64-v3"],
     "v4": ["-march=x86-64-v4", "-mprefer-vector-width=512"],
-    "amx": ["-march=x86-64-v4", "-mprefer-vector-width=512", "-mamx-tile", "-mamx-bf16", "-DMINORM_TILES"],
+    "amx": ["-march=x86-64-v4", "-mprefer-vector-width=512", "-mamx-tile", "-mamx-bf16", "-mamx-int8",
+            "-DMINORM_TILES"],
 }
-TILED = {"products"}  # what there is for amx; all else runs as v4 there
+TILED = {"integers", "products"}  # what there is for amx; all else runs as v4 there
 
 # Flags to compile and to link by. Apple's clang knows OpenMP when it is asked in this way, and brings no library of it:
 # CFLAGS has to say where Homebrew's libomp lies (pyproject.toml, tool.cibuildwheel.macos).

@@ -2,8 +2,8 @@
 
 Every `.pyx` below this folder is compiled three times on x86-64: into `baseline` (any processor), `v3` (AVX2) and `v4`
 (AVX-512), the levels of the x86-64 psABI. Which copy runs is decided here, once, by what the processor can do, so that
-a wheel built on one machine runs at full speed on another. `products` is compiled a fourth time, for processors with
-matrix tiles (`amx`); everything else runs as v4 there. Three are compiled once, into `baseline`: `machine`, which is
+a wheel built on one machine runs at full speed on another. `integers` and `products` are compiled a fourth time, for
+processors with matrix tiles (`amx`); everything else runs as v4 there. Three are compiled once, into `baseline`: `machine`, which is
 asked first, and `memory` and `switch`, which compute nothing.
 `MINORM_MAX_LEVEL=baseline|v3|v4|amx` in the environment holds the choice down, to see what another processor computes;
 `MINORM_WINOGRAD=0` lets all convolutions be direct sums.
@@ -82,7 +82,7 @@ COMPILED = machine.__name__ != "minorm_ext.no_machine"  # False in a wheel witho
 # The base of `no_grad` and its kin: a block inside which attributes have other values.
 Switch: Any = importlib.import_module(f"minorm_ext.{'baseline.switch' if COMPILED else 'no_switch'}").Switch
 LEVELS = ("baseline", "v3", "v4", "amx")
-TILED = {"products"}  # what is compiled for amx
+TILED = {"integers", "products"}  # what is compiled for amx
 MAX_LEVEL = os.environ.get("MINORM_MAX_LEVEL")  # whoever starts a process with an environment of its own hands it on
 if MAX_LEVEL is not None and MAX_LEVEL not in LEVELS:
     raise ValueError(f"minorm: MINORM_MAX_LEVEL={MAX_LEVEL!r} in the environment; expected baseline, v3, v4 or amx")

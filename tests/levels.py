@@ -13,6 +13,7 @@ from minorm.kernels.cpu import (
     conv_plan,
     conv_products,
     elementwise,
+    integers,
     matmul,
     norm,
     pool,
@@ -29,6 +30,7 @@ FUSED = tuple(level for level in minorm_ext.levels() if level != "baseline")
 KEPT: dict[str, tuple[Any, str]] = {
     "conv": (conv_plan, "kernels"),
     "elementwise": (chain, "_kernels"),
+    "integers": (integers, "kernels"),
     "matmul": (matmul, "_kernels"),
     "products": (matmul, "_tiled"),
     "norm": (norm, "_kernels"),
@@ -39,7 +41,7 @@ KEPT: dict[str, tuple[Any, str]] = {
     "update": (update, "_kernels"),
 }
 CACHES = (pool._windows, pool._lengths, conv_plan.forward, conv_plan.grad_input, conv_plan.grad_weight,
-          conv_products.forward, conv_products.grad_input, conv_products.grad_weight)  # fmt: skip
+          conv_products.forward, conv_products.grad_input, conv_products.grad_weight, integers.planned)  # fmt: skip
 
 
 @contextlib.contextmanager

@@ -14,6 +14,7 @@ import numpy as np
 from minorm.devices import dtypes
 from minorm.functional.arguments import float_type
 from minorm.graph import trace
+from minorm.graph.grad_mode import is_grad_enabled
 from minorm.ops import quantization as ops
 from minorm.ops.operands import axis_of
 from minorm.tensor.tensor import Tensor
@@ -48,10 +49,10 @@ def quantize(
         raise TypeError(f"quantize: the result would be {wanted}; expected int8, uint8, int16 or uint16")
     place = _axis("quantize", x, scale, zero_point, axis, block_size)
     options = {"dtype": wanted, "axis": place, "block": block_size}
+    if not (is_grad_enabled() and (x.requires_grad or scale.requires_grad)):
+        return ops.ToIntegers.apply(x, scale, zero_point, **options)
     straight = ops.Quantize.apply(x, scale, zero_point, **options)
     narrow = Tensor.from_array(straight.array.astype(wanted)) if wanted in ops.NARROW else straight.detach().to(wanted)
-    if not straight.requires_grad:
-        return narrow
     result = Quantized(straight.array)
     result.set_array(narrow.array)
     result.straight = straight

@@ -23,6 +23,8 @@ from minorm.ops.indexing import GetItem, viewing
 from minorm.ops.matmul import MatMul
 from minorm.ops.shape import Expand, Permute, Reshape
 
+SMALL = 4096  # numbers that are copied to be compared
+
 
 class Application:
     """One Function that a run applies: which registers it reads, which it fills, and which are not read after it."""
@@ -112,6 +114,34 @@ class Affine(Application):
 
     def __repr__(self) -> str:
         return self.name
+
+
+class Prepared(Application):
+    """A Function on bytes for which all but its first arguments is prepared once, and again when it has changed."""
+
+    __slots__ = ("before", "function", "moving")
+
+    def __init__(self, application: Application) -> None:
+        super().__init__(application.kind, application.inputs, application.options, application.outputs)
+        self.moving: int = application.kind.moving  # type: ignore[attr-defined]  # how many come with each run
+        self.before: Any = None  # the other arguments: arrays that cannot change, and copies of those that can
+        self.function: Any = None
+
+    def compute(self, *arrays: Any) -> Any:
+        others = arrays[self.moving :]
+        if self.before is None or not all(map(_are_equal, self.before, others)):
+            self.function = self.kind.prepared(*arrays, **self.options)  # type: ignore[attr-defined]
+            self.before = [x if x is None or not x.flags.writeable else x.copy() for x in others]
+        return self.function(*arrays[: self.moving])
+
+
+def _are_equal(a: Any, b: Any) -> bool:
+    """Whether two arrays are of one type, and bit by bit the same; or both absent."""
+    if a is b:  # what is kept cannot change
+        return True
+    if a is None or b is None or a.dtype != b.dtype or a.shape != b.shape:
+        return False
+    return bool(a.tobytes() == b.tobytes() if a.size <= SMALL else np.array_equal(a, b))
 
 
 class Chained(Application):

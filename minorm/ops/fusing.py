@@ -8,6 +8,7 @@ a list of them, in order, and puts together
 - a product with a matrix, the row that is added to it alone, the Relu of that; not of 16 bits.
 - maps that follow each other on one shape, as Add, Div, Erf, Add, Mul, Mul of a GELU behind a bias
   (kernels/cpu/chain.py).
+- a product or sum of bytes and what prepares its weights and scales: that is done once.
 - views of views: Reshape, Permute, Expand and slices, which move nothing.
 
 This is for the CPU's arrays.
@@ -24,10 +25,12 @@ from minorm.devices import dtypes
 from minorm.kernels.reference.chain import LONGEST, MOST_LINKS
 from minorm.normalization.normalize import NormalizeWith
 from minorm.ops import activation, elementwise
-from minorm.ops.applications import VIEWS, Affine, Application, Chained, Convolved, Viewed, bounds_of, map_of
+from minorm.ops.applications import VIEWS, Affine, Application, Chained, Convolved, Prepared, Viewed, bounds_of, map_of
 from minorm.ops.convolution import Convolution
 from minorm.ops.matmul import MatMul
+from minorm.ops.quantization import IntegerConvolution, IntegerMatMul, QuantizedAdd
 
+ON_BYTES = (IntegerConvolution, IntegerMatMul, QuantizedAdd)
 FUSED_PRODUCTS = (dtypes.float32, dtypes.float64)  # 16 bits are rounded between the product and its bias
 
 
@@ -53,7 +56,7 @@ def fused(
 ) -> list[Application]:
     """The same with fewer passes. known: the shape and type of each register; ends: those that a run is asked for."""
     values = Values(applications, known, ends)
-    for fuse in (_with_epilogues, _with_biases, _with_chains, _with_views):
+    for fuse in (_with_prepared_weights, _with_epilogues, _with_biases, _with_chains, _with_views):
         applications = fuse(applications, values)
     return list(applications)
 
@@ -96,6 +99,18 @@ def _with_followers(
 def _read(application: Application) -> tuple[int, ...]:
     """The registers of which it may be what follows: that of its first argument, or both of a sum."""
     return application.inputs if application.kind is elementwise.Add else application.inputs[:1]
+
+
+# Integers
+
+
+def _with_prepared_weights(applications: Sequence[Application], values: Values) -> list[Application]:  # noqa: ARG001
+    """All but the first arguments of a Function on bytes is prepared once, where no application makes them."""
+    made = {register for application in applications for register in application.outputs}
+    return [
+        Prepared(part) if part.kind in ON_BYTES and made.isdisjoint(part.inputs[part.kind.moving :]) else part  # type: ignore[attr-defined]
+        for part in applications
+    ]
 
 
 # Convolutions

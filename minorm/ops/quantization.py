@@ -5,17 +5,28 @@ arXiv:1308.3432), and none where q is cut off at the ends of its type; with Dequ
 gradient of Esser et al. 2020, arXiv:1902.08153.
 
 A scale is one number; or one for each place along an axis; or, with a block, one for each `block` places.
+
+Products of bytes are int32 sums, or bytes again where the scale of the result is given:
+
+    q = round(sums * (x_scale * w_scale / y_scale)) + y_zero, cut off at the ends of the type
+
+in float32, half way to the even number: onnxruntime's integers. `relu` cuts off below the zero point too. No gradient
+passes them. Scales and zero points are arrays of the run; the common forms go to the kernels, others are computed here.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from minorm.devices import dtypes
+from minorm.devices import dtypes, is_host
+from minorm.devices.dtypes import float32
 from minorm.graph.expressions import LinearMap, passing
 from minorm.graph.graph import Function
+from minorm.kernels.reference.integers import BYTES, Form, Requantization, add_factors
+from minorm.kernels.select import backend
 from minorm.ops.elementwise import sum_to
 
 # Types of ml_dtypes that a file may store integers and floats in, an element a byte.
@@ -111,11 +122,34 @@ class Quantize(Function):
         return dx, ds.to(self.scale.dtype), None
 
 
+class ToIntegers(Function):
+    """The same as integers, without a gradient."""
+
+    def forward(self, x, scale, zero, *, dtype, axis, block):
+        if dtype in BYTES and _is_plain(x, scale, zero):
+            return backend(x).integers.quantize(x, scale, zero, dtype)
+        return Quantize().forward(x, scale, zero, dtype=dtype, axis=axis, block=block).astype(dtype)
+
+
+def _is_plain(floats, scale, zero):
+    """Whether all is float32, with one scale for the whole array."""
+    return (
+        is_host(floats)
+        and floats.dtype == scale.dtype == dtypes.float32
+        and scale.size == 1
+        and scale.ndim <= 1
+        and (zero is None or zero.size == 1)
+    )
+
+
 class Dequantize(Function):
     """(q - zero) * scale, in the type of the scale or in `dtype`; q are integers, or whole numbers of Quantize."""
 
     def forward(self, q, scale, zero, *, dtype, axis, block):
         self.scale, self.axis, self.block, self.given = scale, axis, block, q.dtype
+        if q.dtype in BYTES and dtype in (None, dtypes.float32) and not self.needs[1] and _is_plain(scale, scale, zero):
+            self.wide = dtypes.float32
+            return backend(q).integers.dequantize(q, scale, zero)
         self.wide = dtypes.compute_type(scale.dtype)
         if q.dtype in NARROW and "float" in q.dtype.name:
             q = q.astype(self.wide)
@@ -181,3 +215,130 @@ class FakeQuantize(Function):
             each = dy * dy.from_array(self.moves.astype(dy.dtype))
             ds = gathered_tensor(each, self.scale, self.axis, 0).to(self.scale.dtype)
         return passing(dy, self.inside), ds, None
+
+
+# Products of bytes
+
+
+class IntegerConvolution(Function):
+    """Sums of (x - x_zero) (w - w_zero) over taps and channels, plus a bias; w_zero and w_scale are a channel's.
+
+    form    stride, padding, dilation and groups
+    """
+
+    moving = 1
+
+    def forward(
+        self, x: Any, w: Any, x_zero: Any, w_zero: Any, bias: Any = None, x_scale: Any = None, w_scale: Any = None,
+        y_scale: Any = None, y_zero: Any = None, *, form: Form, relu: bool = False,
+    ) -> Any:  # fmt: skip
+        scales = x_scale, w_scale, y_scale
+        return self.prepared(x, w, x_zero, w_zero, bias, *scales, y_zero, form=form, relu=relu)(x)
+
+    @staticmethod
+    def prepared(
+        x: Any, w: Any, x_zero: Any, w_zero: Any, bias: Any = None, x_scale: Any = None, w_scale: Any = None,
+        y_scale: Any = None, y_zero: Any = None, *, form: Form, relu: bool = False,
+    ) -> Callable[[Any], Any]:  # fmt: skip
+        """`forward` as a function of arrays that are like x."""
+        how = requantization(x_scale, w_scale, y_scale, y_zero, relu)
+        zeros = (0 if zero is None else host(zero) for zero in (x_zero, w_zero))
+        return backend(x).integers.prepare_conv(x, w, *zeros, form, on_host(bias), how)
+
+
+class IntegerMatMul(Function):
+    """The same for matrices: a_zero and a_scale may be a row's, b_zero and b_scale a column's. `turned`: b is b.T."""
+
+    moving = 1
+
+    def forward(
+        self, a: Any, b: Any, a_zero: Any, b_zero: Any, bias: Any = None, a_scale: Any = None, b_scale: Any = None,
+        y_scale: Any = None, y_zero: Any = None, *, relu: bool = False, turned: bool = False,
+    ) -> Any:  # fmt: skip
+        rest = a_zero, b_zero, bias, a_scale, b_scale, y_scale, y_zero
+        return self.prepared(a, b, *rest, relu=relu, turned=turned)(a)
+
+    @staticmethod
+    def prepared(
+        a: Any, b: Any, a_zero: Any, b_zero: Any, bias: Any = None, a_scale: Any = None, b_scale: Any = None,
+        y_scale: Any = None, y_zero: Any = None, *, relu: bool = False, turned: bool = False,
+    ) -> Callable[[Any], Any]:  # fmt: skip
+        """`forward` as a function of arrays that are like a."""
+        b = b.swapaxes(-1, -2) if turned else b
+        if not all(p is None or p.size == 1 for p in (a_zero, a_scale, y_zero)) or not all(
+            p is None or p.size == 1 or p.shape == b.shape[-1:] for p in (b_zero, b_scale)
+        ):
+            return lambda a: _matmul(a, b, a_zero, b_zero, bias, a_scale, b_scale, y_scale, y_zero, relu)
+        how = requantization(a_scale, b_scale, y_scale, y_zero, relu)
+        zeros = (0 if zero is None else host(zero) for zero in (a_zero, b_zero))
+        return backend(a).integers.prepare_matmul(a, b, *zeros, on_host(bias), how)
+
+
+def _matmul(
+    a: Any, b: Any, a_zero: Any, b_zero: Any, bias: Any, a_scale: Any, b_scale: Any, y_scale: Any, y_zero: Any,
+    relu: bool,
+) -> Any:  # fmt: skip
+    """The rare forms, where each row has parameters, or each column of a stack: sums in float64, exact up to 2^53."""
+    left = a.astype(np.float64) - (0 if a_zero is None else along_rows(a_zero, a))
+    right = b.astype(np.float64) - (0 if b_zero is None else one(b_zero))
+    sums = backend(a).matmul.matmul(left, right) + (0 if bias is None else bias)
+    sums = sums.astype(np.int64).astype(np.int32)  # what lies beyond its ends comes in again at the other
+    if y_scale is None:
+        return sums
+    scale = along_rows(a_scale, a).astype(float32) * one(b_scale).astype(float32)
+    ends = np.iinfo(y_zero.dtype)
+    steps = np.rint(sums.astype(float32) * (scale / y_scale.astype(float32))) + y_zero.astype(float32)
+    low = np.maximum(y_zero, ends.min) if relu else ends.min
+    return np.clip(np.nan_to_num(steps, nan=0), low, ends.max).astype(y_zero.dtype)
+
+
+class QuantizedAdd(Function):
+    """The bytes of the sum of what two arrays of bytes stand for, rounded as onnxruntime rounds it."""
+
+    moving = 2
+
+    def forward(self, a: Any, b: Any, *rest: Any, relu: bool = False) -> Any:
+        return self.prepared(a, b, *rest, relu=relu)(a, b)
+
+    @staticmethod
+    def prepared(
+        a: Any, _: Any, a_scale: Any, a_zero: Any, b_scale: Any, b_zero: Any, y_scale: Any, y_zero: Any,
+        *, relu: bool = False,
+    ) -> Callable[[Any, Any], Any]:  # fmt: skip
+        """`forward` as a function of arrays that are like a and b."""
+        zeros = [0 if zero is None else int(host(zero)) for zero in (a_zero, b_zero, y_zero)]
+        how = Requantization.of(1.0, host(y_zero), zeros[2] if relu else None)
+        factors = add_factors([host(scale) for scale in (a_scale, b_scale, y_scale)], zeros)
+        add = backend(a).integers.add
+        return lambda a, b: add(a, b, factors, how)
+
+
+def requantization(x_scale: Any, w_scale: Any, y_scale: Any, y_zero: Any, relu: bool) -> Requantization | None:
+    """How sums become bytes; None where they stay sums."""
+    if y_scale is None:
+        return None
+    x, w, y = (host(scale).astype(float32, copy=False) for scale in (x_scale, w_scale, y_scale))
+    zero = host(y_zero)
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        return Requantization.of(x * w / y, zero, int(zero) if relu else None)
+
+
+def host(array: Any) -> Any:
+    """A scale or zero point as a NumPy array: one number without axes, or a row of them."""
+    found = array if is_host(array) else array.get()
+    return found.reshape(()) if found.size == 1 else found
+
+
+def on_host(array: Any) -> Any:
+    """A bias as a NumPy array."""
+    return array if array is None or is_host(array) else array.get()
+
+
+def along_rows(parameter: Any, a: Any) -> Any:
+    """A scale or zero point of the left factor: one number, one for each row, or shaped (..., M, 1)."""
+    return parameter[:, None] if parameter.shape == a.shape[-2:-1] and parameter.size > 1 else one(parameter)
+
+
+def one(parameter: Any) -> Any:
+    """A parameter that is one number without its axes."""
+    return parameter.reshape(()) if parameter.size == 1 else parameter

@@ -13,13 +13,10 @@
 #define MINORM_PRODUCTS_BLOCK_H
 
 #include "products/cells.h"
+#include "products/step.h"
 
 #define STEPS 32 /* of a block of the depth */
 #define BY_TABLE -1
-
-typedef struct {
-    int32_t a, b;
-} minorm_step;
 
 #ifdef MINORM_TILES
 

@@ -1,8 +1,9 @@
 # cython: cdivision=True
-# What blocks of products are made of, and how much of the work is done between two looks at Ctrl-C.
+# What blocks of products of bfloat16 are made of.
 
 from libc.stdint cimport int32_t, intptr_t, uint16_t, uint64_t
 
+from minorm_ext.products.plan cimport Step
 from minorm_ext.runtime.numbers cimport ceil_div
 
 cdef extern from "products/block.h" nogil:
@@ -14,9 +15,6 @@ cdef extern from "products/block.h" nogil:
         STEPS
         NEIGHBOURS "BY_TABLE"
     ctypedef int Cell "minorm_cell"  # its size is the compiler's matter
-    ctypedef struct Step "minorm_step":
-        int32_t a
-        int32_t b
     ctypedef struct Range "minorm_range":
         uint16_t least
         uint16_t most
@@ -41,11 +39,6 @@ cdef extern from "products/block.h" nogil:
     uint64_t begin_job "minorm_begin"()
     void end_job "minorm_end"(uint64_t before)
 
-cdef enum:
-    SIGNAL_INTERVAL = 500000000  # multiply-adds a thread between two checks: 0.2 s even without wide vectors
-    WORTH = 500000               # multiply-adds that are worth another thread
-
-
 cdef inline intptr_t panel_cells(intptr_t depth) noexcept nogil:
     """Cells of a packed panel."""
     return ceil_div(depth, PANEL_STEPS) * PANEL_STEPS * PANEL
@@ -54,13 +47,3 @@ cdef inline intptr_t panel_cells(intptr_t depth) noexcept nogil:
 cdef inline intptr_t sum_rows(intptr_t rows) noexcept nogil:
     """Rows of sums, PANEL numbers each, that memory is needed for."""
     return ceil_div(rows, ROWS) * ROWS
-
-
-cdef inline int threads_for(double work, int threads) noexcept nogil:
-    """How many threads are worth waking: each should have some ten microseconds to do."""
-    return <int>min(<double>threads, 1 + work / WORTH)
-
-
-cdef inline intptr_t round_of(intptr_t jobs, double work, int threads) noexcept nogil:
-    """How many of so many jobs, which have so much work together, are done between two checks of signals."""
-    return max(threads, <intptr_t>(jobs * min(1.0, threads * <double>SIGNAL_INTERVAL / (work + 1))))

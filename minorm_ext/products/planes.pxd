@@ -7,41 +7,11 @@ from libc.stdint cimport int32_t, intptr_t, uint16_t, uint64_t
 from libc.string cimport memset
 
 from minorm_ext.products.blocks cimport (
-    PANEL, Cell, Step, begin_job, cells_in, chunks_out, end_job, panel_cells, planes_out, prepare, product, sum_rows,
+    PANEL, Cell, begin_job, cells_in, chunks_out, end_job, panel_cells, planes_out, prepare, product, sum_rows,
 )
+from minorm_ext.products.plan cimport Phase, Planes, results_of, segments_of
 from minorm_ext.runtime.jobs cimport threadid
 from minorm_ext.runtime.numbers cimport ceil_div, cut
-
-cdef struct Phase:  # results whose taps meet the source at the same distances: all, or those of one phase of a gradient
-    intptr_t along, inner  # results along the axis that strips are cut along, of all strips; and across it
-    intptr_t rows, places  # where its tables begin
-    intptr_t steps, runs, depth
-    intptr_t taps, tap_count
-    intptr_t weights  # steps of the phases before
-
-cdef struct Planes:
-    # the shapes: channels and outputs are those of a group
-    intptr_t images, groups, channels, outputs
-    intptr_t[3] source, plane, low  # places along d, h, w; low is where the source begins in the plane
-    intptr_t source_size, plane_size, result_size, kernel
-    # how the work is cut
-    intptr_t fit  # images of a segment
-    intptr_t strips, along, count  # of an image; the axis they are cut along, and the results of a strip along it
-    intptr_t source_move, result_move  # from a strip to the next: along the axis, and in numbers of y
-    intptr_t most_rows  # of sums
-    intptr_t phase_count, weights  # and all steps of its phases
-    const Phase* phases
-    const int32_t* rows  # of each result, where its place begins in the plane
-    const intptr_t* places  # and where it belongs in y
-    const Step* steps
-    const int32_t* runs
-    const int32_t* taps  # numbers of weights
-    # of the gradient for the weights
-    intptr_t together, padded  # images whose results are one depth, and its steps with those that are missing
-    intptr_t zeros  # behind a plane, which a panel that begins there reads
-    intptr_t column_panels, chunks
-    const int32_t* panel_columns  # (where in the plane, how many) for each panel
-    const int32_t* targets  # (panel, PANEL): which weight of an output, or -1
 
 cdef struct Correlation:  # what all jobs share that compute y
     const Planes* planes
@@ -67,15 +37,6 @@ cdef struct WeightGradient:  # what all jobs share that compute dw
     intptr_t own
     intptr_t parts  # of the panels
     intptr_t done, step  # segments of a chunk
-
-
-cdef inline intptr_t segments_of(const Planes* p) noexcept nogil:
-    return ceil_div(p.images, p.fit) * p.strips
-
-
-cdef inline intptr_t results_of(const Planes* p, const Phase* phase, intptr_t strip) noexcept nogil:
-    """How many results of a phase a strip has."""
-    return max(0, min(p.count, phase.along - strip * p.count)) * phase.inner
 
 
 cdef inline intptr_t plane_cells(const Planes* p) noexcept nogil:

@@ -8,15 +8,15 @@ from libc.stdint cimport int32_t, intptr_t, uint16_t
 
 from minorm_ext.matmul.operands cimport MOST_AXES, operand
 from minorm_ext.products.blocks cimport (
-    FUSED, NEIGHBOURS, PANEL, STEPS, Cell, Range, Step, panel_cells, products_exact, round_of, sum_rows, threads_for,
-    widen_range,
+    FUSED, NEIGHBOURS, PANEL, STEPS, Cell, Range, panel_cells, products_exact, sum_rows, widen_range,
 )
 from minorm_ext.products.matrices cimport (
     DEPTH, GAP, STRIPS, Product, block_rows, multiply_job, pack_job, range_of,
 )
+from minorm_ext.products.plan cimport Planes, Step, fill_planes, round_of, segments_of, threads_for
 from minorm_ext.products.planes cimport (
-    Correlation, Phase, Planes, WeightGradient, correlate_job, depths_of, gradient_row, merge_job, pack_weights,
-    panels_of, plane_cells, segments_of, weight_job,
+    Correlation, WeightGradient, correlate_job, depths_of, gradient_row, merge_job, pack_weights, panels_of,
+    plane_cells, weight_job,
 )
 from minorm_ext.runtime.buffers cimport address
 from minorm_ext.runtime.jobs cimport check_signals, parallel_for
@@ -156,25 +156,7 @@ cdef class Convolution:
     def __init__(self, dict tables, dict sizes):
         cdef Planes* p = &self.planes
         self.tables = tables  # the arrays live as long as the pointers
-        p.images, p.groups, p.channels, p.outputs = (
-            sizes["images"], sizes["groups"], sizes["channels"], sizes["outputs"])
-        p.source, p.plane, p.low = sizes["source"], sizes["plane"], sizes["low"]
-        p.source_size = p.source[0] * p.source[1] * p.source[2]
-        p.plane_size = p.plane[0] * p.plane[1] * p.plane[2]
-        p.result_size, p.kernel = sizes["result_size"], sizes["kernel"]
-        p.fit, p.strips, p.along, p.count = sizes["fit"], sizes["strips"], sizes["along"], sizes["count"]
-        p.source_move, p.result_move, p.most_rows = sizes["source_move"], sizes["result_move"], sizes["most_rows"]
-        p.phase_count, p.weights = len(tables["phases"]), sizes["weights"]
-        p.phases = <const Phase*>address(tables["phases"], sizeof(intptr_t))
-        p.rows = <const int32_t*>address(tables["rows"], 4)
-        p.places = <const intptr_t*>address(tables["places"], sizeof(intptr_t))
-        p.steps = <const Step*>address(tables["steps"], 4)
-        p.runs = <const int32_t*>address(tables["runs"], 4)
-        p.taps = <const int32_t*>address(tables["taps"], 4)
-        p.together, p.padded, p.zeros = sizes["together"], sizes["padded"], sizes["zeros"]
-        p.chunks, p.column_panels = sizes["chunks"], len(tables["panel_columns"])
-        p.panel_columns = <const int32_t*>address(tables["panel_columns"], 4)
-        p.targets = <const int32_t*>address(tables["targets"], 4)
+        fill_planes(p, tables, sizes)
         self.outputs = p.groups * p.outputs
         self.w_count = self.outputs * p.channels * p.kernel
         self.x_count = p.images * p.groups * p.channels * p.source_size

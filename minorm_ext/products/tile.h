@@ -1,4 +1,4 @@
-/* A processor's tiles of 16 rows of 64 bytes: loading, storing, and c += a b as `tdpbf16ps` adds it up.
+/* A processor's tiles of 16 rows of 64 bytes: loading, storing, and c += a b as `tdpbf16ps` and `tdpbusd` add it up.
  *
  * With MINORM_EMULATED the same in plain C, so that everything around it runs on processors without tiles.
  */
@@ -36,9 +36,22 @@ static inline void minorm_tile_multiply(uint32_t (*c)[TILE], uint32_t (*a)[TILE]
     }
 }
 
+/* Of unsigned bytes by signed ones, four at a time, as `tdpbusd` adds them up. */
+static inline void minorm_tile_multiply_bytes(uint32_t (*c)[TILE], uint32_t (*a)[TILE], uint32_t (*b)[TILE]) {
+    for (int i = 0; i < TILE; i++) {
+        for (int j = 0; j < TILE; j++) {
+            for (int k = 0; k < 4 * TILE; k++) {
+                const int shift = 8 * (k % 4);
+                c[i][j] += (uint32_t)((int)(a[i][k / 4] >> shift & 255) * (int8_t)(b[k / 4][j] >> shift));
+            }
+        }
+    }
+}
+
 #define TILE_LOAD(tile, memory, row) minorm_tile_move(minorm_tiles[tile], (char *)(memory), row, false)
 #define TILE_STORE(tile, memory, row) minorm_tile_move(minorm_tiles[tile], (char *)(memory), row, true)
 #define TILE_MULTIPLY(c, a, b) minorm_tile_multiply(minorm_tiles[c], minorm_tiles[a], minorm_tiles[b])
+#define TILE_MULTIPLY_BYTES(c, a, b) minorm_tile_multiply_bytes(minorm_tiles[c], minorm_tiles[a], minorm_tiles[b])
 static inline void minorm_tiles_begin(void) {}
 static inline void minorm_tiles_end(void) {}
 
@@ -49,6 +62,7 @@ static inline void minorm_tiles_end(void) {}
 #define TILE_LOAD(tile, memory, row) _tile_loadd(tile, memory, row)
 #define TILE_STORE(tile, memory, row) _tile_stored(tile, memory, row)
 #define TILE_MULTIPLY(c, a, b) _tile_dpbf16ps(c, a, b)
+#define TILE_MULTIPLY_BYTES(c, a, b) _tile_dpbusd(c, a, b)
 
 /* All eight tiles whole: what has fewer rows or columns is filled with zeros. */
 static NOINLINE void minorm_tiles_begin(void) {

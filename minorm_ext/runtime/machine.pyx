@@ -110,7 +110,7 @@ cdef extern from *:
     static int minorm_has_v4(void) { return 0; }
     #endif
 
-    /* Tiles that multiply bfloat16: the processor and Linux have to have them, which changes nothing to ask. Linux also
+    /* Tiles that multiply bfloat16 and bytes: the processor and Linux have to have them, which changes nothing to ask. Linux also
        has to permit them to this process, since a thread's registers take 8 KiB more with them wherever they are kept;
        a process that has asked for that keeps the permission, and its signal stacks must have the room. */
     #if defined(__x86_64__) && defined(__linux__)
@@ -120,7 +120,8 @@ cdef extern from *:
     static int minorm_has_amx(void) {
         unsigned a, b, c, d;
         if (!minorm_has_v4() || !__get_cpuid_count(7, 0, &a, &b, &c, &d)) return 0;
-        if (!(d >> 24 & 1) || !(d >> 22 & 1)) return 0; /* tiles, and their products of bfloat16 */
+        /* tiles, and their products of bfloat16 and of bytes */
+        if (!(d >> 24 & 1) || !(d >> 22 & 1) || !(d >> 25 & 1)) return 0;
         unsigned long has = 0;
         return syscall(SYS_arch_prctl, 0x1021, &has) == 0 && (has >> 18 & 1); /* ARCH_GET_XCOMP_SUPP, the tiles' data */
     }

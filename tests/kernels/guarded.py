@@ -4,6 +4,7 @@ So this is a program, which test_conv.py starts:
 
     guarded.py conv LEVEL      every case of test_conv.py, by the kernel of one instruction set
     guarded.py products LEVEL  the same in bfloat16, and matrix products
+    guarded.py integers LEVEL  convolutions, products and sums of bytes
     guarded.py leave WHERE     read one element too far: does the page do what it is there for?
 """
 
@@ -22,8 +23,9 @@ from test_conv import CASES, arrays, close
 import minorm as mn
 import minorm.functional as F
 import minorm_ext
-from minorm.kernels.cpu import conv, conv_layout, conv_plan, conv_products, conv_tiles, matmul
+from minorm.kernels.cpu import conv, conv_layout, conv_plan, conv_products, conv_tiles, integers, matmul
 from minorm.kernels.reference import conv as reference
+from minorm.kernels.reference import integers as on_numpy
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -115,6 +117,37 @@ def in_sixteen_bits(level: str) -> None:
     print("done")
 
 
+def on_bytes(level: str) -> None:
+    """Convolutions, matrix products and sums of bytes, whose results and scratch memory are guarded as well."""
+    integers.kernels = minorm_ext.kernels("integers", level)
+    rng = np.random.default_rng(0)
+    for conv_products.PLANE, where in ((600, "end"), (48 << 10, "start"), (48 << 10, "end")):
+        integers.planned.cache_clear()
+        integers.empty = lambda shape, dtype, where=where: empty(shape, dtype, where)
+        for case, most in itertools.product(CASES, (64, 127)):
+            x, w = (
+                rng.integers(0, 256, case[0]).astype(np.uint8),
+                rng.integers(-most, most + 1, case[1]).astype(np.int8),
+            )
+            for zero, how in ((0, None), (3, integers.Requantization.of(1e-3, np.array(7, np.uint8)))):
+                rest = (5, zero, case[2:], None, how)
+                found = integers.integer_conv(guarded(x, where), guarded(w, where), *rest)
+                assert (found == on_numpy.integer_conv(x, w, *rest)).all(), case
+        for rows, depth, columns in [(1, 1, 1), (7, 33, 9), (97, 40, 31), (3, 1_700, 2), (40, 8, 1)]:
+            a, b = (
+                rng.integers(0, 256, (rows, depth)).astype(np.uint8),
+                rng.integers(-9, 9, (depth, columns)).astype("i1"),
+            )
+            found = integers.integer_matmul(guarded(a, where), guarded(b, where), 1, 2)
+            assert (found == on_numpy.integer_matmul(a, b, 1, 2)).all()
+            how = integers.Requantization.of(1.0, np.array(7, np.uint8))
+            both = guarded(a, where), guarded(a[::-1], where)
+            assert (integers.add(*both, (0.5, 0.5, 3.0), how) == on_numpy.add(*both, (0.5, 0.5, 3.0), how)).all()
+            wide = integers.dequantize(both[0], np.array(0.1, np.float32), None)
+            assert (integers.quantize(guarded(wide, where), np.array(0.1, np.float32), None, np.uint8) == a).all()
+    print("done")
+
+
 def leave(where: str) -> None:
     """One element beyond the end, or before the start."""
     x = empty((3,), np.float64, where)
@@ -124,4 +157,5 @@ def leave(where: str) -> None:
 
 
 if __name__ == "__main__":
-    {"conv": every_case, "products": in_sixteen_bits, "leave": leave}[sys.argv[1]](sys.argv[2])
+    kinds = {"conv": every_case, "products": in_sixteen_bits, "integers": on_bytes, "leave": leave}
+    kinds[sys.argv[1]](sys.argv[2])

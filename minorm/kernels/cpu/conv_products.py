@@ -1,4 +1,4 @@
-"""Convolutions of bfloat16 as products in the order of tiles: the tables for minorm_ext/products/planes.pxd.
+"""Convolutions of bfloat16 and of integers as products: the tables for minorm_ext/products/plan.pxd.
 
 A *plane* has the channels of each place of the padded source side by side. A result begins at a place of it (`rows`),
 and the taps and channels of its sum lie at the same distances from there for all results of a phase (`steps`). The
@@ -115,7 +115,7 @@ class _Tables:
 
 
 def _add_phase(
-    tables: _Tables, phases: Phases, axes: Axes, kernel: Ints, channels: int, cut: Cut, weights: bool
+    tables: _Tables, phases: Phases, axes: Axes, kernel: Ints, channels: int, cut: Cut, weights: bool, width: int
 ) -> None:
     plane, result = cut.plane(), tuple(axis.result for axis in axes)
     size = math.prod(plane) * channels
@@ -126,7 +126,7 @@ def _add_phase(
         steps = _depth(rows, cut, cut.fit * size)
     else:
         distances = np.array([shift for _, shift in taps], np.intp)[:, None] * channels + np.arange(channels)
-        steps = np.stack([distances.ravel(), np.arange(distances.size) * kernels.COLUMNS], axis=1)
+        steps = np.stack([distances.ravel(), np.arange(distances.size) * width], axis=1)
     tables.add(
         phases[cut.along].count,
         math.prod(phase.count for i, phase in enumerate(phases) if i != cut.along),
@@ -143,11 +143,18 @@ def _planned(
     axes: Axes, kernel: Ints, images: int, groups: int, channels: int, outputs: int, weights: bool = False
 ) -> Any:
     """The kernel's Convolution."""
+    return kernels.Convolution(*tables_of(axes, kernel, images, groups, channels, outputs, kernels.COLUMNS, weights))
+
+
+def tables_of(
+    axes: Axes, kernel: Ints, images: int, groups: int, channels: int, outputs: int, width: int, weights: bool = False
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The tables and the sizes that a kernel takes, whose panels have so many columns."""
     cut, tables = Cut(axes, images, channels, weights), _Tables()
     result = tuple(axis.result for axis in axes)
     for phases in conv_axes.combinations(axes):
-        _add_phase(tables, phases, axes, kernel, channels, cut, weights)
-    panels, targets = _columns(axes, kernel, cut.plane(), channels) if weights else ([], [])
+        _add_phase(tables, phases, axes, kernel, channels, cut, weights, width)
+    panels, targets = _columns(axes, kernel, cut.plane(), channels, width) if weights else ([], [])
     count = groups * channels * outputs * math.prod(kernel)
     along = axes[cut.along]
     sizes = {
@@ -170,7 +177,7 @@ def _planned(
         "weights": tables.depths,
         "together": cut.together,
         "padded": cut.padded,
-        "zeros": max((start for start, _ in panels), default=0) + kernels.COLUMNS if weights else 0,
+        "zeros": max((start for start, _ in panels), default=0) + width if weights else 0,
         "chunks": chunks_of(images, math.prod(result), count),
         "work": groups * channels * outputs * tables.taken,
     }
@@ -178,7 +185,7 @@ def _planned(
         "panel_columns": np.array(panels, np.int32).reshape(-1, 2),
         "targets": np.array(targets, np.int32),
     }
-    return kernels.Convolution({**tables.arrays(), **columns}, sizes)
+    return {**tables.arrays(), **columns}, sizes
 
 
 def _depth(places: Any, cut: Cut, zeros: int) -> Any:
@@ -200,7 +207,9 @@ def _runs(steps: Any) -> Any:
     return np.append(runs, 0)
 
 
-def _columns(axes: Axes, kernel: Ints, plane: Ints, channels: int) -> tuple[list[tuple[int, int]], list[int]]:
+def _columns(
+    axes: Axes, kernel: Ints, plane: Ints, channels: int, width: int
+) -> tuple[list[tuple[int, int]], list[int]]:
     """(where in the plane, how many) for each panel of columns, and which weight of an output each column is.
 
     Taps that follow each other in the plane are one run of columns.
@@ -216,10 +225,10 @@ def _columns(axes: Axes, kernel: Ints, plane: Ints, channels: int) -> tuple[list
         end = shift + 1
     panels, targets = [], []
     for start, weights in runs:
-        for at in range(0, len(weights), kernels.COLUMNS):
-            some = weights[at : at + kernels.COLUMNS]
+        for at in range(0, len(weights), width):
+            some = weights[at : at + width]
             panels.append((start + at, len(some)))
-            targets += some + [-1] * (kernels.COLUMNS - len(some))
+            targets += some + [-1] * (width - len(some))
     return panels, targets
 
 
@@ -238,7 +247,7 @@ def ways(
     }
 
 
-def _kernel_of(w_shape: Ints) -> Ints:
+def kernel_of(w_shape: Ints) -> Ints:
     """The lengths of the kernel along d, h, w; one line where nothing happens along any."""
     return (1,) * (5 - len(w_shape)) + tuple(w_shape[2:])
 
@@ -248,7 +257,7 @@ def forward(x_shape: Ints, w_shape: Ints, stride: Ints, padding: Pairs, dilation
     """The plan of y = W * x, and the shape of y."""
     y_shape = checked("conv.forward", x_shape, w_shape, stride, padding, dilation, groups)
     axes = conv_axes.forward(x_shape, w_shape, stride, padding, dilation)
-    return _planned(axes, _kernel_of(w_shape), x_shape[0], groups, w_shape[1], w_shape[0] // groups), y_shape
+    return _planned(axes, kernel_of(w_shape), x_shape[0], groups, w_shape[1], w_shape[0] // groups), y_shape
 
 
 @functools.lru_cache(maxsize=256)
@@ -258,7 +267,7 @@ def grad_input(
     """The plan of dx = W^T * dy."""
     checked("conv.grad_input", x_shape, w_shape, stride, padding, dilation, groups, dy_shape)
     axes = conv_axes.gradient(dy_shape, w_shape, x_shape, stride, padding, dilation)
-    return _planned(axes, _kernel_of(w_shape), x_shape[0], groups, w_shape[0] // groups, w_shape[1])
+    return _planned(axes, kernel_of(w_shape), x_shape[0], groups, w_shape[0] // groups, w_shape[1])
 
 
 @functools.lru_cache(maxsize=256)
@@ -268,4 +277,4 @@ def grad_weight(
     """The plan of dW = dy * x."""
     checked("conv.grad_weight", x_shape, w_shape, stride, padding, dilation, groups, dy_shape)
     axes = conv_axes.forward(x_shape, w_shape, stride, padding, dilation)
-    return _planned(axes, _kernel_of(w_shape), x_shape[0], groups, w_shape[1], w_shape[0] // groups, weights=True)
+    return _planned(axes, kernel_of(w_shape), x_shape[0], groups, w_shape[1], w_shape[0] // groups, weights=True)

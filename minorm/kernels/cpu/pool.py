@@ -16,6 +16,7 @@ from minorm.devices.dtypes import HALVES, float32, float64
 from minorm.kernels.cpu.memory import empty
 from minorm.kernels.cpu.operands import plain
 from minorm.kernels.reference import pool as reference
+from minorm.kernels.reference.integers import BYTES
 from minorm.kernels.reference.pool import output_shape, reached
 
 __all__ = ["avg_backward", "avg_forward", "max_backward", "max_forward", "output_shape"]
@@ -28,7 +29,7 @@ _kernel: Any = minorm_ext.kernels("pool")
 
 def max_forward(x: Any, kernel: Ints, stride: Ints, padding: Pairs, dilation: Ints, ceil_mode: bool) -> tuple[Any, Any]:
     """(y, place of each maximum in its plane, int32)."""
-    if x.dtype in HALVES:
+    if x.dtype in HALVES or x.dtype in BYTES:  # which float32 holds exactly
         y, indices = max_forward(x.astype(float32), kernel, stride, padding, dilation, ceil_mode)
         return y.astype(x.dtype), indices
     if not _covers(x) or math.prod(x.shape[2:]) >= 1 << 31:

@@ -14,8 +14,9 @@ from minorm.kernels.gpu import (
     sums,
     update,
 )
+from minorm.kernels.reference import integers
 
 __all__ = [
-    "conv", "copying", "elementwise", "indexing", "matmul", "memory", "norm", "pool", "random", "recurrent", "sums",
-    "update",
+    "conv", "copying", "elementwise", "indexing", "integers", "matmul", "memory", "norm", "pool", "random", "recurrent",
+    "sums", "update",
 ]  # fmt: skip

@@ -6,6 +6,7 @@ from minorm.kernels.reference import (
     copying,
     elementwise,
     indexing,
+    integers,
     matmul,
     memory,
     norm,

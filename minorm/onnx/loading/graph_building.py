@@ -24,7 +24,8 @@ from minorm.onnx.graph.scope import Scope
 from minorm.onnx.graph.step import Step
 from minorm.onnx.graph.storage import narrow
 from minorm.onnx.graph.tensors import Budget
-from minorm.onnx.loading import places, roles, weights
+from minorm.onnx.loading import byte_nodes, places, roles, weights
+from minorm.onnx.loading.fused_steps import Fused
 from minorm.onnx.loading.graph_inputs import Input
 from minorm.onnx.loading.graph_module import GraphModule
 from minorm.onnx.loading.judging import weights_by_input
@@ -34,6 +35,7 @@ from minorm.onnx.loading.repeating import Frame, Repetition
 from minorm.onnx.loading.resolving import refuse
 from minorm.onnx.operators.control import branch
 from minorm.onnx.operators.math import arithmetic
+from minorm.onnx.operators.nn.integer import read_fused
 from minorm.tensor.tensor import Tensor
 
 
@@ -50,6 +52,7 @@ class Builder:
         budget: Budget,
         source: Origin,
         trainable: weights.Trainable = None,
+        groups: Sequence[byte_nodes.Group] = (),
     ) -> None:
         self.nodes, self.inputs, self.outputs, self.budget = nodes, inputs, outputs, budget
         returned = set(outputs)
@@ -93,6 +96,8 @@ class Builder:
         }
         for name in self.buffers:
             self.constants.pop(name, None)
+        self.groups = groups
+        self.fixed: set[str] = set()  # the arguments of nodes on bytes
         self.shapes = set(self.constants)  # values that depend on shapes and constants alone
 
     def build(self, frozen: Sequence[str], ours: bool) -> GraphModule:
@@ -121,7 +126,11 @@ class Builder:
         for name in self.ends:
             self._slot(name)
         [frame] = self.frames
+        fused = [found for group in self.groups if (found := self._fused(group)) is not None]
         constants = {name: narrow.tensor(self.constants[name]) for name in frame.slots if name in self.constants}
+        for name in self.fixed:  # what is prepared of them once is good for all runs
+            if name in constants:
+                constants[name].array.flags.writeable = False
         model = GraphModule(
             self.inputs,
             self.outputs,
@@ -132,6 +141,7 @@ class Builder:
             constants,
             self.budget,
         )
+        model.fuse(fused)
         model.verdicts = self.roles.verdicts
         state: dict[str, Tensor] = {**self.parameters, **self.buffers}
         layers = [places.of_layer(node, layer, ours, state) for node, layer in self.layers]
@@ -171,6 +181,8 @@ class Builder:
             names = branch.without_the_other(names, bool(self.constants[names[0]]))
         for place, name in zip(roles.places(node), node.statistics, strict=False):
             names[place] = name
+        if node.operator.startswith("QLinear"):
+            self.fixed.update(names)
         operation = registry.READERS[node.operator, node.since].rule(node)
         known = not isinstance(operation, Module)
         fixed = known and not conditions and all(name in self.constants for name in names if name)
@@ -200,6 +212,22 @@ class Builder:
         if isinstance(operation, Layer):
             at = enumerate(node.inputs)
             operation.held = {i: self.parameters[name] for i, name in at if name in self.parameters}
+
+    def _fused(self, group: byte_nodes.Group) -> Fused | None:
+        """The step of a group, and those that it replaces; None where not all of its nodes became steps."""
+        node, steps = group.node, {step.names: step for step in self.frames[0].steps}
+        if any(part.outputs not in steps for part in group.parts):
+            return None
+        for name, array in group.constants.items():
+            self.constants[name] = array
+        self.fixed.update(node.inputs)
+        operation = read_fused(node)
+        inputs = [self._slot(self._read(name)) if name else None for name in node.inputs]
+        step = Step(
+            operation, inputs, [self._slot(node.outputs[0])], str(node), False, names=node.outputs, node=node.name,
+            module=node.module,
+        )  # fmt: skip
+        return Fused(step, [steps[part.outputs] for part in group.parts])
 
     def _enter(self, node: Node, place: int) -> None:
         """Begin with the nodes of a body."""

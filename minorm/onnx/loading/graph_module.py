@@ -15,6 +15,7 @@ import numpy as np
 
 from minorm.devices import dtypes
 from minorm.graph import trace
+from minorm.graph.grad_mode import is_grad_enabled
 from minorm.nn import Module, Parameter
 from minorm.nn.attributes import BUFFER, PARAMETER
 from minorm.normalization import running
@@ -24,6 +25,7 @@ from minorm.onnx.graph.step import Step, converted, mark_last_uses, unconverted
 from minorm.onnx.graph.tensors import Budget
 from minorm.onnx.loading.exchange import replacing
 from minorm.onnx.loading.float_type import FloatType
+from minorm.onnx.loading.fused_steps import Fused, inference_steps
 from minorm.onnx.loading.graph_inputs import Input
 from minorm.onnx.loading.judging.judge import Verdict
 from minorm.onnx.loading.original import Original, Placed
@@ -87,6 +89,8 @@ class GraphModule(Sealed):
         self.layers_put_in: dict[str, Module] = {}  # in the place of nodes, by their paths
         self._state = dict(state)
         self._steps = list(steps)
+        self._fused: list[Fused] = []
+        self._fused_steps: list[Step] | None = None
         self._size = len(slots)
         self._value_names = {slot: name for name, slot in slots.items()}
         self._given = [(slots[name], tensor) for name, tensor in {**constants, **state}.items() if name in slots]
@@ -100,12 +104,15 @@ class GraphModule(Sealed):
     def forward(self, *inputs: Any) -> Any:
         """The graph's outputs for these inputs."""
         dtype = self.converted_to()
-        # Tensors of a form that has a plan were checked when it was made.
-        planned = self._plans.run(inputs if all(isinstance(x, Tensor) for x in inputs) else self.check(inputs), dtype)
-        if planned is not None:
-            return planned[0] if len(planned) == 1 else tuple(planned)
+        steps = self._steps if dtype is not None else self._inference_steps(inputs)
+        by_plan = dtype is not None or self._fused_steps is None or steps is self._fused_steps
+        if by_plan:  # Tensors of a form that has a plan were checked when it was made
+            given = inputs if all(isinstance(x, Tensor) for x in inputs) else self.check(inputs)
+            planned = self._plans.run(given, dtype)
+            if planned is not None:
+                return planned[0] if len(planned) == 1 else tuple(planned)
         given = self.check(inputs)
-        recorder = self._recorder(given, dtype)
+        recorder = self._recorder(given, dtype) if by_plan else None
         values: list[Any] = [None] * self._size
         for slot, tensor in self._tensors(dtype):
             values[slot] = tensor
@@ -116,7 +123,7 @@ class GraphModule(Sealed):
         weights = {id(tensor) for _, tensor in self._tensors(dtype)} | set(map(id, self._of_layers()))
         # Dividing by 0 has a value in ONNX, and is no news.
         with self._budget.run(given, weights), np.errstate(all="ignore"):
-            for step in self._steps:
+            for step in steps:
                 step.run(values, dtype) if recorder is None else recorder.run(step, values, dtype)
         for buffer, slot, layer in self.updates:
             if layer.training and not layer.frozen and running.is_updating():
@@ -131,6 +138,24 @@ class GraphModule(Sealed):
         if recorder is not None:
             self._plans.keep(given, dtype, recorder.plan(results))
         return results[0] if len(results) == 1 else results
+
+    def fuse(self, fused: Sequence[Fused]) -> None:
+        """In inference, run these steps in place of those that they stand for."""
+        self._fused = list(fused)
+        self._set_fused_steps()
+
+    def _set_fused_steps(self) -> None:
+        ends = {*self._output_slots, *(slot for _, slot, _ in self.updates)}
+        kept = ends | {slot for slot, _ in self._given}
+        self._fused_steps = inference_steps(self._steps, self._fused, kept)
+
+    def _inference_steps(self, inputs: Sequence[Any]) -> list[Step]:
+        """The steps of a run that nobody looks into, and without gradients; else the file's own."""
+        if self._fused_steps is None or self.training or trace.state.calls is not None or memory_budget.is_watched():
+            return self._steps
+        given = (*inputs, *self.parameters()) if is_grad_enabled() else ()
+        trains = any(isinstance(x, Tensor) and x.requires_grad for x in given)
+        return self._steps if trains else self._fused_steps
 
     def _recorder(self, given: Sequence[Tensor], dtype: Any) -> Recorder | None:
         """What makes a plan of this run; None nearly always."""
@@ -177,6 +202,7 @@ class GraphModule(Sealed):
         self._float_type = self._float_type.told_by([*self._state.values(), *self._of_layers()], self._input_types())
         ends = {*self._output_slots, *(slot for _, slot, _ in self.updates)}
         mark_last_uses(self._steps, ends | {slot for slot, _ in self._given})
+        self._set_fused_steps()
 
     def _of_layers(self) -> list[Tensor]:
         """Parameters and buffers of the layers that were put in."""

@@ -17,6 +17,7 @@ from minorm.onnx.graph.storage import sparse
 from minorm.onnx.graph.tensors import Budget, text
 from minorm.onnx.graph.weights_folder import Folder
 from minorm.onnx.loading import (
+    byte_nodes,
     integer_weights,
     metadata,
     original,
@@ -34,6 +35,7 @@ from minorm.onnx.loading.graph_module import GraphModule
 from minorm.onnx.loading.judging.naming import Origin
 from minorm.onnx.loading.resolving import resolve
 from minorm.onnx.loading.weights import Trainable
+from minorm.onnx.loading.wiring import Wiring
 from minorm.serialization import limits
 from minorm.support.argument_errors import checked
 from minorm.support.documented import documented
@@ -171,7 +173,11 @@ def _module(
     origin, trainable = Origin.of(model), weights.listed(trainable)
     nodes = recognition.recognised(nodes, goals, model, inputs, initializers, origin, trainable)
     ours = model.producer_name == metadata.OURS
-    builder = Builder(nodes, inputs, ends, initializers, blended, budget, origin, trainable)
+    types = recognition.types_of(nodes, inputs, initializers)
+    wiring = Wiring(nodes, goals, initializers, recognition.learned(origin), {}, types)
+    builder = Builder(
+        nodes, inputs, ends, initializers, blended, budget, origin, trainable, byte_nodes.groups(nodes, wiring)
+    )
     module = builder.build(metadata.frozen(model), ours)
     module.updated_names = [name for name in updated.values() if name not in returned]
     if not whole:

@@ -53,9 +53,9 @@ def recognised(
     trainable    what the caller wants to train; a tensor that is named there is no fixed number
     """
     asked = trainable if isinstance(trainable, list) else ()
-    declared = {entry.name: entry.dtype for entry in inputs}
-    types = kinds.types(nodes, declared | {name: array.dtype for name, array in initializers.items()})
-    wiring = Wiring(nodes, ends, initializers, learned(origin, asked), ranks_of(model), types)
+    wiring = Wiring(
+        nodes, ends, initializers, learned(origin, asked), ranks_of(model), types_of(nodes, inputs, initializers)
+    )
     made: dict[int, Node] = {}  # of the last node of a norm -> what stands there
     gone: set[int] = set()
     for norm in patterns.find(nodes, wiring):
@@ -63,6 +63,12 @@ def recognised(
         made[id(norm.nodes[-1])] = _node(norm)
     found = [made.get(id(node), node) for node in nodes if id(node) in made or id(node) not in gone]
     return validation.needed(found, ends) if made else found
+
+
+def types_of(nodes: Sequence[Node], inputs: Sequence[Input], initializers: Mapping[str, Any]) -> dict[str, Any]:
+    """Of what type the values are, where that is certain."""
+    declared = {entry.name: entry.dtype for entry in inputs}
+    return kinds.types(nodes, declared | {name: array.dtype for name, array in initializers.items()})
 
 
 def learned(origin: Origin, asked: Collection[str] = ()) -> Callable[[str], bool]:

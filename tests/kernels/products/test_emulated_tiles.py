@@ -5,11 +5,6 @@ Where the processor has tiles, test_tiles.py and test_conv_products.py here run 
 
 from __future__ import annotations
 
-import importlib.util
-import os
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,34 +15,16 @@ from minorm.kernels.cpu import conv, conv_products, matmul
 from minorm.kernels.cpu.memory import empty
 from minorm.kernels.reference import conv as reference
 from minorm.kernels.reference import tiles
+from tests.kernels.products.emulated import built
 from tests.kernels.products.test_conv_products import numbers, three_sums
 from tests.kernels.test_conv import CASES
 
-pytest.importorskip("Cython")
-CHECKOUT = Path(__file__).parents[3]
 pytestmark = pytest.mark.slow  # for the compiler
-
-if not (CHECKOUT / "setup.py").exists():
-    pytest.skip("needs a checkout and a compiler", allow_module_level=True)
 
 
 @pytest.fixture(scope="module")
 def emulated(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    folder = tmp_path_factory.mktemp("emulated")
-    command = [sys.executable, "setup.py", "build_ext", "--only", "products", "--level", "baseline"]
-    subprocess.run(
-        [*command, "--build-lib", str(folder), "--build-temp", str(folder / "objects")],
-        cwd=CHECKOUT,
-        env={**os.environ, "CFLAGS": "-DMINORM_TILES -DMINORM_EMULATED"},
-        check=True,
-        capture_output=True,
-        timeout=300,
-    )
-    (library,) = folder.glob("minorm_ext/baseline/products*")
-    spec = importlib.util.spec_from_file_location("minorm_ext.baseline.products", library)
-    assert spec is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)  # type: ignore[union-attr]
+    module = built("products", tmp_path_factory.mktemp("emulated"), "-DMINORM_TILES -DMINORM_EMULATED")
     assert module.COLUMNS == 32  # two tiles, which no level without them has
     return module
 

@@ -113,6 +113,23 @@ def qlinear_mul(call: Call) -> str:
     return f"{_floats('A', 'B')} C_f = Mul(A_f, B_f)  {QUANTIZED}"
 
 
+@expands(
+    MICROSOFT,
+    "QGemm <alpha: float = 1.0, transA: int = 0, transB: int = 0> "
+    "(A, A_scale, A_zero_point, B, B_scale, B_zero_point, C, Y_scale, Y_zero_point) => (Y)",
+)
+def q_gemm(call: Call) -> str:
+    """C is int32, in units of the product of the scales; without Y_scale the result is a float."""
+    axis = 0 if call.get("transB", 0) else 1
+    nodes = _floats("A") + f"B_f = DequantizeLinear <axis = {axis}> (B, B_scale, B_zero_point)\n"
+    if call.has(6):
+        nodes += "C_scale = Mul(A_scale, B_scale)  C_f = DequantizeLinear <axis = 0> (C, C_scale)\n"
+    result = "Y_f" if call.has(7) else "Y"
+    how = "<alpha: float = @alpha, transA: int = @transA, transB: int = @transB>"
+    nodes += f"{result} = Gemm {how} (A_f, B_f{', C_f' if call.has(6) else ''})\n"
+    return nodes + ("Y = QuantizeLinear(Y_f, Y_scale, Y_zero_point)" if call.has(7) else "")
+
+
 ONE = "(A, A_scale, A_zero_point, C_scale, C_zero_point) => (C)"
 
 

@@ -43,13 +43,18 @@ lowers(F.linear)(lower_linear)
 @reads("MatMul", since=1)
 def read_matmul(node: Node) -> Callable[[Tensor, Tensor], Tensor]:
     def matmul(a: Tensor, b: Tensor) -> Tensor:
-        stack = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
-        result = (*stack, *a.shape[-2:-1], *(b.shape[-1:] if b.ndim > 1 else ()))
-        node.fits(result, a.dtype)
-        node.works(*result, *a.shape[-1:])
+        ask_matmul(node, a, b)
         return a @ b
 
     return matmul
+
+
+def ask_matmul(node: Node, a: Tensor, b: Tensor) -> None:
+    """Room and time for a product."""
+    stack = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    result = (*stack, *a.shape[-2:-1], *(b.shape[-1:] if b.ndim > 1 else ()))
+    node.fits(result, a.dtype)
+    node.works(*result, *a.shape[-1:])
 
 
 @reads("Gemm", since=1)  # before 7 `broadcast` says whether C stretches; 11: C may be absent

@@ -106,7 +106,19 @@ PART = 1_000_000  # multiplications that take as long as a part, but for the fir
 
 @reads("Conv", since=1)
 def read_conv(node: Node) -> Callable[..., Tensor]:
+    form = read_form(node)
+
     def conv(x: Tensor, w: Tensor, b: Tensor | None = None) -> Tensor:
+        how = form(x, w)
+        return CONV[x.ndim - 2](x, w, b, how["stride"], how["padding"], how["dilation"], how["groups"])
+
+    return conv
+
+
+def read_form(node: Node) -> Callable[[Tensor, Tensor], dict[str, Any]]:
+    """What a convolution of x with w strides over, pads and so on; room and time for it are asked for."""
+
+    def form(x: Tensor, w: Tensor) -> dict[str, Any]:
         rank, kernel = x.ndim - 2, w.shape[2:]
         if rank not in CONV:
             raise ValueError(f"x has shape {x.shape}; minorm convolves over 1, 2 or 3 spatial axes")
@@ -118,9 +130,9 @@ def read_conv(node: Node) -> Callable[..., Tensor]:
         _ask(node, x, w, max(x.shape[1], w.shape[0]), padded, places)
         if x.requires_grad and is_grad_enabled():
             _ask_parts(node, strides, padded)
-        return CONV[rank](x, w, b, strides, pads, dilations, node["group"])
+        return {"stride": strides, "padding": pads, "dilation": dilations, "groups": node["group"]}
 
-    return conv
+    return form
 
 
 @writes(ConvolutionTranspose, "ConvTranspose", since=1)

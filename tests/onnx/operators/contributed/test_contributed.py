@@ -105,6 +105,10 @@ CASES: dict[str, tuple[str, Any, dict[str, Any], int, dict[str, Any]]] = {
     "QLinearSigmoid": ("QLinearSigmoid", eighth(3, 4), {**SCALES, "ys": np.float32(1 / 255), "yz": np.uint8(0)}, 1, {}),
     "QLinearLeakyRelu": ("QLinearLeakyRelu", eighth(3, 4), {**SCALES, **RESULT}, 1, {"alpha": 0.2}),
     "QLinearGlobalAveragePool": ("QLinearGlobalAveragePool", eighth(2, 3, 4, 5), {**SCALES, **RESULT}, 1, {}),
+    "QGemm": ("QGemm", eighth(3, 4), {**SCALES, "b": eighth(5, 4), "bs": np.full(5, 0.01, np.float32),
+                                      "bz": np.full(5, 100, np.uint8),
+                                      "c": RNG.integers(-99, 99, 5).astype(np.int32), **RESULT}, 1, {"transB": 1}),
+    "QGemm to floats": ("QGemm", eighth(3, 4), {**SCALES, "b": eighth(4, 5), **OTHER}, 1, {}),
     "QuantizeLinear": ("QuantizeLinear", X, RESULT, 1, {}),
     "DequantizeLinear": ("DequantizeLinear", eighth(3, 4), RESULT, 1, {}),
     **{
@@ -117,7 +121,7 @@ CASES: dict[str, tuple[str, Any, dict[str, Any], int, dict[str, Any]]] = {
         for k, block, bits, zeros in ((32, 16, 4, False), (48, 16, 4, True), (40, 16, 4, True), (64, 32, 8, False))
     },
 }  # fmt: skip
-INTEGERS = {name for name in CASES if name.startswith("Q") and "Gelu" not in name}
+INTEGERS = {name for name in CASES if name.startswith("Q") and "Gelu" not in name and "floats" not in name}
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -1,0 +1,182 @@
+"""Products of 8-bit integers, summed exactly: in int64, cut to int32.
+
+    integer_matmul(a, b, ...)     sum over k of (a[i, k] - a_zero) * (b[k, j] - b_zero[j]), plus bias[j]
+    integer_conv(x, w, ...)         the same over the taps and channels of a convolution
+    requantize(sums, how, axis)   bytes again: round(sums * scale) + zero, cut off at the ends
+
+Sums that leave int32 come in again at its other end. `how` in place of None lets a product return what `requantize`
+makes of it. Integers have no rounding, so every backend and processor has the same bits.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from minorm.devices import namespace
+from minorm.kernels.reference.conv import checked
+from minorm.kernels.reference.conv_tiles import Ints, Pairs
+
+Form = tuple[Ints, Pairs, Ints, int]
+BYTES = (np.dtype(np.int8), np.dtype(np.uint8))
+
+
+class Requantization(NamedTuple):
+    """How sums become bytes again. scale: float32, one number or one for each output."""
+
+    scale: Any
+    zero: int
+    low: int
+    high: int
+    dtype: Any
+
+    @classmethod
+    def of(cls, scale: Any, zero: Any, low: int | None = None) -> Requantization:
+        """To the type of `zero`, an array of one number; `low` is where a Relu cuts off."""
+        if zero.dtype not in BYTES or zero.size != 1:
+            raise TypeError(
+                f"requantize: zero is {zero.dtype} of shape {zero.shape}; expected one number of int8 or uint8"
+            )
+        ends = np.iinfo(zero.dtype)
+        scale = np.asarray(scale, np.float32)
+        return cls(scale, int(zero.item()), ends.min if low is None else max(low, ends.min), ends.max, zero.dtype)
+
+
+def integer_matmul(
+    a: Any, b: Any, a_zero: Any = 0, b_zero: Any = 0, bias: Any = None, how: Requantization | None = None
+) -> Any:
+    """a @ b of (..., M, K) and (..., K, N); a_zero is one number, b_zero one or N of them, bias None or N of int32."""
+    check_bytes("integer_matmul", a=a, b=b)
+    xp = namespace(a)
+    b_zero = xp.asarray(zeros("integer_matmul", "b_zero", b_zero, b.shape[-1]))
+    check_matrices(a.shape, b.shape)
+    sums = (a.astype(np.int64) - int(a_zero)) @ (b.astype(np.int64) - b_zero)
+    if bias is not None:
+        sums = sums + xp.asarray(outputs("integer_matmul", "bias", bias, b.shape[-1]))
+    sums = sums.astype(np.int32)
+    return sums if how is None else requantize(sums, how, -1)
+
+
+def integer_conv(
+    x: Any, w: Any, x_zero: Any, w_zero: Any, form: Form, bias: Any = None, how: Requantization | None = None
+) -> Any:
+    """The convolution of (N, C, ...) with (O, C / groups, ...), padded with x_zero; w_zero and bias are as b_zero.
+
+    form    stride, padding, dilation and groups, as reference/conv.py has them
+    """
+    check_bytes("integer_conv", x=x, w=w)
+    stride, padding, dilation, groups = form
+    out = checked("integer_conv", x.shape, w.shape, stride, padding, dilation, groups)
+    xp = namespace(x)
+    w_zero = xp.asarray(zeros("integer_conv", "w_zero", w_zero, len(w)))
+    wide = xp.pad(x.astype(np.int64) - int(x_zero), ((0, 0), (0, 0), *_not_negative(padding)))
+    wide = wide[
+        (..., *(slice(-min(0, low), wide.shape[i + 2] + min(0, high)) for i, (low, high) in enumerate(padding)))
+    ]
+    kernel = w.astype(np.int64) - w_zero.reshape(-1, *(1,) * (w.ndim - 1))
+    sums = xp.zeros(out, np.int64)
+    by_group = sums.reshape(len(x), groups, len(w) // groups, *out[2:])
+    images = wide.reshape(len(x), groups, -1, *wide.shape[2:])
+    kernels = kernel.reshape(groups, -1, *w.shape[1:])
+    for tap in np.ndindex(*w.shape[2:]):
+        places = tuple(
+            slice(t * d, t * d + (n - 1) * s + 1, s) for t, d, n, s in zip(tap, dilation, out[2:], stride, strict=True)
+        )
+        if math.prod(out[2:]):
+            by_group += xp.einsum("ngc...,goc->ngo...", images[(..., *places)], kernels[(..., *tap)])
+    if bias is not None:
+        sums += xp.asarray(outputs("integer_conv", "bias", bias, len(w))).reshape(-1, *(1,) * (w.ndim - 2))
+    narrow = sums.astype(np.int32)
+    return narrow if how is None else requantize(narrow, how, 1)
+
+
+def prepare_matmul(a: Any, b: Any, *rest: Any) -> Callable[[Any], Any]:  # noqa: ARG001  other backends look at a
+    """integer_matmul as a function of arrays that are like a: what it needs of the others is done once."""
+    return lambda a: integer_matmul(a, b, *rest)
+
+
+def prepare_conv(x: Any, w: Any, *rest: Any) -> Callable[[Any], Any]:  # noqa: ARG001  as prepare_matmul
+    """integer_conv as a function of arrays that are like x."""
+    return lambda x: integer_conv(x, w, *rest)
+
+
+def requantize(sums: Any, how: Requantization, axis: int = 1) -> Any:
+    """round(sums * scale) + zero, half way to the even number; the scale's numbers lie along the axis."""
+    scale = namespace(sums).asarray(how.scale)
+    if scale.size > 1:
+        scale = scale.reshape(tuple(-1 if i == axis % sums.ndim else 1 for i in range(sums.ndim)))
+    with np.errstate(over="ignore", invalid="ignore"):
+        steps = np.rint(sums.astype(np.float32) * scale) + np.float32(how.zero)
+    return np.clip(np.nan_to_num(steps, nan=0), how.low, how.high).astype(how.dtype)
+
+
+def add(a: Any, b: Any, factors: tuple[Any, Any, Any], how: Requantization) -> Any:
+    """round(a * factors[0] + (b * factors[1] + factors[2])) of bytes, cut off at the ends of `how`; they broadcast.
+
+    Each multiply-add is rounded once to float32, which float64 has room for.
+    """
+    check_bytes("add", a=a, b=b)
+    of_a, of_b, fixed = (np.float64(factor) for factor in factors)
+    with np.errstate(over="ignore", invalid="ignore"):
+        inner = (b.astype(np.float64) * of_b + fixed).astype(np.float32)
+        sums = (a.astype(np.float64) * of_a + inner).astype(np.float32)
+    return np.clip(np.nan_to_num(np.rint(sums), nan=0), how.low, how.high).astype(how.dtype)
+
+
+def add_factors(scales: Sequence[Any], zeros: Sequence[int]) -> tuple[Any, Any, Any]:
+    """The factors of `add`, in the order of onnxruntime's roundings: scales and zero points of a, b and the result."""
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        a, b, own = (np.float32(scale) for scale in scales)
+        of_a, of_b = a / own, b / own
+        moved = np.float32(np.float64(of_a) * zeros[0] + of_b * np.float32(zeros[1]))
+        return of_a, of_b, np.float32(zeros[2]) - moved
+
+
+def quantize(x: Any, scale: Any, zero: Any, dtype: Any) -> Any:
+    """round(x / scale) + zero of float32, cut off at the ends of the type; scale and zero (or None) are one number."""
+    ends = np.iinfo(dtype)
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        q = np.rint(x / scale.reshape(())) + np.float32(0 if zero is None else zero.item())
+    return np.clip(np.nan_to_num(q, nan=0), ends.min, ends.max).astype(dtype)
+
+
+def dequantize(q: Any, scale: Any, zero: Any) -> Any:
+    """(q - zero) * scale of bytes, in float32."""
+    return (q.astype(np.int32) - (0 if zero is None else int(zero.item()))).astype(np.float32) * scale.reshape(())
+
+
+def check_bytes(name: str, **arrays: Any) -> None:
+    for argument, array in arrays.items():
+        if array.dtype not in BYTES:
+            raise TypeError(f"{name}: {argument} is {array.dtype}; expected int8 or uint8")
+
+
+def check_matrices(a: Ints, b: Ints) -> None:
+    if len(a) < 2 or len(b) < 2 or a[-1] != b[-2]:
+        raise ValueError(
+            f"integer_matmul: a is {a}, b is {b}; expected matrices, a's last axis as long as b's last but one"
+        )
+
+
+def zeros(name: str, argument: str, given: Any, count: int) -> Any:
+    """Zero points in int64: an array of one number, or of one for each output."""
+    array = np.atleast_1d(np.asarray(given, np.int64))
+    if array.shape not in ((1,), (count,)):
+        raise ValueError(f"{name}: {argument} has shape {np.shape(given)}; expected one number, or ({count},)")
+    return array
+
+
+def outputs(name: str, argument: str, given: Any, count: int) -> Any:
+    """One int32 for each output, in int64."""
+    if given.shape != (count,) or given.dtype != np.int32:
+        raise ValueError(
+            f"{name}: {argument} is {given.dtype} of shape {given.shape}; expected int32 of shape ({count},)"
+        )
+    return given.astype(np.int64)
+
+
+def _not_negative(padding: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    return [(max(0, low), max(0, high)) for low, high in padding]

@@ -1,0 +1,220 @@
+"""Nodes between DequantizeLinear and QuantizeLinear as one node on bytes, for inference.
+
+    DequantizeLinear -> Conv, MatMul, Gemm or Add -> Relu? -> QuantizeLinear        a product, or a sum, of bytes
+    DequantizeLinear -> MaxPool, Reshape, Flatten, ... -> QuantizeLinear            the same node, on the bytes
+
+The file's own nodes stay, and run in training and wherever they are looked at. In inference the graph runs the steps of
+`fused` in place of theirs, with onnxruntime's integers: a sum of products of integers times the quotient of the scales.
+Whatever is not certainly such a pattern is left alone: scales are fixed float32 numbers, one for a tensor or one for
+each output of a weight, a bias is int32 with the product of the scales as its own, and nobody else reads what is in
+between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from minorm.devices import dtypes
+from minorm.onnx.graph.reading import Node
+from minorm.onnx.loading.wiring import Wiring
+
+BYTES = (dtypes.int8, dtypes.uint8)
+SAME = {"Flatten", "Identity", "MaxPool", "Reshape", "Squeeze", "Transpose", "Unsqueeze"}  # numbers stay what they are
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """A value as its DequantizeLinear reads it: names in the file, and the arrays of scale and zero point."""
+
+    name: str
+    scale_name: str
+    zero_name: str  # or ""
+    scale: Any
+    zero: Any  # or None
+    dtype: Any
+    axis: int
+
+    @property
+    def inputs(self) -> tuple[str, str, str]:
+        """As a node on bytes reads it."""
+        return self.name, self.scale_name, self.zero_name
+
+
+@dataclass(frozen=True)
+class Group:
+    """The node that stands for several of the file; `parts` are those that it replaces, the QuantizeLinear last."""
+
+    node: Node
+    parts: tuple[Node, ...]
+    constants: dict[str, Any] = field(default_factory=dict)  # that the file does not have
+
+
+def groups(nodes: Sequence[Node], wiring: Wiring) -> list[Group]:
+    """The groups among these nodes; none where graphs repeat."""
+    if any(node.body is not None for node in nodes):
+        return []
+    found = (_group(node, wiring) for node in nodes if node.operator == "QuantizeLinear" and not node.domain)
+    return [group for group in found if group is not None]
+
+
+def _group(last: Node, w: Wiring) -> Group | None:
+    result = _quantity(last, last.outputs[0], w)
+    if result is None or result.scale.size != 1 or last.get("precision", 0):
+        return None
+    before, relu = last.inputs[0], w.maker(last.inputs[0], "Relu")
+    parts: tuple[Node, ...] = (last,)
+    if relu is not None:
+        before, parts = relu.inputs[0], (relu, last)
+    core = w.makers.get(before)
+    if core is None or core.domain or core.conditions or "broadcast" in core.attributes:
+        return None
+    parts = (core, *parts)
+    rule = _same if core.operator in SAME and relu is None else _RULES.get(core.operator)
+    if rule is None or last.conditions or not w.is_private(parts, last.outputs[0]):
+        return None
+    made = rule(core, result, w)
+    if made is None or (relu is not None and core.operator == "Add" and not _begins_at_zero(result)):
+        return None
+    operator, inputs, attributes = made
+    constants = {}
+    if not result.zero_name and operator != core.operator:
+        name = f"{last.outputs[0]} zero point"
+        constants[name] = np.zeros((), result.dtype)
+        inputs = tuple(name if n == "" and place == RESULT_ZERO[operator] else n for place, n in enumerate(inputs))
+    if relu is not None:
+        attributes = {**attributes, "relu": 1}
+    since = core.since if operator == core.operator else 10
+    node = Node(
+        operator, "", last.name, core.opset, inputs, last.outputs, attributes, since, budget=core.budget,
+        types=core.types, used=core.used, module=core.module,
+    )  # fmt: skip
+    return Group(node, parts, constants)
+
+
+Made = tuple[str, tuple[str, ...], dict[str, Any]]  # operator, inputs, attributes
+RESULT_ZERO = {"QLinearConv": 7, "QLinearMatMul": 7, "QLinearAdd": 7}  # the place of the result's zero point
+
+
+def _conv(node: Node, y: Quantity, w: Wiring) -> Made | None:
+    x, weight = _dequantized(node.inputs[0], w), _dequantized(node.inputs[1], w)
+    if x is None or weight is None or x.scale.size != 1 or (weight.scale.size != 1 and weight.axis != 0):
+        return None
+    bias = _bias(node, x, weight, w)
+    return None if bias is None else ("QLinearConv", (*x.inputs, *weight.inputs, *y.inputs[1:], *bias), node.attributes)
+
+
+def _matmul(node: Node, y: Quantity, w: Wiring) -> Made | None:
+    a, b = _dequantized(node.inputs[0], w), _dequantized(node.inputs[1], w)
+    if a is None or b is None or a.scale.size != 1:
+        return None
+    if b.scale.size != 1 and b.axis not in (-1, 1):
+        return None
+    if b.scale.size != 1 and (b.name not in w.arrays or w.arrays[b.name].ndim != 2):
+        return None
+    return "QLinearMatMul", (*a.inputs, *b.inputs, *y.inputs[1:]), {}
+
+
+def _gemm(node: Node, y: Quantity, w: Wiring) -> Made | None:
+    a, b = _dequantized(node.inputs[0], w), _dequantized(node.inputs[1], w)
+    turned = bool(node["transB"])
+    if a is None or b is None or a.scale.size != 1 or node["transA"] or node["alpha"] != 1 or node["beta"] != 1:
+        return None
+    if b.scale.size != 1 and b.axis % 2 != (0 if turned else 1):
+        return None
+    bias = _bias(node, a, b, w)
+    if bias is None or (bias and w.arrays[bias[0]].ndim != 1):
+        return None
+    return "QLinearMatMul", (*a.inputs, *b.inputs, *y.inputs[1:], *bias), {"transB": 1} if turned else {}
+
+
+def _add(node: Node, y: Quantity, w: Wiring) -> Made | None:
+    a, b = _dequantized(node.inputs[0], w), _dequantized(node.inputs[1], w)
+    if a is None or b is None or a.scale.size != 1 or b.scale.size != 1:
+        return None
+    return "QLinearAdd", (*a.inputs, *b.inputs, *y.inputs[1:]), {}
+
+
+def _same(node: Node, y: Quantity, w: Wiring) -> Made | None:
+    x = _dequantized(node.inputs[0], w)
+    if x is None or x.scale.size != 1 or len(node.outputs) != 1 or x.dtype != y.dtype or not _equal(x, y):
+        return None
+    return node.operator, (x.name, *node.inputs[1:]), node.attributes
+
+
+_RULES: dict[str, Callable[[Node, Quantity, Wiring], Made | None]] = {
+    "Conv": _conv,
+    "MatMul": _matmul,
+    "Gemm": _gemm,
+    "Add": _add,
+}
+
+
+def _begins_at_zero(y: Quantity) -> bool:
+    """Whether the least number of the type stands for 0, so that a Relu changes nothing."""
+    return (0 if y.zero is None else int(y.zero.reshape(()))) == np.iinfo(y.dtype).min
+
+
+def _equal(x: Quantity, y: Quantity) -> bool:
+    zeros = [0 if q.zero is None else int(q.zero.reshape(())) for q in (x, y)]
+    return zeros[0] == zeros[1] and bool(x.scale.reshape(()) == y.scale.reshape(()))
+
+
+def _bias(node: Node, x: Quantity, weight: Quantity, w: Wiring) -> tuple[str, ...] | None:
+    """The bias as an input, or no input; None where it is no int32 in units of the product of the scales."""
+    if not node.has(2):
+        return ()
+    maker = w.maker(node.inputs[2], "DequantizeLinear")
+    if maker is None or maker.get("block_size", 0):
+        return None
+    name, scale_name, zero_name = (*maker.inputs, "")[:3]
+    array, scale = w.arrays.get(name), _fixed(scale_name, w)
+    zero = _fixed(zero_name, w) if zero_name else None
+    if array is None or array.dtype != np.int32 or scale is None or (zero_name and (zero is None or zero.any())):
+        return None
+    expected = x.scale.reshape(()).astype(np.float64) * weight.scale.reshape(-1)
+    if scale.size not in (1, expected.size) or not np.allclose(scale.reshape(-1), expected, rtol=1e-5, atol=0):
+        return None
+    return (name,)
+
+
+def _dequantized(value: str, w: Wiring) -> Quantity | None:
+    """What a DequantizeLinear makes this value of, if it does."""
+    maker = w.maker(value, "DequantizeLinear")
+    return None if maker is None or maker.conditions else _quantity(maker, maker.inputs[0], w)
+
+
+def _quantity(node: Node, name: str, w: Wiring) -> Quantity | None:
+    """Bytes with fixed scales, as a DequantizeLinear or QuantizeLinear has them: one, or one along an axis."""
+    scale = _fixed(node.inputs[1], w)
+    zero_name = node.inputs[2] if node.has(2) else ""
+    zero = _fixed(zero_name, w) if zero_name else None
+    if scale is None or scale.dtype != np.float32 or (zero_name and zero is None) or node.get("block_size", 0):
+        return None
+    if not (np.isfinite(scale).all() and (scale > 0).all()) or node.get("output_dtype", 0) not in (0, 1, 2, 3):
+        return None
+    dtype = w.types.get(name) if zero is None else zero.dtype
+    if dtype is None and name in w.arrays:
+        dtype = w.arrays[name].dtype
+    if dtype is None and node.operator == "QuantizeLinear" and not node.get("output_dtype", 0):
+        dtype = dtypes.uint8
+    if dtype not in BYTES or scale.ndim > 1 or (zero is not None and zero.size != scale.size):
+        return None
+    return Quantity(name, node.inputs[1], zero_name, scale, zero, dtype, node.get("axis", 1))
+
+
+def _fixed(name: str, w: Wiring) -> Any:
+    """The array of a value that the file fixes: a tensor, a Constant, or the product of two."""
+    if name in w.arrays:
+        return w.arrays[name]
+    maker = w.maker(name, "Constant", "Mul")
+    if maker is None:
+        return None
+    if maker.operator == "Constant":
+        value = maker.attributes.get("value")
+        return value if isinstance(value, np.ndarray) else None
+    parts = [_fixed(part, w) for part in maker.inputs]
+    return None if any(part is None for part in parts) else parts[0] * parts[1]
