@@ -167,8 +167,6 @@ def check(name: str, runs: dict[str, Run], exact: bool = False) -> None:
             error = np.abs(runs[column]().astype(np.float32) - wanted).max() / np.abs(wanted).max()
             most = 0 if exact else close
             assert error <= most, f"{name}: {column} differs from onnxruntime by {error:.1e} of the largest"
-                f"{name}: {column} differs from onnxruntime by {error:.1e} of the largest"
-            )
 
 
 class Kernels:
