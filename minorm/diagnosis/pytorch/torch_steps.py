@@ -162,9 +162,7 @@ class Watcher:
         has = hasattr(module, "momentum")
         momentum = getattr(module, "momentum", None) if has else given.get("momentum")
         batches = getattr(module, "num_batches_tracked", None)
-        trains = bool(
-            getattr(given.get("weight"), "requires_grad", False)
-        )  # an exported module has no momentum
+        trains = bool(getattr(given.get("weight"), "requires_grad", False))  # an exported module has no momentum
         return {
             "momentum": None if momentum is None else round(1 - float(momentum), 9),
             "batches": None if batches is None else int(batches),
