@@ -51,7 +51,8 @@ WORDS: Mapping[str, Words] = {
         "the graph has this layer in training mode, with running statistics of {channels} channels",
         "a runtime then normalizes each batch by itself: what comes out for an image depends on the images beside it, "
         "and the running statistics are not used. It was exported before model.eval(), or to be trained on",
-        "for inference, export again after model.eval(); a loaded graph: model.eval(), then minorm.onnx.export",
+        "for inference, export with training=False (PyTorch: after model.eval()); a loaded graph: model.eval(), then "
+        "minorm.onnx.export",
     ),
     "variance_convention": Words(
         "the running variance fits N - 1: with {values} values of a channel in a batch it is {factor:.2f} times what a "

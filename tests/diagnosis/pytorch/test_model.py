@@ -36,6 +36,11 @@ def test_a_planted_disease_is_found_on_its_layer(name: str) -> None:
     assert len(hits) == 1, str(found)
     assert hits[0].severity in (("warning", "error") if sick.severity == "harm" else (sick.severity,)), str(found)
     assert hits[0].numbers
+    for text in (hits[0].why, hits[0].fix, str(hits[0])):
+        assert not set("{}") & set(text)
+    assert not [word for word in ("precise_bn", "freeze_norm", "minorm", "mn.") if word in hits[0].fix], (
+        "PyTorch's words"
+    )
     other = [f for f in found.findings if f.severity != "note" and f.name != sick.name]
     assert all(f.layer == sick.layer or sick.name == "train_eval_gap" for f in other), str(found)
 
