@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from minorm.conformance import formula
-from minorm.conformance.case import Case
+from minorm.conformance.case import GRADIENTS, Case
 from minorm.conformance.formula import trains_batch_norm
 from minorm.devices import dtypes
 
@@ -107,6 +107,12 @@ KNOWN = (
         "lets the index that should run over the channels run over the samples",
     ),
     Defect(
+        ("tinygrad",),
+        ("BatchNormalization", "RMSNormalization"),
+        "gives y in the wider type of x and the statistics",
+        says="is float32(",
+    ),
+    Defect(
         ("reference", "tract", "tinygrad"),
         ("BatchNormalization", "InstanceNormalization", "GroupNormalization", "LayerNormalization", "RMSNormalization",
          "LpNormalization"),
@@ -151,7 +157,7 @@ KNOWN = (
         lambda case: case.get("spatial", 1) == 0,
     ),
     Defect(
-        ("openvino", "mnn"),
+        ("openvino", "mnn", "onnx2torch"),
         ("LRN",),
         "lets an even window reach further down, where the specification says up",
         lambda case: case.attributes["size"] % 2 == 0,
@@ -197,6 +203,18 @@ KNOWN = (
         ("LpNormalization",),
         "gives 0 / 0 for a row of zeros",
         lambda case: not case.inputs[0].any(-1).all(),
+    ),
+    Defect(
+        ("flax", "keras"),
+        ("BatchNormalization",),
+        "gives NaN as the gradient of scale where a batch is empty, and no value stands behind it",
+        lambda case: case.kind == GRADIENTS and case.inputs[0].size == 0,
+    ),
+    Defect(
+        ("onnx2torch",),
+        ("LayerNormalization",),
+        "gives y alone where the file asks for the mean and 1 / std too",
+        says="1 outputs; expected 3",
     ),
     # what several do
     Defect(

@@ -43,8 +43,8 @@ def conform(
 ) -> Report:
     """Ask the runtimes for the cases at these places of `all_cases()`, and judge what they say; None: all.
 
-    A runtime that is not installed has cells that are unsupported, and an extra one has none; one that was asked for by
-    name has failed.
+    Each is asked for the kinds of cases that it has. One that is not installed has cells that are unsupported, and an
+    extra one has none; one that was asked for by name has failed.
     """
     cases = all_cases()
     places = range(len(cases)) if places is None else places
@@ -52,14 +52,15 @@ def conform(
     usual = (name for name, runtime in known.items() if not runtime.extra or asking.installed(runtime))
     names = list(usual if runtimes is None else runtimes)
     for name in names:
+        asked = [place for place in places if cases[place].kind in known[name].functions]
         try:
-            outcomes = asking.ask(known[name], places)
+            outcomes = asking.ask(known[name], asked)
             if runtimes is not None and not asking.installed(known[name]):
-                failures[name] = outcomes[places[0]].text
+                failures[name] = outcomes[asked[0]].text
         except CannotRun as error:
             failures[name] = f"it cannot run: {error}"
-            outcomes = dict.fromkeys(places, Outcome("absent", failures[name]))
-        cells += [judge(cases[place], name, outcomes[place]) for place in places]
+            outcomes = dict.fromkeys(asked, Outcome("absent", failures[name]))
+        cells += [judge(cases[place], name, outcomes[place]) for place in asked]
     return Report(versions(known[name] for name in names), cells, failures)
 
 

@@ -11,12 +11,14 @@ import pytest
 pytest.importorskip("onnx")
 
 from minorm.cli import conform as command
+from minorm.conformance import minorm_calls
 from minorm.conformance.asking import Outcome
-from minorm.conformance.case import Case
+from minorm.conformance.case import GRADIENTS, Case
 from minorm.conformance.cases import all_cases
-from minorm.conformance.runtimes import RUNTIMES, minorm, onnxruntime, reference
+from minorm.conformance.runtimes import RUNTIMES, onnxruntime, reference
 from minorm.conformance.verdict import judge
 
+ASKED = {kind: getattr(minorm_calls, name.partition(":")[2]) for kind, name in RUNTIMES["minorm"].functions.items()}
 LEAST = {"float64": 14.5, "float32": 6.5, "float16": 2.4, "bfloat16": 1.8}
 
 
@@ -25,10 +27,11 @@ def test_minorm_is_right_in_every_cell(operator: str) -> None:
     for case in all_cases():
         if case.operator == operator:
             with np.errstate(all="ignore"):
-                cell = judge(case, "minorm", Outcome("answered", "", tuple(minorm(case))))
+                cell = judge(case, "minorm", Outcome("answered", "", tuple(ASKED[case.kind](case))))
             assert cell.verdict == "right", cell
             assert cell.digits is not None
-            assert cell.digits > LEAST[cell.type], cell
+            cancelled = 0.5 if case.kind == GRADIENTS else 0  # a gradient is a difference of like terms
+            assert cell.digits > LEAST[cell.type] - cancelled, cell
 
 
 def one(operator: str, opset: int, name: str) -> Case:
