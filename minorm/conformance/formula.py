@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 
 from minorm.conformance.case import Case
+from minorm.devices import dtypes
 
-STASH: dict[int, Any] = {1: np.dtype(np.float32), 10: np.dtype(np.float16), 11: np.dtype(np.float64)}
+STASH: dict[int, Any] = {1: dtypes.float32, 10: dtypes.float16, 11: dtypes.float64, 16: dtypes.bfloat16}
 
 
 def due(case: Case) -> list[tuple[Any, Any]]:

@@ -13,6 +13,7 @@ from minorm.conformance.case import CUMULATIVE, GRADIENTS, MASKED, Case, draw
 from minorm.devices.dtypes import bfloat16, float16, float32, float64
 
 OFFSETS = (1e2, 1e4, 1e6)
+PREFIXES = ("gradients, ", "mask, ", "momentum None, ")  # of the names
 TYPES = (float64, float16, bfloat16)
 Forms = Iterator[tuple[str, Any, dict[str, Any]]]
 

@@ -35,6 +35,7 @@ class Cell:
     digits    that are right, of those that the type has; None unless the verdict is "right"
     said      why it is unsupported or wrong, in words
     defect    the known defect that explains it
+    cause     the name of its page in docs/conformance/
     """
 
     operator: str
@@ -47,14 +48,16 @@ class Cell:
     digits: float | None = None
     said: str = ""
     defect: str = ""
+    cause: str = ""
 
 
 def judge(case: Case, runtime: str, outcome: Outcome) -> Cell:
     """The cell of this outcome."""
     verdict, error, digits, said = _verdict(case, outcome)
-    defect = defects.known(runtime, case, said) if verdict == WRONG else ""
+    defect = defects.explanation(runtime, case, said) if verdict == WRONG else None
+    text, cause = ("", "") if defect is None else (defect.text, defect.cause)
     dtype = str(case.inputs[0].dtype)
-    return Cell(case.operator, case.opset, case.name, runtime, verdict, dtype, error, digits, said, defect)
+    return Cell(case.operator, case.opset, case.name, runtime, verdict, dtype, error, digits, said, text, cause)
 
 
 def _verdict(case: Case, outcome: Outcome) -> tuple[str, float | None, float | None, str]:
