@@ -1,6 +1,7 @@
 """A page for each cause of a disagreement, and a file of less than a kilobyte that shows it.
 
 python -m minorm.conformance.cause_pages docs/conformance    asks all runtimes, and writes NAME.md, NAME.onnx, README.md
+python -m minorm.conformance.cause_pages docs/conformance NAME    the page and file of this cause alone
 
 The file has its numbers in it, as defaults of its inputs: `minorm conform NAME.onnx` judges it as it is.
 """
@@ -9,7 +10,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from importlib import metadata
 from typing import Any
 
@@ -17,6 +18,7 @@ import numpy as np
 from onnx import ModelProto, numpy_helper
 
 from minorm.conformance import asking
+from minorm.conformance.adapters.files import declare_outputs
 from minorm.conformance.asking import CannotRun, Outcome
 from minorm.conformance.case import GRADIENTS, Case, model
 from minorm.conformance.causes import CAUSES, Cause
@@ -46,17 +48,17 @@ what the formula gives in float64, and what runtimes gave when the page was made
 def file(case: Case) -> ModelProto:
     """The case's file, in which the inputs that are fed have their numbers as defaults."""
     proto = model(case)
-    proto.producer_name = ""
+    declare_outputs(proto, case)
     for name, array in case.feeds().items():
         proto.graph.initializer.append(numpy_helper.from_array(array, name))
     proto.ir_version = max(4, proto.ir_version)  # from 4 on a default is one
     return proto
 
 
-def answers() -> dict[str, dict[str, Outcome]]:
-    """What each runtime that is installed makes of each cause's case: by the name of the cause, by runtime."""
-    found: dict[str, dict[str, Outcome]] = {name: {} for name in CAUSES}
-    cases = [cause.case for cause in CAUSES.values()]
+def answers(names: Sequence[str]) -> dict[str, dict[str, Outcome]]:
+    """What each runtime that is installed makes of these causes' cases: by the name of the cause, by runtime."""
+    found: dict[str, dict[str, Outcome]] = {name: {} for name in names}
+    cases = [CAUSES[name].case for name in names]
     for runtime in RUNTIMES.values():
         if not asking.installed(runtime):
             continue
@@ -66,7 +68,7 @@ def answers() -> dict[str, dict[str, Outcome]]:
         except CannotRun:
             continue
         for place in places:
-            found[list(CAUSES)[place]][runtime.name] = outcomes[place]
+            found[names[place]][runtime.name] = outcomes[place]
     return found
 
 
@@ -165,19 +167,20 @@ def index() -> str:
     return "\n".join([INTRODUCTION, *lines]) + "\n"
 
 
-def main(folder: str) -> None:
-    """Ask all runtimes, and write the pages and files."""
-    found = answers()
+def main(folder: str, *names: str) -> None:
+    """Ask all runtimes, and write the pages and files of these causes; of all where none is named."""
+    found = answers(names or list(CAUSES))
     version = versions(RUNTIMES.values())
     os.makedirs(folder, exist_ok=True)
     with atomic.replacing(os.path.join(folder, "README.md"), "conform") as contents:
         contents.write(index().encode())
-    for name, cause in CAUSES.items():
+    for name, outcomes in found.items():
+        cause = CAUSES[name]
         with atomic.replacing(os.path.join(folder, f"{name}.md"), "conform") as page:
-            page.write(text(cause, found[name], version).encode())
+            page.write(text(cause, outcomes, version).encode())
         with atomic.replacing(os.path.join(folder, f"{name}.onnx"), "conform") as model_file:
             model_file.write(file(cause.case).SerializeToString())
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

@@ -47,6 +47,7 @@ def _far(case: Case) -> Case:
 
 
 _ROWS = _f([1, 2], [3, 6])  # two samples of two channels, or two rows
+_FIVE = "y", "mean", "var", "saved_mean", "saved_var"  # of a batch norm that trains, before version 14
 _ONE, _TWO = (_f(1, 1), _f(0, 0)), (_f(1), _f(0))
 
 _ALL = (
@@ -63,7 +64,7 @@ _ALL = (
     Cause(
         "inverse-for-variance",
         "gives 1 / std where the specification says variance",
-        _batch(_ROWS, 9, outputs=("y", "mean", "var", "saved_mean", "saved_var"), held=()),
+        _batch(_ROWS, 9, outputs=_FIVE, held=()),
     ),
     Cause(
         "leaves-1e-9-out",
@@ -73,7 +74,7 @@ _ALL = (
     Cause(
         "blends-statistics",
         "normalizes with a blend of the stored and the batch's statistics when y alone is fetched",
-        _batch(_ROWS, 9, outputs=("y", "mean", "var"), fetched=1),
+        _batch(_ROWS, 9, outputs=_FIVE, fetched=1),
     ),
     Cause(
         "type-of-x-for-all",
@@ -100,7 +101,12 @@ _ALL = (
     Cause(
         "training-of-old-versions",
         "knows training from version 7 on; in versions 1 and 6 it takes the stored statistics, and does not say so",
-        _batch(_ROWS, 6, outputs=("y", "mean", "var"), fetched=1),
+        _batch(_ROWS, 6, outputs=_FIVE, fetched=1),
+    ),
+    Cause(
+        "momentum-the-other-way",
+        "takes momentum for the share of the new statistics, where the specification means that of the old",
+        _batch(_ROWS, training_mode=1),
     ),
     Cause(
         "float32-for-float16",

@@ -52,6 +52,13 @@ def _is_double(case: Case) -> bool:
     return bool(case.inputs[0].dtype == dtypes.float64)
 
 
+def _shows_momentum(case: Case) -> bool:
+    """Whether the running statistics are asked for, and would be others if momentum were 1 - momentum."""
+    return (
+        len(case.wanted) > 1 and trains_batch_norm(case) and case.get("momentum", 0.9) != 0.5 and _largest(case) < 1e19
+    )
+
+
 def _least_std(case: Case) -> float:
     return float(case.inputs[0].astype(np.float64).std(tuple(case.get("axes", [0, 2, 3]))).min())
 
@@ -163,6 +170,7 @@ KNOWN = (
         lambda case: case.opset < 7 and trains_batch_norm(case),
     ),
     Defect(("mnn", "ncnn"), ("BatchNormalization",), "knows-no-training", trains_batch_norm),
+    Defect(("tvm",), ("BatchNormalization",), "momentum-the-other-way", _shows_momentum, says=" is off"),
     Defect(("opencv",), OPERATORS, "float32-for-float16", says="is float32("),
     Defect(("tvm",), ("BatchNormalization",), "float32-for-float16", says="is float32("),
     Defect(("opencv",), OPERATORS, "reads-float64-as-float32", _is_double),

@@ -72,7 +72,8 @@ def read(
         return result
     guess = examples.Guess(shapes or {}, values or {}, Required(found.proto.graph).lengths)
     arrays = _arrays(path, found, judged, guess, max_bytes, external_root)
-    held = {tensor.name for tensor in found.proto.graph.initializer}
+    fed = {entry.name for entry in found.proto.graph.input}
+    held = {tensor.name for tensor in found.proto.graph.initializer} - fed
     called: dict[str, int] = {}
     for node in judged:
         case = _case(node, [arrays[name] for name in _given(node)], held)
