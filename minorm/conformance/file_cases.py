@@ -17,8 +17,7 @@ import numpy as np
 from minorm.conformance.case import Case
 from minorm.conformance.formula import FORMULAS
 from minorm.conformance.verdict import STASHED
-from minorm.graph.grad_mode import no_grad
-from minorm.onnx import load
+from minorm.onnx import backend, load
 from minorm.onnx.checking.inspection import Inspection, inspect
 from minorm.onnx.checking.required import Required
 from minorm.onnx.exporting import examples
@@ -116,10 +115,8 @@ def _arrays(
         error = examples.fails(module, args)
         first = first or error
         if error is None:
-            with no_grad():
-                results = module(*args)
-            results = results if isinstance(results, tuple) else (results,)
-            return {name: np.array(value.array) for name, value in zip(names, results, strict=True)}
+            results = backend.Prepared(module).run([x.array for x in args])
+            return dict(zip(names, results, strict=True))
     raise LoadError(f"conform: {os.fspath(path)!r} does not run on inputs of the shapes it declares: {first}")
 
 

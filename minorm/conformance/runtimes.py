@@ -78,10 +78,10 @@ OTHERS = {
     "torch": tuple((kind, f"{HERE}.torch_calls:{kind}") for kind in (GRADIENTS, CUMULATIVE)),
     "tinygrad": ((GRADIENTS, f"{HERE}.adapters.tinygrad_layers:gradients"),),
     "onnx2torch": ((GRADIENTS, f"{HERE}.adapters.onnx2torch:gradients"),),
-    "flax": ((GRADIENTS, f"{HERE}.adapters.derivatives:flax"), (MASKED, f"{HERE}.adapters.masked:flax")),
-    "keras": ((GRADIENTS, f"{HERE}.adapters.derivatives:keras"), (MASKED, f"{HERE}.adapters.masked:keras")),
-    "mlx": ((GRADIENTS, f"{HERE}.adapters.derivatives:mlx"),),
-    "paddle": ((GRADIENTS, f"{HERE}.adapters.derivatives:paddle"),),
+    "flax": ((GRADIENTS, f"{HERE}.adapters.layer_gradients:flax"), (MASKED, f"{HERE}.adapters.layer_masks:flax")),
+    "keras": ((GRADIENTS, f"{HERE}.adapters.layer_gradients:keras"), (MASKED, f"{HERE}.adapters.layer_masks:keras")),
+    "mlx": ((GRADIENTS, f"{HERE}.adapters.layer_gradients:mlx"),),
+    "paddle": ((GRADIENTS, f"{HERE}.adapters.layer_gradients:paddle"),),
 }
 
 
