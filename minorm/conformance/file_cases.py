@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from minorm.conformance.case import Case
-from minorm.conformance.formula import FORMULAS
+from minorm.conformance.formula import FORMULAS, due
 from minorm.conformance.verdict import STASHED
 from minorm.onnx import backend, load
 from minorm.onnx.checking.inspection import Inspection, inspect
@@ -75,7 +75,12 @@ def read(
     held = {tensor.name for tensor in found.proto.graph.initializer} - fed
     called: dict[str, int] = {}
     for node in judged:
-        case = _case(node, [arrays[name] for name in _given(node)], held)
+        try:
+            case = _case(node, [arrays[name] for name in _given(node)], held)
+            due(case)
+        except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+            result.left_out[_name(node)] = f"the formula has no result for it: {error}"
+            continue
         called[case.name] = called.get(case.name, 0) + 1
         again = f"{case.name} ({called[case.name]})" if called[case.name] > 1 else case.name
         result.cases.append(dataclasses.replace(case, name=again))
@@ -92,6 +97,8 @@ def _given(node: Node) -> list[str]:
 
 
 def _why_left_out(node: Node, found: Inspection) -> str:
+    if not node.inputs or "" in node.inputs[: len(_given(node))]:
+        return "it lacks an input that it needs"
     if node.conditions or node.body is not None or node.enters:
         return "it stands in a branch or a loop"
     known = {value for other in found.nodes for value in other.outputs}

@@ -98,6 +98,22 @@ def test_what_stands_in_a_branch_is_named_and_not_judged(tmp_path: Path) -> None
     assert found.left_out == {"If_3/then_branch/inside": "it stands in a branch or a loop"}
 
 
+def test_a_node_that_makes_no_sense_is_named_and_not_judged(tmp_path: Path) -> None:
+    nodes = [
+        norm("x", "h", "sound"),
+        helper.make_node("GroupNormalization", ["x", "s", "b"], ["i"], "no groups", num_groups=0),
+        helper.make_node("GroupNormalization", ["x", "s", "b"], ["j"], "five groups", num_groups=5),
+        helper.make_node("LayerNormalization", ["x", "", "b"], ["k"], "no scale"),
+        helper.make_node("LayerNormalization", ["x", "s"], ["l"], "no such type", stash_type=99),
+        helper.make_node("Sum", ["h", "i", "j", "k", "l"], ["y"]),
+    ]
+    found = file_cases.read(save(tmp_path / "m.onnx", nodes, opset=21))
+    assert [case.name for case in found.cases] == ["sound"]
+    assert list(found.left_out) == ["no scale", "no groups", "five groups", "no such type"]
+    assert found.left_out["no scale"] == "it lacks an input that it needs"
+    assert found.left_out["no groups"].startswith("the formula has no result for it: ")
+
+
 def test_a_file_without_normalizations(tmp_path: Path) -> None:
     found = file_cases.read(save(tmp_path / "m.onnx", [helper.make_node("Relu", ["x"], ["y"])]))
     assert found == file_cases.FileCases()
