@@ -45,7 +45,7 @@ MAY_IMPORT = {
         "config": "devices kernels minorm_ext",
         "diagnosis": "loops devices graph kernels normalization ops tensor functional nn data",
         "onnx": "devices graph normalization ops tensor cuda functional nn serialization config",
-        "conformance": "devices serialization config onnx",
+        "conformance": "devices serialization config tensor functional onnx",
         "models": "nn",
         "distributed": "devices kernels tensor cuda nn config diagnosis minorm_ext",
         "training": (
@@ -328,6 +328,7 @@ SCRATCH = {
     "minorm/support/subprocesses.py",
     "minorm/conformance/node_cases/writing.py",  # into a new folder alone, where no old file can be lost
     "minorm/conformance/runtime_process.py",
+    "minorm/conformance/case_files.py",
     "minorm/conformance/adapters/files.py",
     "minorm/onnx/checking/sandbox.py",
     "minorm/onnx/checking/sandbox_worker.py",

@@ -1,4 +1,4 @@
-"""`minorm conform`: which runtime computes normalizations as ONNX says?
+"""`minorm conform`: which runtime computes normalizations as ONNX says, those of a user's file or all that there are?
 
 It asks minorm, onnxruntime, onnx's reference evaluator and PyTorch, and of twelve others those that are installed. Each
 runs in another process, so that one that crashes or hangs is an answer, and not the end of the command.
@@ -9,7 +9,9 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from minorm.cli import extras, output
+from minorm.cli import extras, output, shape_option
+from minorm.cli.options import external_root, input_option
+from minorm.serialization import limits
 from minorm.support.masking import printable
 
 if TYPE_CHECKING:
@@ -31,8 +33,21 @@ def add(commands: Any) -> None:
         "16-bit floats, empty batches, training) in minorm, onnxruntime, the reference evaluator of onnx, PyTorch "
         f"where it has the operator, and those of {', '.join(RUNTIMES[4:])} that are installed. Judge each result by a "
         "formula in float64: a cell is right (with its digits), wrong (by how much, and which known defect) or "
-        "unsupported. The exit code is 1 only where minorm is wrong or a runtime does not run at all.",
+        "unsupported. With a file, judge its normalizations, node by node. The exit code is 1 only where minorm is "
+        "wrong or a runtime does not run at all.",
     )
+    parser.add_argument(
+        "model",
+        nargs="?",
+        metavar="MODEL.onnx",
+        help="judge the normalizations of this file instead, each on the numbers that reach it",
+    )
+    shape_option.add(parser)
+    input_option.add(parser)
+    parser.add_argument(
+        "--max-bytes", type=int, default=limits.ONNX, metavar="N", help="what the model may take (default 2 GiB)"
+    )
+    external_root.add(parser)
     parser.add_argument("--runtime", choices=RUNTIMES, help="this one alone (default: all that are installed)")
     parser.add_argument("--json", action="store_true", help="every cell as JSON, for programs and bug reports")
     parser.set_defaults(run=run)
@@ -43,16 +58,63 @@ def run(args: argparse.Namespace) -> int:
     extras.need("onnx")
     if not args.json:
         extras.need("rich")
-    from minorm.conformance.report import conform
-
-    report = conform(None if args.runtime is None else [args.runtime])
+    report = _judged(args)
     if args.json:
         output.show_json(report.plain())
     else:
-        _show(report)
+        (_show if report.left_out is None else _show_file)(report)
     for name, why in report.failures.items():
         output.complain(f"minorm conform: {name}: {why}")
     return int(not report.is_well)
+
+
+def _judged(args: argparse.Namespace) -> Report:
+    from minorm.conformance import file_cases
+    from minorm.conformance.report import conform, conform_file
+
+    runtimes = None if args.runtime is None else [args.runtime]
+    shapes, values = shape_option.parse(args.shape), input_option.parse(args.input)
+    if args.model is not None:
+        found = file_cases.read(args.model, shapes, values, args.max_bytes, args.external_root)
+        return conform_file(found, runtimes)
+    if shapes or values:
+        raise ValueError("--shape and --input are of a model's inputs, and no model is given")
+    return conform(runtimes)
+
+
+def _show_file(report: Report) -> None:
+    from minorm.cli.screen import Screen
+
+    console = Screen()
+    if not report.cells and not report.left_out:
+        console.print("the file has no normalization that ONNX defines")
+        return
+    nodes: dict[tuple[str, str], dict[str, list[str]]] = {}
+    for cell in report.cells:
+        verdicts = nodes.setdefault((cell.case, f"{cell.operator} {cell.opset}"), {})
+        by = f" by {cell.error:.1g}" if cell.verdict == "wrong" and cell.error is not None else ""
+        verdicts.setdefault(cell.verdict, []).append(cell.runtime + by)
+    for (node, operator), verdicts in nodes.items():
+        console.print(f"{printable(node)}: {operator}")
+        for verdict, runtimes in verdicts.items():
+            console.print(f"  {verdict}: {', '.join(runtimes)}")
+    for verdict, words in (("wrong", "is wrong"), ("unsupported", "does not run")):
+        for (runtime, said, page), names in _reasons(report.cells, verdict).items():
+            console.print(f"\n{runtime} {words}: {printable(said)}{page and f' ({page})'}")
+            console.print(f"  {', '.join(map(printable, names))}")
+    for node, why in (report.left_out or {}).items():
+        console.print(f"\nnot judged: {printable(node)}: {printable(why)}")
+
+
+def _reasons(cells: list[Cell], verdict: str) -> dict[tuple[str, str, str], list[str]]:
+    """Runtime, the cause or what was seen, and the page of the cause: the nodes that it is true of."""
+    found: dict[tuple[str, str, str], list[str]] = {}
+    for cell in cells:
+        if cell.verdict == verdict:
+            seen = cell.said if verdict == "unsupported" else f"{cell.said} (no known defect)"
+            page = f"docs/conformance/{cell.cause}.md" if cell.cause else ""
+            found.setdefault((cell.runtime, cell.defect or seen, page), []).append(cell.case)
+    return found
 
 
 def _show(report: Report) -> None:

@@ -3,7 +3,7 @@
     outcomes = ask(RUNTIMES["onnxruntime"], range(len(all_cases())))
     outcomes[0].kind, outcomes[0].arrays
 
-A case is named by its place in `all_cases()`, which is the same list in every process.
+A case is named by its place in `all_cases()`, the same list in every process, or in a list that is handed over.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from minorm.conformance import case_files
+from minorm.conformance.case import Case
 from minorm.conformance.runtimes import Runtime
 from minorm.serialization import safetensors_file
 from minorm.support import subprocesses
@@ -54,14 +56,21 @@ def installed(runtime: Runtime) -> bool:
     return all(importlib.util.find_spec(package) is not None for package in runtime.packages)
 
 
-def ask(runtime: Runtime, places: Sequence[int], seconds: float = SECONDS) -> dict[int, Outcome]:
-    """The outcome of each case. CannotRun where the runtime fails before the first."""
+def ask(
+    runtime: Runtime, places: Sequence[int], seconds: float = SECONDS, cases: Sequence[Case] | None = None
+) -> dict[int, Outcome]:
+    """The outcome of each case. CannotRun where the runtime fails before the first.
+
+    cases   in which the places are; None: `all_cases()`, which the other process makes for itself
+    """
     if not installed(runtime):
         return dict.fromkeys(places, Outcome("absent", f"{runtime.packages[0]} is not installed"))
     found: dict[int, Outcome] = {}
     left, crashes = list(places), 0
     while left:
         with tempfile.TemporaryDirectory(prefix="minorm-") as folder:
+            if cases is not None:
+                case_files.write(cases, folder)
             how = _run(folder, runtime, left, seconds)
             lines = subprocesses.written(os.path.join(folder, "progress"))
             found.update(_outcomes(folder, lines))
@@ -80,7 +89,7 @@ def ask(runtime: Runtime, places: Sequence[int], seconds: float = SECONDS) -> di
 def _run(folder: str, runtime: Runtime, places: Sequence[int], seconds: float) -> str:
     """Let a worker go through the cases; how it ended, "" where it did so by itself."""
     path = json.dumps([ROOT, *(os.path.abspath(entry) for entry in sys.path)])
-    request = json.dumps([folder, runtime.answer, list(places), runtime.packages[0]])
+    request = json.dumps([folder, runtime.functions, list(places), runtime.packages[0]])
     errors, progress = os.path.join(folder, "errors"), os.path.join(folder, "progress")
     command = [sys.executable, "-c", PROGRAM, path, request, json.dumps(dict(runtime.environment))]
     code = subprocesses.run(command, errors, seconds, progress, BEGIN_SECONDS)

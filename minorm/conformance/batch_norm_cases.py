@@ -117,6 +117,7 @@ def training(opset: int) -> Iterator[Case]:
     yield case("equal values", np.full((4, 3, 5, 2), 12345.678, np.float32))
     yield case("empty batch", draw((0, 3, 5, 2)))
     yield case("epsilon 1", draw((4, 3, 5, 2)), epsilon=1.0)
+    yield case("epsilon 0", draw((4, 3, 5, 2)), epsilon=0.0)
     yield case("epsilon 1e-12, values 1e-4", draw((4, 3, 5, 2)) * np.float32(1e-4), epsilon=1e-12)
     yield case("values 1e20", draw((4, 3, 5, 2)) * np.float32(1e20))
     yield case("y alone is fetched", draw((4, 3, 5, 2)), fetched=1)

@@ -13,6 +13,13 @@ from onnx import ModelProto, ValueInfoProto, helper, numpy_helper
 from minorm.devices import dtypes
 from minorm.onnx.graph import versions
 
+OUTPUTS, GRADIENTS, MASKED, CUMULATIVE = "outputs", "gradients", "masked", "cumulative"
+ANSWERS = {
+    GRADIENTS: ("gradient of x", "gradient of scale", "gradient of bias"),
+    MASKED: ("y", "mean", "var"),
+    CUMULATIVE: ("mean", "var"),
+}
+
 
 @dataclass(frozen=True)
 class Case:
@@ -23,6 +30,10 @@ class Case:
     fetched   how many of them the caller asks for; None: all
     held      places of the inputs that are initializers of the file; the others are fed
     offset    how many standard deviations the data lie away from 0
+    kind      what is asked: the node's outputs; or what no file can ask for, and a framework gives: the "gradients" of
+              x, scale and bias, for `beside` as y's; a batch norm of which only the entries count where `beside` is
+              true ("masked"); running statistics as the plain average of the batches of x, one sample each
+              ("cumulative")
     """
 
     operator: str
@@ -34,10 +45,19 @@ class Case:
     fetched: int | None = None
     held: tuple[int, ...] = ()
     offset: float = 0.0
+    kind: str = OUTPUTS
+    beside: Any = None
 
     @property
     def wanted(self) -> list[tuple[int, str]]:
-        """Place and name of each output that is fetched."""
+        """Place and name of each thing that is asked for."""
+        if self.kind == GRADIENTS:
+            return list(enumerate(ANSWERS[GRADIENTS][: min(3, len(self.inputs))]))
+        return self.file_outputs if self.kind == OUTPUTS else list(enumerate(ANSWERS[self.kind]))
+
+    @property
+    def file_outputs(self) -> list[tuple[int, str]]:
+        """Place and name of each output of the node that the file gives."""
         return [(place, name) for place, name in enumerate(self.outputs) if name][: self.fetched]
 
     def feeds(self) -> dict[str, Any]:
@@ -61,7 +81,7 @@ def model(case: Case) -> ModelProto:
             helper.make_tensor_value_info(name, kinds[int(name[1:])], array.shape)
             for name, array in case.feeds().items()
         ],
-        [ValueInfoProto(name=name) for _, name in case.wanted],
+        [ValueInfoProto(name=name) for _, name in case.file_outputs],
         [numpy_helper.from_array(case.inputs[place], names[place]) for place in case.held],
     )
     imports = [helper.make_opsetid("", case.opset)]

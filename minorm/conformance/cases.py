@@ -13,6 +13,7 @@ import numpy as np
 
 from minorm.conformance.batch_norm_cases import batch_norm_cases
 from minorm.conformance.case import Case, draw
+from minorm.conformance.framework_cases import framework_cases
 from minorm.devices.dtypes import bfloat16, float16, float32, float64
 
 OFFSETS = (1e2, 3e3, 1e4, 1e6)
@@ -20,7 +21,7 @@ OFFSETS = (1e2, 3e3, 1e4, 1e6)
 
 @functools.cache
 def all_cases() -> tuple[Case, ...]:
-    """Every case, an operator after the other, old versions first."""
+    """Every case, an operator after the other, old versions first; then what only frameworks can be asked for."""
     return (
         *batch_norm_cases(),
         *(case for opset in (1, 6, 22) for case in instance_norm(opset)),
@@ -30,6 +31,7 @@ def all_cases() -> tuple[Case, ...]:
         *(case for opset in (9, 13) for case in mean_variance_norm(opset)),
         *(case for opset in (1, 22) for case in lp_norm(opset)),
         *(case for opset in (1, 13) for case in lrn(opset)),
+        *framework_cases(),
     )
 
 
@@ -57,6 +59,7 @@ def instance_norm(opset: int) -> Iterator[Case]:
     yield case("equal values", np.full((2, 3, 4, 5), 12345.678, np.float32))
     yield case("empty batch", draw((0, 4, 5, 6)))
     yield case("epsilon 1", draw((3, 4, 5, 6)), epsilon=1.0)
+    yield case("epsilon 0", draw((3, 4, 5, 6)), epsilon=0.0)
     yield case("epsilon 1e-12, values 1e-4", draw((3, 4, 5, 6)) * np.float32(1e-4), epsilon=1e-12)
     yield case("values 1e20", draw((3, 4, 5, 6)) * np.float32(1e20))
     if opset > 1:
@@ -86,6 +89,7 @@ def group_norm(opset: int) -> Iterator[Case]:
     yield case("equal values", np.full((2, 6, 4, 5), 12345.678, np.float32))
     yield case("empty batch", draw((0, 6, 4, 5)))
     yield case("epsilon 1", draw((3, 6, 4, 5)), epsilon=1.0)
+    yield case("epsilon 0", draw((3, 6, 4, 5)), epsilon=0.0)
     yield case("epsilon 1e-12, values 1e-4", draw((3, 6, 4, 5)) * np.float32(1e-4), epsilon=1e-12)
     yield case("values 1e20", draw((3, 6, 4, 5)) * np.float32(1e20))
     yield case("rank 3", draw((3, 6, 7)))
@@ -127,6 +131,7 @@ def layer_norm() -> Iterator[Case]:
     yield case("equal values", np.full((2, 3, 24), 12345.678, np.float32))
     yield case("empty batch", draw((0, 4, 24)))
     yield case("epsilon 1", draw((3, 4, 24)), epsilon=1.0)
+    yield case("epsilon 0", draw((3, 4, 24)), epsilon=0.0)
     yield case("epsilon 1e-12, values 1e-4", draw((3, 4, 24)) * np.float32(1e-4), epsilon=1e-12)
     yield case("values 1e20", draw((3, 4, 24)) * np.float32(1e20))
 
@@ -147,10 +152,12 @@ def rms_norm() -> Iterator[Case]:
     yield case("axis 0", draw((3, 4, 5)), 0)
     yield case("scale broadcasts", draw((3, 4, 5)), 1, shape=(1, 5))
     yield case("float64, stash float64", draw((3, 4, 24), float64), stash_type=11)
+    yield case("offset 1e+06", draw((3, 4, 24), offset=1e6))
     yield case("one element", draw((3, 4, 1)))
     yield case("zeros", np.zeros((3, 4, 24), np.float32))
     yield case("empty batch", draw((0, 4, 24)))
     yield case("epsilon 1", draw((3, 4, 24)), epsilon=1.0)
+    yield case("epsilon 0", draw((3, 4, 24)), epsilon=0.0)
     yield case("epsilon 1e-12, values 1e-4", draw((3, 4, 24)) * np.float32(1e-4), epsilon=1e-12)
     yield case("values 1e20", draw((3, 4, 24)) * np.float32(1e20))
 
@@ -174,6 +181,7 @@ def mean_variance_norm(opset: int) -> Iterator[Case]:
     yield case("N = 1", draw((1, 4, 5, 6)))
     yield case("equal values", np.full((2, 3, 4, 5), 12345.678, np.float32))
     yield case("one element", draw((1, 4, 1, 1)))
+    yield case("empty batch", draw((0, 4, 5, 6)), axes=[2, 3])
     yield case("values 1e-8", draw((3, 4, 5, 6)) * np.float32(1e-8))
     yield case("values 1e20", draw((3, 4, 5, 6)) * np.float32(1e20))
 

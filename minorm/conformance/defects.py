@@ -12,7 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from minorm.conformance import formula
-from minorm.conformance.case import Case
+from minorm.conformance.case import GRADIENTS, Case
+from minorm.conformance.causes import CAUSES
 from minorm.conformance.formula import trains_batch_norm
 from minorm.devices import dtypes
 
@@ -21,18 +22,22 @@ OTHERS = (
     "flax", "keras", "mlx", "paddle",
 )  # fmt: skip
 OPERATORS = tuple(formula.FORMULAS)
-SQUARES_LESS_SQUARE = "takes the variance as E[x^2] - E[x]^2"
 
 
 @dataclass(frozen=True)
 class Defect:
-    """A sentence, and where it holds: at these runtimes and operators, for such cases, where a verdict says so."""
+    """A cause by its name, and where it holds: these runtimes and operators, such cases, what a verdict says."""
 
     runtimes: tuple[str, ...]
     operators: tuple[str, ...]
-    text: str
+    cause: str
     matches: Callable[[Case], bool] = lambda _: True
     says: str = ""
+
+    @property
+    def text(self) -> str:
+        """The cause in a sentence."""
+        return CAUSES[self.cause].text
 
 
 def _is_half(case: Case) -> bool:
@@ -45,6 +50,13 @@ def _largest(case: Case) -> float:
 
 def _is_double(case: Case) -> bool:
     return bool(case.inputs[0].dtype == dtypes.float64)
+
+
+def _shows_momentum(case: Case) -> bool:
+    """Whether the running statistics are asked for, and would be others if momentum were 1 - momentum."""
+    return (
+        len(case.wanted) > 1 and trains_batch_norm(case) and case.get("momentum", 0.9) != 0.5 and _largest(case) < 1e19
+    )
 
 
 def _least_std(case: Case) -> float:
@@ -61,188 +73,225 @@ KNOWN = (
     Defect(
         ("onnxruntime",),
         ("BatchNormalization",),
-        "updates the running statistics in the caller's own arrays when nobody fetches them",
+        "overwrites-running-statistics",
         says="it overwrote",
     ),
     Defect(
         ("onnxruntime",),
         ("BatchNormalization",),
-        "merges equal initializers (scale is var, B is mean in a fresh layer), then updates them in place",
+        "merges-equal-initializers",
         lambda case: bool(case.held) and trains_batch_norm(case),
     ),
     Defect(
         ("onnxruntime",),
         ("BatchNormalization",),
-        "gives 1 / std where the specification says variance",
+        "inverse-for-variance",
         says="saved_var",
     ),
     Defect(
         ("onnxruntime",),
         ("MeanVarianceNormalization",),
-        "leaves 1e-9 out: 0 / 0 where values are equal, and another result where they are small",
+        "leaves-1e-9-out",
         lambda case: _least_std(case) <= 1e-6,
     ),
     # onnx's reference evaluator
     Defect(
         ("reference",),
         ("BatchNormalization",),
-        "normalizes with a blend of the stored and the batch's statistics when y alone is fetched",
+        "blends-statistics",
         lambda case: case.opset < 14 and len(case.wanted) == 1,
     ),
     Defect(
         ("reference",),
         ("BatchNormalization", "LayerNormalization", "RMSNormalization"),
-        "gives every output in the type of X",
+        "type-of-x-for-all",
         says="; expected",
     ),
     Defect(
         ("reference",),
         ("LpNormalization",),
-        "adds up x, and not |x|",
+        "sums-x",
         lambda case: case.get("p", 2) == 1,
     ),
     Defect(
         ("reference",),
         ("LRN",),
-        "lets the index that should run over the channels run over the samples",
+        "window-over-samples",
+    ),
+    Defect(
+        ("tinygrad",),
+        ("BatchNormalization", "RMSNormalization"),
+        "wider-type-of-y",
+        says="is float32(",
     ),
     Defect(
         ("reference", "tract", "tinygrad"),
         ("BatchNormalization", "InstanceNormalization", "GroupNormalization", "LayerNormalization", "RMSNormalization",
          "LpNormalization"),
-        "computes in 16 bits what it reads in 16 bits",
+        "computes-in-16-bits",
         _is_half,
     ),
     # those of adapters/
     Defect(
-        ("openvino", "mnn", "tvm", "ncnn"),
-        ("BatchNormalization",),
-        "knows no training: it normalizes with the stored statistics, and does not say so",
-        trains_batch_norm,
-    ),
-    Defect(
-        ("opencv",),
-        OPERATORS,
-        "gives float32 where the file says float16",
-        says="is float32(",
-    ),
-    Defect(
-        ("opencv",),
-        OPERATORS,
-        "reads the bytes of float64 as if they were float32",
-        _is_double,
-    ),
-    Defect(
-        ("openvino", "tract", "keras", "tinygrad"),
-        OPERATORS,
-        "computes float64 in float32",
-        _is_double,
-    ),
-    Defect(
-        ("tract", "mnn"),
-        ("BatchNormalization",),
-        "crashes, or reads other memory, where x has no axis of channels",
-        lambda case: case.inputs[0].ndim == 1,
+        ("onnx2torch", "tvm"),
+        ("LayerNormalization",),
+        "lacks-mean-and-inverse",
+        lambda case: len(case.file_outputs) > 1,
     ),
     Defect(
         ("mnn",),
+        ("BatchNormalization", "InstanceNormalization"),
+        "crashes-on-16-bits",
+        _is_half,
+        says="crashed",
+    ),
+    Defect(
+        ("ncnn",),
+        ("GroupNormalization",),
+        "scale-of-each-group",
+        lambda case: case.opset < 21 and case.inputs[1].size < case.inputs[0].shape[1],
+    ),
+    Defect(
+        ("ncnn", "mnn"),
+        ("LayerNormalization", "RMSNormalization"),
+        "several-axes",
+        lambda case: case.inputs[1].ndim > 1,
+    ),
+    Defect(
+        ("tvm",),
+        ("RMSNormalization",),
+        "type-of-x-for-all",
+        says="is float16(",
+    ),
+    Defect(
+        ("openvino",),
         ("BatchNormalization",),
-        "ignores spatial=0, and takes the first statistics for every position",
+        "training-of-old-versions",
+        lambda case: case.opset < 7 and trains_batch_norm(case),
+    ),
+    Defect(("mnn", "ncnn"), ("BatchNormalization",), "knows-no-training", trains_batch_norm),
+    Defect(("tvm",), ("BatchNormalization",), "momentum-the-other-way", _shows_momentum, says=" is off"),
+    Defect(("opencv",), OPERATORS, "float32-for-float16", says="is float32("),
+    Defect(("tvm",), ("BatchNormalization",), "float32-for-float16", says="is float32("),
+    Defect(("opencv",), OPERATORS, "reads-float64-as-float32", _is_double),
+    Defect(("openvino", "tract", "keras", "tinygrad", "tvm"), OPERATORS, "computes-float64-in-float32", _is_double),
+    Defect(
+        ("tract", "mnn", "ncnn"),
+        ("BatchNormalization",),
+        "no-axis-of-channels",
+        lambda case: case.inputs[0].ndim == 1,
+    ),
+    Defect(
+        ("mnn", "ncnn"),
+        ("BatchNormalization",),
+        "ignores-spatial",
         lambda case: case.get("spatial", 1) == 0,
     ),
     Defect(
-        ("openvino", "mnn"),
+        ("openvino", "mnn", "onnx2torch"),
         ("LRN",),
-        "lets an even window reach further down, where the specification says up",
+        "window-the-other-way",
         lambda case: case.attributes["size"] % 2 == 0,
     ),
     Defect(
         ("flax",),
         ("BatchNormalization", "InstanceNormalization", "GroupNormalization", "LayerNormalization"),
-        f"{SQUARES_LESS_SQUARE}, as its layers do by default (use_fast_variance)",
+        "variance-by-squares",
         lambda case: bool(case.offset) or _is_constant(case),
     ),
     Defect(
         ("flax", "mlx"),
         ("BatchNormalization",),
-        "gives y in the wider type of x and the statistics",
+        "wider-type-of-y",
         says="is float32(",
     ),
     Defect(
         ("mlx",),
         ("BatchNormalization", "RMSNormalization"),
-        "gives the running statistics, and y where scale is wider, in the type of x",
+        "type-of-x-for-all",
         says="; expected",
     ),
     Defect(
         ("opencv", "paddle", "ncnn", "tvm"),
         ("BatchNormalization", "InstanceNormalization", "GroupNormalization", "LayerNormalization"),
-        SQUARES_LESS_SQUARE,
+        "variance-by-squares",
         lambda case: bool(case.offset) or _is_constant(case),
     ),
     Defect(
         ("paddle",),
         ("BatchNormalization",),
-        "leaves x as it is where a channel has one value",
+        "one-value-a-channel",
         lambda case: case.inputs[0].size == case.inputs[0].shape[1],
     ),
     Defect(
-        ("mnn",),
+        ("mnn", "tvm"),
         ("MeanVarianceNormalization",),
-        "leaves 1e-9 out: 0 / 0 where values are equal, and another result where they are small",
+        "leaves-1e-9-out",
         lambda case: _least_std(case) <= 1e-6,
     ),
     Defect(
         ("mnn", "tract", "tinygrad"),
         ("LpNormalization",),
-        "gives 0 / 0 for a row of zeros",
+        "zero-over-zero",
         lambda case: not case.inputs[0].any(-1).all(),
+    ),
+    Defect(
+        ("flax", "keras"),
+        ("BatchNormalization",),
+        "nan-for-an-empty-batch",
+        lambda case: case.kind == GRADIENTS and case.inputs[0].size == 0,
     ),
     # what several do
     Defect(
         ("torch", "openvino", "opencv", "paddle"),
         ("LpNormalization",),
-        "divides by at least a small number, 1e-12 in PyTorch",
+        "divides-by-at-least",
         lambda case: 0 < _largest(case) < 1e-13,
     ),
     Defect(
         ("onnxruntime", "reference", "tract", "mnn", "opencv", "openvino", "tinygrad"),
         ("LpNormalization",),
-        "lets squares underflow float32, though the result is an ordinary number",
+        "squares-underflow",
         lambda case: 0 < _largest(case) < 1e-20,
     ),
     Defect(
         OTHERS,
         ("BatchNormalization", "InstanceNormalization", "GroupNormalization", "LayerNormalization", "RMSNormalization",
          "MeanVarianceNormalization", "LpNormalization"),
-        "lets squares overflow float32, though the result is an ordinary number",
+        "squares-overflow",
         lambda case: _largest(case) > 1e19,
     ),
     Defect(
         ("onnxruntime", "reference"),
         ("GroupNormalization",),
-        "takes the variance as E[x^2] - E[x]^2, as the published function body does",
+        "variance-by-squares",
         lambda case: bool(case.offset) or _is_constant(case),
     ),
     Defect(
         ("reference", "tract", "tvm", "tinygrad"),
         ("MeanVarianceNormalization",),
-        "takes the variance as E[x^2] - E[x]^2, as the published function body does",
+        "variance-by-squares",
         lambda case: bool(case.offset) or _is_constant(case),
     ),
     Defect(
         OTHERS,
         ("BatchNormalization", "InstanceNormalization", "GroupNormalization", "LayerNormalization"),
-        "rounds the sum of equal values, so that their mean is another number than they are",
+        "rounds-the-mean-of-equal-values",
         _is_constant,
     ),
 )  # fmt: skip
 
 
-def known(runtime: str, case: Case, said: str) -> str:
-    """The first defect that explains it; "" where none does."""
+def explanation(runtime: str, case: Case, said: str) -> Defect | None:
+    """The first defect that explains what was seen; None where none does."""
     for defect in KNOWN:
         asked = runtime in defect.runtimes and case.operator in defect.operators
         if asked and defect.says in said and defect.matches(case):
-            return defect.text
-    return ""
+            return defect
+    return None
+
+
+def known(runtime: str, case: Case, said: str) -> str:
+    """The sentence of the first defect that explains it; "" where none does."""
+    defect = explanation(runtime, case, said)
+    return "" if defect is None else defect.text

@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 
 from minorm.conformance.case import Case
+from minorm.devices import dtypes
 
-STASH: dict[int, Any] = {1: np.dtype(np.float32), 10: np.dtype(np.float16), 11: np.dtype(np.float64)}
+STASH: dict[int, Any] = {1: dtypes.float32, 10: dtypes.float16, 11: dtypes.float64, 16: dtypes.bfloat16}
 
 
 def due(case: Case) -> list[tuple[Any, Any]]:
@@ -98,13 +99,18 @@ def lp_normalization(case: Case, x: Any) -> list[tuple[Any, Any]]:
 
 def local_response_normalization(case: Case, x: Any) -> list[tuple[Any, Any]]:
     """x / (bias + alpha / size * sum of squares of a window of channels) ^ beta; an even window reaches further up."""
-    size, channels = case.attributes["size"], x.shape[1]
+    size = case.attributes["size"]
+    alpha, beta, bias = case.get("alpha", 1e-4), case.get("beta", 0.75), case.get("bias", 1.0)
+    return [(x / (bias + alpha / size * windows(x, size)) ** beta, case.inputs[0].dtype)]
+
+
+def windows(x: Any, size: int) -> Any:
+    """The sum of squares of each channel's window."""
     below, above = (size - 1) // 2, size // 2
     energy = np.zeros_like(x)
-    for c in range(channels):
+    for c in range(x.shape[1]):
         energy[:, c] = (x[:, max(0, c - below) : c + above + 1] ** 2).sum(1)
-    alpha, beta, bias = case.get("alpha", 1e-4), case.get("beta", 0.75), case.get("bias", 1.0)
-    return [(x / (bias + alpha / size * energy) ** beta, case.inputs[0].dtype)]
+    return energy
 
 
 def standardized(x: Any, axes: tuple[int, ...], eps: float) -> tuple[Any, Any, Any]:

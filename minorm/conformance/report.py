@@ -12,7 +12,9 @@ from typing import Any
 from minorm.config import __version__
 from minorm.conformance import asking
 from minorm.conformance.asking import CannotRun, Outcome
+from minorm.conformance.case import Case
 from minorm.conformance.cases import all_cases
+from minorm.conformance.file_cases import FileCases
 from minorm.conformance.runtimes import RUNTIMES, Runtime
 from minorm.conformance.verdict import WRONG, Cell, judge
 from minorm.onnx.checking import sandbox
@@ -20,11 +22,17 @@ from minorm.onnx.checking import sandbox
 
 @dataclass(frozen=True)
 class Report:
-    """versions: of packages, None where one is not installed; failures: why a runtime could not run at all."""
+    """What was found.
+
+    versions    of packages, None where one is not installed
+    failures    why a runtime could not run at all
+    left_out    the normalizations of a file that are not judged, and why; None where no file was judged
+    """
 
     versions: dict[str, str | None]
     cells: list[Cell]
     failures: dict[str, str] = field(default_factory=dict)
+    left_out: dict[str, str] | None = None
 
     @property
     def is_well(self) -> bool:
@@ -33,7 +41,8 @@ class Report:
 
     def plain(self) -> dict[str, Any]:
         """For JSON."""
-        return {"versions": self.versions, "cells": [dataclasses.asdict(cell) for cell in self.cells]}
+        found = {"versions": self.versions, "cells": [dataclasses.asdict(cell) for cell in self.cells]}
+        return found if self.left_out is None else {**found, "left_out": self.left_out}
 
 
 def conform(
@@ -43,23 +52,47 @@ def conform(
 ) -> Report:
     """Ask the runtimes for the cases at these places of `all_cases()`, and judge what they say; None: all.
 
-    A runtime that is not installed has cells that are unsupported, and an extra one has none; one that was asked for by
-    name has failed.
+    Each is asked for the kinds of cases that it has. One that is not installed has cells that are unsupported, and an
+    extra one has none; one that was asked for by name has failed.
     """
-    cases = all_cases()
-    places = range(len(cases)) if places is None else places
+    return _asked(
+        runtimes, all_cases(), range(len(all_cases())) if places is None else places, known, handed_over=False
+    )
+
+
+def conform_file(
+    found: FileCases,
+    runtimes: Iterable[str] | None = None,
+    known: Mapping[str, Runtime] = RUNTIMES,
+) -> Report:
+    """Ask the runtimes for the normalizations of a user's file; each cell has the node's name as its case."""
+    report = _asked(runtimes, found.cases, range(len(found.cases)), known, handed_over=True)
+    since = found.since
+    cells = [dataclasses.replace(c, opset=since[i % len(since)]) for i, c in enumerate(report.cells)]  # one a runtime
+    return dataclasses.replace(report, cells=cells, left_out=found.left_out)
+
+
+def _asked(
+    runtimes: Iterable[str] | None,
+    cases: Sequence[Case],
+    places: Sequence[int],
+    known: Mapping[str, Runtime],
+    *,
+    handed_over: bool,
+) -> Report:
     cells, failures = [], {}
     usual = (name for name, runtime in known.items() if not runtime.extra or asking.installed(runtime))
     names = list(usual if runtimes is None else runtimes)
     for name in names:
+        asked = [place for place in places if cases[place].kind in known[name].functions]
         try:
-            outcomes = asking.ask(known[name], places)
+            outcomes = asking.ask(known[name], asked, cases=cases if handed_over else None)
             if runtimes is not None and not asking.installed(known[name]):
-                failures[name] = outcomes[places[0]].text
+                failures[name] = f"{known[name].packages[0]} is not installed"
         except CannotRun as error:
             failures[name] = f"it cannot run: {error}"
-            outcomes = dict.fromkeys(places, Outcome("absent", failures[name]))
-        cells += [judge(cases[place], name, outcomes[place]) for place in places]
+            outcomes = dict.fromkeys(asked, Outcome("absent", failures[name]))
+        cells += [judge(cases[place], name, outcomes[place]) for place in asked]
     return Report(versions(known[name] for name in names), cells, failures)
 
 

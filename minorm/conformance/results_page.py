@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from minorm.conformance.framework_cases import PREFIXES
 from minorm.conformance.report import Report, conform
 from minorm.conformance.runtimes import RUNTIMES
 from minorm.conformance.verdict import RIGHT, UNSUPPORTED, WRONG, Cell, counted
@@ -26,13 +27,18 @@ def text(report: Report, date: dt.date) -> str:
     """Everything between the marks."""
     names = list(dict.fromkeys(cell.runtime for cell in report.cells))
     found = ", ".join(f"{name} {version or 'not installed'}" for name, version in report.versions.items())
-    parts = [f"Measured on {date.isoformat()}: {found}.", matrix(report.cells, names)]
+    cells = [cell for cell in report.cells if not cell.case.startswith(PREFIXES)]
+    parts = [f"Measured on {date.isoformat()}: {found}.", matrix(cells, names)]
+    of_frameworks = [cell for cell in report.cells if cell.case.startswith(PREFIXES)]
+    if of_frameworks:
+        asked = [name for name in names if any(cell.runtime == name for cell in of_frameworks)]
+        parts += ["### Gradients, masks and plain averages", matrix(of_frameworks, asked), causes(of_frameworks)]
     extra = [name for name in names if name in RUNTIMES and RUNTIMES[name].extra]
     if extra:
-        parts += ["### What the others do", causes([cell for cell in report.cells if cell.runtime in extra])]
+        parts += ["### What the others do", causes([cell for cell in cells if cell.runtime in extra])]
     names = [name for name in names if name not in extra]
-    parts += ["### By version", totals([cell for cell in report.cells if cell.runtime in names], names)]
-    cells = [cell for cell in report.cells if cell.runtime in names]
+    cells = [cell for cell in cells if cell.runtime in names]
+    parts += ["### By version", totals(cells, names)]
     for operator, of in itertools.groupby(sorted(cells, key=lambda c: c.operator), lambda c: c.operator):
         parts.append(f"### {operator}")
         parts += _operator([*of], names)
@@ -75,7 +81,8 @@ def causes(cells: Sequence[Cell]) -> str:
     for cell in cells:
         if cell.verdict == WRONG:
             said = f"{cell.said.partition(' is off by ')[0]} is wrong" if " is off by " in cell.said else cell.said
-            found.setdefault((TITLES[cell.runtime], cell.defect or f"{said} (no known cause)"), []).append(cell)
+            what = linked(cell) if cell.defect else f"{said} (no known cause)"
+            found.setdefault((TITLES[cell.runtime], what), []).append(cell)
     lines = _head(["runtime", "what it does", "cells", "operators", "for example"])
     for (title, what), of in found.items():
         operators = ", ".join(dict.fromkeys(cell.operator.removesuffix("alization") for cell in of))
@@ -129,8 +136,13 @@ def _shown(cell: Cell, notes: dict[str, int]) -> str:
         amount = f"{cell.error:.1g}"
     else:
         amount = "NaN" if "NaN" in cell.said else "wrong"
-    note = f"{who} {cell.defect}" if cell.defect else f"{who}: {cell.said} (no known defect)"
+    note = f"{who} {linked(cell)}" if cell.defect else f"{who}: {cell.said} (no known defect)"
     return f"**{amount}** [{_number(notes, note)}]"
+
+
+def linked(cell: Cell) -> str:
+    """The known defect of a cell, with its page."""
+    return f"[{cell.defect}](conformance/{cell.cause}.md)" if cell.cause else cell.defect
 
 
 def _number(notes: dict[str, int], note: str) -> int:

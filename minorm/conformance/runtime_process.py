@@ -1,6 +1,6 @@
 """The other process of `asking.py`: asks one runtime one case after the other, and writes down how far it came.
 
-    main(FOLDER, "module:function", cases...)
+    main(FOLDER, {"outputs": "module:function"}, cases...)
 
 A line goes to FOLDER/progress before and after each case, so that whoever started this knows in which one it died;
 the arrays go to FOLDER/<case>.safetensors.
@@ -13,11 +13,12 @@ import json
 import os
 import re
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from minorm.conformance import case_files
 from minorm.conformance.case import Case
 from minorm.conformance.cases import all_cases
 from minorm.onnx.checking.sandbox_worker import limit_resources
@@ -28,13 +29,13 @@ SHORT = 160  # characters of a message
 ADDED = re.compile(r"^(NotImplementedError: |\w+: \[ONNXRuntimeError\] : \d+ : )")  # to what the runtime says
 
 
-def main(folder: str, answer: str, places: Sequence[int], package: str) -> None:
-    """Ask for the cases at these places of `all_cases()`."""
+def main(folder: str, functions: Mapping[str, str], places: Sequence[int], package: str) -> None:
+    """Ask for the cases at these places of the folder's list, or of `all_cases()` where it has none."""
     limit_resources(MEMORY, SECONDS)
     importlib.import_module(package)  # where this fails, the runtime does not run at all
-    module, _, function = answer.partition(":")
-    ask = getattr(importlib.import_module(module), function)
-    cases = all_cases()
+    cases = case_files.read(folder) or all_cases()
+    asked = {cases[place].kind for place in places}
+    ask = {kind: _function(name) for kind, name in functions.items() if kind in asked}
     warnings.simplefilter("ignore")
     with open(os.path.join(folder, "progress"), "a", encoding="utf-8", buffering=1) as progress:
 
@@ -44,7 +45,13 @@ def main(folder: str, answer: str, places: Sequence[int], package: str) -> None:
         say(ready=True)
         for place in places:
             say(begin=place)
-            say(**_one(ask, cases[place], place, os.path.join(folder, f"{place}.safetensors")))
+            say(**_one(ask[cases[place].kind], cases[place], place, os.path.join(folder, f"{place}.safetensors")))
+
+
+def _function(name: str) -> Callable[[Case], list[Any]]:
+    module, _, function = name.partition(":")
+    found: Callable[[Case], list[Any]] = getattr(importlib.import_module(module), function)
+    return found
 
 
 def _one(ask: Any, case: Case, place: int, path: str) -> dict[str, Any]:

@@ -6,13 +6,11 @@ and imports what it needs when it is called.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from minorm.conformance.case import Case, model
+from minorm.conformance.case import CUMULATIVE, GRADIENTS, MASKED, OUTPUTS, Case, model
 from minorm.devices.dtypes import bfloat16
-from minorm.onnx import backend
 from minorm.onnx.checking import sandbox_worker
 
 
@@ -25,6 +23,7 @@ class Runtime:
     title         how a page calls it
     extra         is it asked only where it is installed, or by name?
     environment   variables that its process gets
+    others        kind of case and "module:function", for the kinds besides a node's outputs
     """
 
     name: str
@@ -33,11 +32,12 @@ class Runtime:
     title: str = ""
     extra: bool = False
     environment: tuple[tuple[str, str], ...] = ()
+    others: tuple[tuple[str, str], ...] = ()
 
-
-def minorm(case: Case) -> list[Any]:
-    """As `minorm.onnx.load` reads the file."""
-    return list(backend.run_model(model(case), case.feeds()))
+    @property
+    def functions(self) -> dict[str, str]:
+        """What is called for each kind of case that it can be asked for."""
+        return {OUTPUTS: self.answer, **dict(self.others)}
 
 
 def onnxruntime(case: Case) -> list[Any]:
@@ -72,19 +72,32 @@ ADAPTERS = (
     ("mlx", "MLX", ("mlx",)),
     ("paddle", "PaddlePaddle", ("paddle",)),
 )
+HERE = "minorm.conformance"
+OTHERS = {
+    "minorm": tuple((kind, f"{HERE}.minorm_calls:{kind}") for kind in (GRADIENTS, MASKED, CUMULATIVE)),
+    "torch": tuple((kind, f"{HERE}.torch_calls:{kind}") for kind in (GRADIENTS, CUMULATIVE)),
+    "tinygrad": ((GRADIENTS, f"{HERE}.adapters.tinygrad_layers:gradients"),),
+    "onnx2torch": ((GRADIENTS, f"{HERE}.adapters.onnx2torch:gradients"),),
+    "flax": ((GRADIENTS, f"{HERE}.adapters.layer_gradients:flax"), (MASKED, f"{HERE}.adapters.layer_masks:flax")),
+    "keras": ((GRADIENTS, f"{HERE}.adapters.layer_gradients:keras"), (MASKED, f"{HERE}.adapters.layer_masks:keras")),
+    "mlx": ((GRADIENTS, f"{HERE}.adapters.layer_gradients:mlx"),),
+    "paddle": ((GRADIENTS, f"{HERE}.adapters.layer_gradients:paddle"),),
+}
+
+
+def _adapter(name: str, title: str, packages: tuple[str, ...]) -> Runtime:
+    """One of those that are asked only where they are installed, or by name."""
+    answer, others = f"{HERE}.adapters.{name}:answer", OTHERS.get(name, ())
+    return Runtime(name, answer, packages, title, True, ENVIRONMENTS.get(name, ()), others)
+
+
 RUNTIMES = {
     runtime.name: runtime
     for runtime in (
-        Runtime("minorm", f"{__name__}:minorm", ("minorm",), "minorm"),
+        Runtime("minorm", f"{HERE}.minorm_calls:answer", ("minorm",), "minorm", others=OTHERS["minorm"]),
         Runtime("onnxruntime", f"{__name__}:onnxruntime", ("onnxruntime",), "onnxruntime"),
         Runtime("reference", f"{__name__}:reference", ("onnx",), "onnx's reference"),
-        Runtime("torch", "minorm.conformance.torch_calls:answer", ("torch",), "PyTorch"),
-        *(
-            Runtime(
-                name, f"minorm.conformance.adapters.{name}:answer", packages, title, True, ENVIRONMENTS.get(name, ())
-            )
-            for name, title, packages in ADAPTERS
-        ),
+        Runtime("torch", f"{HERE}.torch_calls:answer", ("torch",), "PyTorch", others=OTHERS["torch"]),
+        *(_adapter(*entry) for entry in ADAPTERS),
     )
 }
-Answer = Callable[[Case], list[Any]]

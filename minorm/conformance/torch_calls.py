@@ -28,6 +28,35 @@ def answer(case: Case) -> list[Any]:
     return [to_array(results[place]) for place, _ in case.wanted]
 
 
+def gradients(case: Case) -> list[Any]:
+    """The gradients of x, scale and bias, by autograd."""
+    import torch
+
+    call = CALLS.get(case.operator)
+    if call is None:
+        raise NotImplementedError(f"PyTorch has no {case.operator}")
+    given = [to_tensor(array) for array in case.inputs]
+    asked = [tensor.requires_grad_() for tensor in given[: len(case.wanted)]]
+    return [to_array(found) for found in torch.autograd.grad(call(case, *given)[0], asked, to_tensor(case.beside))]
+
+
+def cumulative(case: Case) -> list[Any]:
+    """The running statistics after every sample of x as a batch, by a momentum of None."""
+    import torch
+
+    x, scale, bias, mean, var = map(to_tensor, case.inputs)
+    layer = torch.nn.BatchNorm2d(len(mean), momentum=None, dtype=x.dtype)
+    layer.load_state_dict(
+        {"weight": scale, "bias": bias, "running_mean": mean, "running_var": var,
+         "num_batches_tracked": torch.zeros((), dtype=torch.int64)}
+    )  # fmt: skip
+    with torch.no_grad():
+        for sample in x:
+            layer(sample[None])
+    n = x[0, 0].numel()
+    return [to_array(layer.running_mean), to_array(layer.running_var * ((n - 1) / n))]
+
+
 def _batch_norm(case: Case, x: Any, s: Any, b: Any, mean: Any, var: Any) -> list[Any]:
     from torch.nn import functional
 
@@ -73,7 +102,7 @@ def _layer_norm(case: Case, x: Any, s: Any, b: Any = None) -> list[Any]:
     _whole(s, tail)
     _stash_is_its_own(case, x)
     y, mean, inverse = torch.native_layer_norm(x, tail, s, b, case.get("epsilon", 1e-5))
-    if len(case.wanted) > 1 and mean.dtype not in (torch.float32, torch.float64):
+    if len(case.file_outputs) > 1 and mean.dtype not in (torch.float32, torch.float64):
         raise NotImplementedError("PyTorch gives mean and 1 / std of 16-bit floats in 16 bits")
     return [y, mean.float(), inverse.float()]
 

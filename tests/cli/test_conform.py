@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -64,7 +65,7 @@ def test_minorm_is_right_everywhere_as_json(capsys: pytest.CaptureFixture[str]) 
     assert set(found) == {"versions", "cells"}
     assert {cell["verdict"] for cell in found["cells"]} == {"right"}
     assert {cell["runtime"] for cell in found["cells"]} == {"minorm"}
-    assert len(found["cells"]) > 400
+    assert len(found["cells"]) > 500
 
 
 def test_another_runtime_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
@@ -72,3 +73,50 @@ def test_another_runtime_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> N
         cli.main(["conform", "--runtime", "tensorrt"])
     assert stop.value.code == 2
     assert "minorm', 'onnxruntime', 'reference', 'torch'" in capsys.readouterr().err.replace("invalid choice", "")
+
+
+PAGES = Path(__file__).parents[2] / "docs" / "conformance"
+
+
+def test_a_file_is_judged_node_by_node(capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("onnxruntime")
+    path = str(PAGES / "squares-overflow.onnx")
+    assert cli.main(["conform", path, "--runtime", "onnxruntime"]) == 0
+    shown = capsys.readouterr().out
+    assert "y: LayerNormalization 17\n  wrong: onnxruntime by 1\n" in shown
+    words = " ".join(shown.split())
+    assert "onnxruntime is wrong: lets squares overflow float32, though the result is an ordinary number" in words
+    assert "(docs/conformance/squares-overflow.md)" in words
+    assert cli.main(["conform", path, "--runtime", "onnxruntime", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert set(found) == {"versions", "cells", "left_out"}
+    (cell,) = found["cells"]
+    assert (cell["case"], cell["verdict"], cell["cause"]) == ("y", "wrong", "squares-overflow")
+    assert cell["error"] == pytest.approx(1, rel=1e-3)  # of 0 for 1.34, over 1.34
+
+
+def test_a_file_that_cannot_be_judged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "m.onnx").write_bytes(b"\x00nonsense")
+    assert cli.main(["conform", str(tmp_path / "m.onnx")]) == 1
+    assert "conform" in capsys.readouterr().err
+    assert cli.main(["conform", str(tmp_path / "nowhere.onnx")]) == 1
+    assert "nowhere.onnx" in capsys.readouterr().err
+    assert cli.main(["conform", "--shape", "x=1,2"]) == 1
+    assert "--shape and --input are of a model's inputs, and no model is given" in capsys.readouterr().err
+    assert cli.main(["conform", str(PAGES / "sums-x.onnx"), "--runtime", "minorm", "--input", "z=1"]) == 1
+    assert "there is no input 'z'" in capsys.readouterr().err
+    assert cli.main(["conform", str(PAGES / "sums-x.onnx"), "--runtime", "minorm"]) == 0
+    assert "right: minorm" in capsys.readouterr().out
+
+
+def test_refusals_and_nodes_that_are_not_judged_are_said(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cell = Cell("LRN", 13, "deep/norm", "torch", "unsupported", said="has no LRN")
+    report = Report({}, [cell], left_out={"in/branch": "it stands in a branch or a loop"})
+    monkeypatch.setattr(reporting, "conform_file", lambda found, names: report)
+    assert cli.main(["conform", str(PAGES / "sums-x.onnx")]) == 0
+    shown = capsys.readouterr().out
+    assert "deep/norm: LRN 13\n  unsupported: torch" in shown
+    assert "torch does not run: has no LRN\n  deep/norm" in shown
+    assert "not judged: in/branch: it stands in a branch or a loop" in shown

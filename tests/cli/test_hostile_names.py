@@ -185,7 +185,13 @@ COMMANDS: dict[str, Callable[[World], list[tuple[int, list[str]]]]] = {
         (1, [w.model("no", "Strange"), "--opset", "13"]),
         (1, [w.submission, "--opset", "13"]),
     ],
-    "conform": lambda w: [(2, ["--runtime", w.file])],
+    "conform": lambda w: [
+        (2, ["--runtime", w.file]),
+        (0, [w.onnx, "--runtime", "minorm"]),
+        (0, [w.onnx, "--runtime", "minorm", "--json"]),
+        (1, [w.submission]),
+        (1, [w.model("no", "Strange")]),
+    ],
     "labs list": lambda w: [(0, ["--lab-dir", w.labs]), (1, ["--lab-dir", w.path("nowhere")])],
     "labs start": lambda w: [(0, ["0", "-o", w.path("work")]), (1, ["0", "-o", w.submission])],
     "labs check": lambda w: [

@@ -10,7 +10,9 @@ import pytest
 
 pytest.importorskip("onnx")
 
-from minorm.conformance.report import Report, conform, versions
+from minorm.conformance.cases import all_cases
+from minorm.conformance.file_cases import FileCases
+from minorm.conformance.report import Report, conform, conform_file, versions
 from minorm.conformance.runtimes import RUNTIMES, Runtime
 from minorm.conformance.verdict import Cell
 
@@ -59,3 +61,25 @@ def test_versions_are_those_installed() -> None:
     found = versions()
     assert found["numpy"] == np.__version__
     assert set(found) == {"minorm", "onnxruntime", "onnx", "torch", "numpy", "python", "platform"}
+
+
+def test_a_files_nodes_are_judged_under_their_names(planted: Any, places: dict[str, int]) -> None:
+    names = ("training, float32", "inference, float32")
+    found = FileCases([all_cases()[places[name]] for name in names], [14, 15], {"deep/norm": "it stands in a branch"})
+    report = conform_file(found, known={"minorm": RUNTIMES["minorm"], "planted": planted})
+    assert [(c.runtime, c.case, c.opset, c.verdict) for c in report.cells] == [
+        ("minorm", names[0], 14, "right"),
+        ("minorm", names[1], 15, "right"),
+        ("planted", names[0], 14, "wrong"),
+        ("planted", names[1], 15, "right"),
+    ]
+    plain = json.loads(json.dumps(report.plain()))
+    assert set(plain) == {"versions", "cells", "left_out"}
+    assert plain["left_out"] == {"deep/norm": "it stands in a branch"}
+    assert report.is_well
+
+
+def test_kinds_of_cases_that_a_runtime_lacks_are_not_asked(planted: Any) -> None:
+    place = next(place for place, case in enumerate(all_cases()) if case.kind == "gradients")
+    report = conform(places=[place], known={"minorm": RUNTIMES["minorm"], "planted": planted})
+    assert [cell.runtime for cell in report.cells] == ["minorm"]

@@ -36,6 +36,17 @@ def test_what_it_shows() -> None:
     assert "3. PyTorch: y holds NaN or infinity, where none is due (no known defect)" in lines
 
 
+def test_gradients_have_their_own_table_and_causes_lead_to_their_pages() -> None:
+    said = "y is off by 0.5", "is upside down", "upside-down"
+    gradients = Cell("LRN", 13, "gradients, size 3", "torch", "wrong", "float32", 0.5, None, *said)
+    shown = text(Report({}, [*CELLS, gradients]), dt.date(2026, 1, 2))
+    before, _, rest = shown.partition("### Gradients, masks and plain averages")
+    assert "| PyTorch | 0 / **2** / 1: no number |" in before
+    assert "| PyTorch | 0 / **1** / 0: 5e-01 |" in rest
+    assert "| PyTorch | [is upside down](conformance/upside-down.md) | 1 | LRN |" in rest
+    assert "gradients, size 3" not in rest.partition("### By version")[2]
+
+
 def test_it_stands_between_its_marks() -> None:
     assert page(f"a {BEGIN} old {END} z", "new") == f"a {BEGIN}\n\nnew\n\n{END} z"
     with pytest.raises(ValueError, match="the page lacks the marks"):

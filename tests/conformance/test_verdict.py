@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("onnx")
 
-from minorm.conformance import formula
+from minorm.conformance import framework_formula
 from minorm.conformance.asking import Outcome, ask
 from minorm.conformance.cases import all_cases
 from minorm.conformance.verdict import Cell, allowed, counted, judge
@@ -21,7 +21,7 @@ TRAINING = CASES["BatchNormalization", 15, "training, float32"]
 
 def exact(case: Any) -> list[Any]:
     with np.errstate(over="ignore"):
-        due = [pair for pair in formula.due(case) if pair[0] is not None]
+        due = [pair for pair in framework_formula.due(case) if pair[0] is not None]
         return [value.astype(dtype) for value, dtype in due][: len(case.wanted)]
 
 
@@ -40,7 +40,7 @@ def test_every_planted_mistake_is_found(planted: Any, places: dict[str, int]) ->
 @pytest.mark.parametrize("place", range(0, len(all_cases()), 7))
 def test_the_formula_itself_rounded_once_is_right(place: int) -> None:
     case = all_cases()[place]
-    if any(value is None for value, _ in formula.due(case)[: len(case.wanted)]):
+    if any(value is None for value, _ in framework_formula.due(case)[: len(case.wanted)]):
         pytest.skip("no text settles what the statistics of an empty batch are")
     cell = judge(case, "formula", Outcome("answered", "", tuple(exact(case))))
     assert cell.verdict == "right", cell

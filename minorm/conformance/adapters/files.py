@@ -19,12 +19,17 @@ from minorm.conformance.case import Case, model
 def as_file(case: Case) -> tuple[ModelProto, Any]:
     """The file with types and shapes of its outputs, which many runtimes ask for, and the array that it is fed with."""
     proto = model(dataclasses.replace(case, held=tuple(range(1, len(case.inputs)))))
+    declare_outputs(proto, case)
+    return proto, case.inputs[0]
+
+
+def declare_outputs(proto: ModelProto, case: Case) -> None:
+    """Write the types and shapes of a case's outputs into its file."""
     due = formula.due(case)
-    for (place, name), output in zip(case.wanted, proto.graph.output, strict=True):
+    for (place, name), output in zip(case.file_outputs, proto.graph.output, strict=True):
         value, dtype = due[place]
         shape = None if value is None else np.shape(value)
         output.CopyFrom(helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(dtype), shape))
-    return proto, case.inputs[0]
 
 
 @contextmanager

@@ -13,19 +13,23 @@ from minorm.conformance.formula import trains_batch_norm
 def answer(case: Case) -> list[Any]:
     """The outputs that are fetched."""
     import jax
-    from flax import nnx
 
     jax.config.update("jax_enable_x64", True)
+    return layers.fetched(case, forward(case, *layers.tensors(jax.numpy.asarray, case)))
+
+
+def forward(case: Case, x: Any, *parameters: Any, **more: Any) -> list[Any]:
+    """y, and the statistics that a batch norm keeps; `more` is for the layer's call."""
+    import jax
+    from flax import nnx
+
     make = layers.find(LAYERS, case, "Flax")
-    x, *parameters = [layers.to_tensor(jax.numpy.asarray, array) for array in case.inputs]
     layer = make(nnx, case, {"epsilon": case.get("epsilon", 1e-5), "rngs": nnx.Rngs(0)})
     for name, value in zip(("scale", "bias", "mean", "var"), parameters, strict=False):
         getattr(layer, name).value = value
     if case.operator in ("InstanceNormalization", "GroupNormalization"):  # channels are their last axis
-        results = [jax.numpy.moveaxis(layer(jax.numpy.moveaxis(x, 1, -1)), -1, 1)]
-    else:
-        results = [layer(x), *(getattr(layer, name).value for name in ("mean", "var") if hasattr(layer, name))]
-    return [layers.to_array(results[place]) for place, _ in case.wanted]
+        return [jax.numpy.moveaxis(layer(jax.numpy.moveaxis(x, 1, -1)), -1, 1)]
+    return [layer(x, **more), *(getattr(layer, name).value for name in ("mean", "var") if hasattr(layer, name))]
 
 
 def _batch_norm(nnx: Any, case: Case, given: Any) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,14 +22,14 @@ def find(layers: Mapping[str, Callable[..., Any]], case: Case, who: str) -> Call
             raise NotImplementedError(f"{who} has no statistics of every position")
         if x.ndim == 1:
             raise NotImplementedError(f"{who}'s batch norm wants an axis of channels")
-        if len(case.wanted) > 3:
+        if len(case.file_outputs) > 3:
             raise NotImplementedError(f"{who} does not give the statistics of the batch")
     if case.operator == "GroupNormalization" and scale.shape[0] != x.shape[1]:
         raise NotImplementedError(f"{who}'s group norm has scale and bias of each channel")
     if case.operator in ("LayerNormalization", "RMSNormalization"):
         if scale.shape != x.shape[axes_of(case)[0] :]:
             raise NotImplementedError(f"{who}'s scale does not broadcast")
-        if len(case.wanted) > 1:
+        if len(case.file_outputs) > 1:
             raise NotImplementedError(f"{who} gives y alone")
     return layers[case.operator]
 
@@ -43,6 +43,16 @@ def axes_of(case: Case) -> tuple[int, ...]:
 def to_tensor(make: Callable[[Any, str], Any], array: Any) -> Any:
     """`make(array, type)`; numbers of bfloat16, which frameworks do not take from NumPy, are handed over as float32."""
     return make(array.astype(float32) if array.dtype == bfloat16 else array, str(array.dtype))
+
+
+def tensors(make: Callable[[Any, str], Any], case: Case) -> list[Any]:
+    """All inputs of a case by `to_tensor`."""
+    return [to_tensor(make, array) for array in case.inputs]
+
+
+def fetched(case: Case, results: Sequence[Any], wide: Any = "float32") -> list[Any]:
+    """Those of the results that the case asks for, as arrays."""
+    return [to_array(results[place], wide) for place, _ in case.wanted]
 
 
 def to_array(value: Any, wide: Any = "float32") -> Any:

@@ -15,34 +15,38 @@ WEIGHTS = ("gamma", "scale", "beta", "moving_mean", "moving_variance")  # `scale
 def answer(case: Case) -> list[Any]:
     """The outputs that are fetched."""
     import jax
-    import keras
 
     jax.config.update("jax_enable_x64", True)
+    return layers.fetched(case, forward(case, *layers.tensors(jax.numpy.asarray, case)))
+
+
+def forward(case: Case, x: Any, *parameters: Any, axis: int = 1, **more: Any) -> list[Any]:
+    """y, and the statistics that a batch norm keeps; `axis` is that of the channels, `more` is for the layer's call."""
+    import keras
+
     make = layers.find(LAYERS, case, "Keras")
     kind = str(case.inputs[0].dtype)
     if any(str(array.dtype) != kind for array in case.inputs):
         raise NotImplementedError("a layer of Keras's has weights of one type")
-    layer = make(keras.layers, case, {"epsilon": case.get("epsilon", 1e-5), "dtype": kind})
-    x, *parameters = [layers.to_tensor(jax.numpy.asarray, array) for array in case.inputs]
+    layer = make(keras.layers, case, {"epsilon": case.get("epsilon", 1e-5), "dtype": kind}, axis)
     layer.build(x.shape)
     names = [name for name in WEIGHTS if hasattr(getattr(layer, name, None), "assign")]
     for name, value in zip(names, parameters, strict=False):
         getattr(layer, name).assign(value)
     trains = case.operator == "BatchNormalization" and trains_batch_norm(case)
-    results = [layer(x, training=True) if trains else layer(x)]
-    results += [getattr(layer, name).value for name in names if name.startswith("moving")]
-    return [layers.to_array(results[place]) for place, _ in case.wanted]
+    y = layer(x, training=True, **more) if trains else layer(x)
+    return [y, *(getattr(layer, name).value for name in names if name.startswith("moving"))]
 
 
-def _batch_norm(keras: Any, case: Case, given: Any) -> Any:
-    return keras.BatchNormalization(axis=1, momentum=case.get("momentum", 0.9), **given)
+def _batch_norm(keras: Any, case: Case, given: Any, axis: int) -> Any:
+    return keras.BatchNormalization(axis=axis, momentum=case.get("momentum", 0.9), **given)
 
 
-def _group_norm(keras: Any, case: Case, given: Any) -> Any:
-    return keras.GroupNormalization(case.get("num_groups", -1), axis=1, **given)  # -1: a group a channel
+def _group_norm(keras: Any, case: Case, given: Any, axis: int) -> Any:
+    return keras.GroupNormalization(case.get("num_groups", -1), axis=axis, **given)  # -1: a group a channel
 
 
-def _layer_norm(keras: Any, case: Case, given: Any) -> Any:
+def _layer_norm(keras: Any, case: Case, given: Any, _: int) -> Any:
     axes = list(layers.axes_of(case))
     if case.operator == "RMSNormalization":
         return keras.RMSNormalization(axis=axes, **given)

@@ -15,12 +15,28 @@ def answer(case: Case) -> list[Any]:
     """The outputs that are fetched."""
     import torch
 
-    proto, x = as_file(case)
-    module = _package().convert(proto)
-    module.train(case.operator == "BatchNormalization" and formula.trains_batch_norm(case))
+    module, x = _converted(case)
     with torch.no_grad():
         results = module(torch_calls.to_tensor(x))
     return [torch_calls.to_array(y) for y in ([results] if isinstance(results, torch.Tensor) else results)]
+
+
+def gradients(case: Case) -> list[Any]:
+    """The gradients of x and of the module's parameters."""
+    import torch
+
+    module, x = _converted(case)
+    given = torch_calls.to_tensor(x).requires_grad_()
+    parameters = {name.rpartition(".")[2]: tensor for name, tensor in module.named_parameters()}
+    asked = [given, *(parameters[name] for _, name in zip(case.wanted[1:], ("weight", "bias"), strict=False))]
+    found = torch.autograd.grad(module(given), asked, torch_calls.to_tensor(case.beside))
+    return [torch_calls.to_array(gradient) for gradient in found]
+
+
+def _converted(case: Case) -> tuple[Any, Any]:
+    proto, x = as_file(case)
+    module = _package().convert(proto)
+    return module.train(case.operator == "BatchNormalization" and formula.trains_batch_norm(case)), x
 
 
 def _package() -> Any:

@@ -14,25 +14,28 @@ def answer(case: Case) -> list[Any]:
     """The outputs that are fetched."""
     import paddle
 
-    paddle.set_device("cpu")
-    call = layers.find(CALLS, case, "PaddlePaddle")
     with paddle.no_grad():
-        given = [layers.to_tensor(lambda a, kind: paddle.to_tensor(a).astype(kind), array) for array in case.inputs]
-        results = call(paddle.nn.functional, case, case.get("epsilon", 1e-5), *given)
-    return [layers.to_array(results[place]) for place, _ in case.wanted]
+        return layers.fetched(case, forward(case, *layers.tensors(make_tensor, case)))
+
+
+def make_tensor(array: Any, kind: str) -> Any:
+    """Numbers of NumPy as PaddlePaddle has them."""
+    import paddle
+
+    paddle.set_device("cpu")
+    return paddle.to_tensor(array).astype(kind)
+
+
+def forward(case: Case, *given: Any) -> list[Any]:
+    """y, and the statistics that a batch norm keeps."""
+    from paddle.nn import functional
+
+    return layers.find(CALLS, case, "PaddlePaddle")(functional, case, case.get("epsilon", 1e-5), *given)
 
 
 def _batch_norm(functional: Any, case: Case, eps: float, x: Any, s: Any, b: Any, mean: Any, var: Any) -> list[Any]:
     y = functional.batch_norm(x, mean, var, s, b, trains_batch_norm(case), case.get("momentum", 0.9), eps)
     return [y, mean, var]
-
-
-def _instance_norm(functional: Any, case: Case, eps: float, x: Any, s: Any, b: Any) -> list[Any]:  # noqa: ARG001
-    return [functional.instance_norm(x, weight=s, bias=b, eps=eps)]
-
-
-def _group_norm(functional: Any, case: Case, eps: float, x: Any, s: Any, b: Any) -> list[Any]:
-    return [functional.group_norm(x, case.attributes["num_groups"], eps, s, b)]
 
 
 def _layer_norm(functional: Any, case: Case, eps: float, x: Any, s: Any, b: Any = None) -> list[Any]:
@@ -49,6 +52,8 @@ def _normalize(functional: Any, case: Case, eps: float, x: Any) -> list[Any]:  #
 
 
 CALLS: dict[str, Callable[..., list[Any]]] = {
-    "BatchNormalization": _batch_norm, "InstanceNormalization": _instance_norm, "GroupNormalization": _group_norm,
-    "LayerNormalization": _layer_norm, "RMSNormalization": _rms_norm, "LpNormalization": _normalize,
+    "BatchNormalization": _batch_norm, "LayerNormalization": _layer_norm,
+    "GroupNormalization": lambda calls, case, eps, x, s, b: [calls.group_norm(x, case.get("num_groups", 1), eps, s, b)],
+    "InstanceNormalization": lambda calls, _, eps, x, s, b: [calls.instance_norm(x, None, None, s, b, eps=eps)],
+    "RMSNormalization": _rms_norm, "LpNormalization": _normalize,
 }  # fmt: skip

@@ -104,9 +104,11 @@ class Inspection:
         return layers.of(self.nodes, inputs, held, seen)
 
 
-def inspect(path: str | os.PathLike[str], max_bytes: int = limits.ONNX, external_root: Any = None) -> Inspection:
-    """Look into an ONNX file; LoadError for any other file. external_root: as for `load`."""
-    proto, folder = _read(path, max_bytes), Folder.of(path, external_root)
+def inspect(
+    path: str | os.PathLike[str], max_bytes: int = limits.ONNX, external_root: Any = None, operation: str = "check"
+) -> Inspection:
+    """Look into an ONNX file; LoadError for any other file. external_root: as for `load`; operation: as errors say."""
+    proto, folder = _read(path, max_bytes, operation), Folder.of(path, external_root)
     module, refused = None, LoadError("")
     try:
         module = load_whole(proto, max_bytes, folder)
@@ -131,10 +133,10 @@ def inspect(path: str | os.PathLike[str], max_bytes: int = limits.ONNX, external
     )  # fmt: skip
 
 
-def _read(path: str | os.PathLike[str], max_bytes: int) -> onnx.ModelProto:
-    proto = encoding.read(path, "check", max_bytes)
+def _read(path: str | os.PathLike[str], max_bytes: int, operation: str) -> onnx.ModelProto:
+    proto = encoding.read(path, operation, max_bytes)
     if not proto.graph.node and not proto.graph.output:
-        raise LoadError(f"check: {os.fspath(path)!r} is no ONNX model: it has no graph")
+        raise LoadError(f"{operation}: {os.fspath(path)!r} is no ONNX model: it has no graph")
     return proto
 
 

@@ -9,6 +9,7 @@ pytest.importorskip("onnx")
 
 from minorm.conformance.adapters.files import as_file, on_disk
 from minorm.conformance.asking import Outcome
+from minorm.conformance.case import OUTPUTS
 from minorm.conformance.cases import all_cases
 from minorm.conformance.verdict import RIGHT, judge
 from minorm.onnx import backend
@@ -17,7 +18,7 @@ from minorm.onnx import backend
 def test_it_is_sound_and_says_the_same() -> None:
     from onnx import checker
 
-    for case in all_cases()[::23]:
+    for case in [c for c in all_cases() if c.kind == OUTPUTS][::23]:
         proto, x = as_file(case)
         if (case.operator, case.opset) != ("GroupNormalization", 18):  # which a later opset withdrew
             checker.check_model(proto)

@@ -1,0 +1,207 @@
+"""Why runtimes disagree with the formula: each cause by its name, in a sentence, with the smallest case that shows it.
+
+`python -m minorm.conformance.cause_pages docs/conformance` writes a page and a file for each.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from minorm.conformance.case import GRADIENTS, Case
+from minorm.devices.dtypes import bfloat16, float16, float32, float64
+
+
+@dataclass(frozen=True)
+class Cause:
+    """What a runtime does, said of it ("OpenVINO ..."), and a case in which it shows."""
+
+    name: str
+    text: str
+    case: Case
+
+
+def _f(*values: Any, dtype: Any = float32) -> Any:
+    return np.array(values, dtype)
+
+
+def _batch(x: Any, opset: int = 15, **more: Any) -> Case:
+    """A batch norm of two channels, with other statistics stored than the batch has."""
+    given = more.pop("inputs", (_f(1, 1), _f(0, 0), _f(0.5, 0.5), _f(4, 4)))
+    outputs = ("y", "mean", "var") if more.get("training_mode") or "outputs" in more else ("y",)
+    outputs, held, fetched = more.pop("outputs", outputs), more.pop("held", (1, 2, 3, 4)), more.pop("fetched", None)
+    return Case("BatchNormalization", opset, "", (x, *given), more, outputs, fetched, held)
+
+
+def _other(operator: str, opset: int, *inputs: Any, outputs: tuple[str, ...] = ("y",), **attributes: Any) -> Case:
+    return Case(operator, opset, "", inputs, attributes, outputs, held=tuple(range(1, len(inputs))))
+
+
+def _far(case: Case) -> Case:
+    """The case, with how many standard deviations its data lie away from 0."""
+    x = case.inputs[0].astype(np.float64)
+    return dataclasses.replace(case, offset=float(abs(x.mean()) / x.std()))
+
+
+_ROWS = _f([1, 2], [3, 6])  # two samples of two channels, or two rows
+_FIVE = "y", "mean", "var", "saved_mean", "saved_var"  # of a batch norm that trains, before version 14
+_ONE, _TWO = (_f(1, 1), _f(0, 0)), (_f(1), _f(0))
+
+_ALL = (
+    Cause(
+        "overwrites-running-statistics",
+        "updates the running statistics in the caller's own arrays when nobody fetches them",
+        _batch(_ROWS, training_mode=1, fetched=1, held=(1, 2)),
+    ),
+    Cause(
+        "merges-equal-initializers",
+        "merges equal initializers (scale is var, B is mean in a fresh layer), then updates them in place",
+        _batch(_ROWS, inputs=(_f(1, 1), _f(0, 0), _f(0, 0), _f(1, 1)), training_mode=1, fetched=1),
+    ),
+    Cause(
+        "inverse-for-variance",
+        "gives 1 / std where the specification says variance",
+        _batch(_ROWS, 9, outputs=_FIVE, held=()),
+    ),
+    Cause(
+        "leaves-1e-9-out",
+        "leaves 1e-9 out: 0 / 0 where values are equal, and another result where they are small",
+        _other("MeanVarianceNormalization", 13, _f([[[2, 2]]]), axes=[3]),
+    ),
+    Cause(
+        "blends-statistics",
+        "normalizes with a blend of the stored and the batch's statistics when y alone is fetched",
+        _batch(_ROWS, 9, outputs=_FIVE, fetched=1),
+    ),
+    Cause(
+        "type-of-x-for-all",
+        "gives every output in the type of x, and not in its own",
+        _other("LayerNormalization", 17, _f([1, 3], dtype=float16), *(p.astype(float16) for p in _ONE),
+               outputs=("y", "mean", "inverse")),
+    ),
+    Cause("sums-x", "adds up x, and not |x|", _other("LpNormalization", 22, _f([-3, 4]), p=1)),
+    Cause(
+        "window-over-samples",
+        "lets the index that should run over the channels run over the samples",
+        _other("LRN", 13, _f([[[1]], [[2]], [[3]]]), size=3, alpha=3.0, beta=1.0),
+    ),
+    Cause(
+        "computes-in-16-bits",
+        "computes in 16 bits what it reads in 16 bits",
+        _other("LpNormalization", 22, _f([300, 400], dtype=float16)),
+    ),
+    Cause(
+        "knows-no-training",
+        "knows no training: it normalizes with the stored statistics, and does not say so",
+        _batch(_ROWS, training_mode=1, fetched=1),
+    ),
+    Cause(
+        "training-of-old-versions",
+        "knows training from version 7 on; in versions 1 and 6 it takes the stored statistics, and does not say so",
+        _batch(_ROWS, 6, outputs=_FIVE, fetched=1),
+    ),
+    Cause(
+        "momentum-the-other-way",
+        "takes momentum for the share of the new statistics, where the specification means that of the old",
+        _batch(_ROWS, training_mode=1),
+    ),
+    Cause(
+        "float32-for-float16",
+        "gives float32 where the file says float16",
+        _other("InstanceNormalization", 6, _f([[[1, 3]]], dtype=float16), *(p.astype(float16) for p in _TWO)),
+    ),
+    Cause(
+        "reads-float64-as-float32",
+        "reads the bytes of float64 as if they were float32",
+        _other("LayerNormalization", 17, _f([1, 3], dtype=float64), *(p.astype(float64) for p in _ONE)),
+    ),
+    Cause(
+        "computes-float64-in-float32",
+        "computes float64 in float32",
+        _other("InstanceNormalization", 6, _f([[[1, 2, 4]]], dtype=float64), *(p.astype(float64) for p in _TWO)),
+    ),
+    Cause(
+        "no-axis-of-channels",
+        "crashes, reads other memory or gives another shape where x has no axis of channels",
+        _batch(_f(1, 2, 4), inputs=(_f(1), _f(0), _f(0.5), _f(4))),
+    ),
+    Cause(
+        "ignores-spatial",
+        "ignores spatial=0, and takes statistics that are not those of each position",
+        _batch(_f([[1, 3]], [[2, 4]]), 7, spatial=0,
+               inputs=(_f([1, 2]), _f([0, 1]), _f([0.5, 1.5]), _f([4, 1]))),
+    ),
+    Cause(
+        "window-the-other-way",
+        "lets an even window reach further down, where the specification says up",
+        _other("LRN", 13, _f([[[1]], [[2]], [[3]]]), size=2, alpha=2.0, beta=1.0),
+    ),
+    Cause(
+        "variance-by-squares",
+        "takes the variance as E[x^2] - E[x]^2, which cancels where the mean is large",
+        _far(_other("GroupNormalization", 21, _f([[1e4 + 1, 1e4 + 2, 1e4 + 4]]), *_TWO, num_groups=1)),
+    ),
+    Cause(
+        "wider-type-of-y",
+        "gives y in the wider type of x and the parameters",
+        _batch(_ROWS.astype(float16)),
+    ),
+    Cause(
+        "one-value-a-channel",
+        "leaves x as it is where a channel has one value",
+        _batch(_f([2, 5]), training_mode=1),
+    ),
+    Cause("zero-over-zero", "gives 0 / 0 for a row of zeros", _other("LpNormalization", 22, _f([0, 0], [3, 4]))),
+    Cause(
+        "divides-by-at-least",
+        "divides by at least a small number, 1e-12 in PyTorch",
+        _other("LpNormalization", 22, _f([3e-25, 4e-25])),
+    ),
+    Cause(
+        "squares-underflow",
+        "lets squares underflow float32, though the result is an ordinary number",
+        _other("LpNormalization", 22, _f([6e-25, 8e-25])),
+    ),
+    Cause(
+        "squares-overflow",
+        "lets squares overflow float32, though the result is an ordinary number",
+        _other("LayerNormalization", 17, _f([1e20, 2e20, 4e20]), _f(1, 1, 1), _f(0, 0, 0)),
+    ),
+    Cause(
+        "rounds-the-mean-of-equal-values",
+        "rounds the sum of equal values, so that their mean is another number than they are",
+        _other("InstanceNormalization", 6, np.full((1, 1, 11), 12345.678, np.float32), *_TWO),
+    ),
+    Cause(
+        "nan-for-an-empty-batch",
+        "gives NaN as the gradient of scale where a batch is empty, and no value stands behind it",
+        Case("BatchNormalization", 15, "", (np.zeros((0, 2), np.float32), *_batch(_ROWS).inputs[1:]),
+             {"training_mode": 1}, ("y", "mean", "var"), 1, (1, 2, 3, 4), 0.0, GRADIENTS, np.zeros((0, 2), np.float32)),
+    ),
+    Cause(
+        "lacks-mean-and-inverse",
+        "does not give the mean and 1 / std, for which the file asks beside y",
+        _other("LayerNormalization", 17, _f([1, 3]), *_ONE, outputs=("y", "mean", "inverse")),
+    ),
+    Cause(
+        "scale-of-each-group",
+        "takes scale and bias of each group, which version 18 has, for those of so many channels, "
+        "and leaves the other channels as they are",
+        _other("GroupNormalization", 18, _f([[[1, 2]], [[3, 5]], [[4, 4]], [[0, 6]]]).reshape(1, 4, 2),
+               _f(1, 2), _f(0, 1), num_groups=2),
+    ),
+    Cause(
+        "several-axes",
+        "does not normalize over several axes as the file says, or takes one row of a scale that has several",
+        _other("LayerNormalization", 17, _f([[1, 2], [4, 8]]), _f([1, 2], [3, 4]), _f([0, 0], [0, 0]), axis=1),
+    ),
+    Cause(
+        "crashes-on-16-bits",
+        "crashes on bfloat16, and on float16 with statistics of float32",
+        _other("InstanceNormalization", 22, _f([[[1, 3]]], dtype=bfloat16), *(p.astype(bfloat16) for p in _TWO)),
+    ),
+)  # fmt: skip
+CAUSES = {cause.name: cause for cause in _ALL}

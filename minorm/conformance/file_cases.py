@@ -1,0 +1,160 @@
+"""The normalizations of a user's own file as cases: each node with the numbers that reach it.
+
+The file is loaded as `minorm.onnx.load` does, with its limits, and cut behind the values that normalizations read; so
+minorm computes what reaches each of them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from minorm.conformance.case import Case
+from minorm.conformance.formula import FORMULAS, due
+from minorm.conformance.verdict import STASHED
+from minorm.onnx import backend, load
+from minorm.onnx.checking.inspection import Inspection, inspect
+from minorm.onnx.checking.required import Required
+from minorm.onnx.exporting import examples
+from minorm.onnx.graph.errors import LoadError
+from minorm.onnx.graph.reading import Node
+from minorm.serialization import limits
+
+OUTPUTS = "y", "mean", "var", "saved_mean", "saved_var"  # of a normalization
+FAR = 10.0  # standard deviations; data that lie closer to 0 have no offset to speak of
+
+
+@dataclass(frozen=True)
+class FileCases:
+    """What a file has to be judged.
+
+    cases       one a node, called as the node is
+    since       the version of the operator that each is of, in their order
+    left_out    nodes by name, and why they are not judged
+    """
+
+    cases: list[Case] = field(default_factory=list)
+    since: list[int] = field(default_factory=list)
+    left_out: dict[str, str] = field(default_factory=dict)
+
+
+def read(
+    path: str | os.PathLike[str],
+    shapes: Mapping[str, tuple[int, ...]] | None = None,
+    values: Mapping[str, Any] | None = None,
+    max_bytes: int = limits.ONNX,
+    external_root: str | os.PathLike[str] | None = None,
+) -> FileCases:
+    """The normalizations of a file; the second of one name is called `name (2)`.
+
+    LoadError for what is no ONNX file, or for one that minorm does not run up to there.
+
+    shapes    lengths of inputs or free axes, where guessing fails
+    values    what inputs are given: numbers or lists; else they are random, always the same
+    """
+    found = inspect(path, max_bytes, external_root, "conform")
+    nodes = [node for node in found.nodes if node.operator in FORMULAS and not node.domain]
+    result = FileCases()
+    judged = []
+    for node in nodes:
+        why = _why_left_out(node, found)
+        if why:
+            result.left_out[_name(node)] = why
+        else:
+            judged.append(node)
+    if not judged:
+        return result
+    guess = examples.Guess(shapes or {}, values or {}, Required(found.proto.graph).lengths)
+    arrays = _arrays(path, found, judged, guess, max_bytes, external_root)
+    fed = {entry.name for entry in found.proto.graph.input}
+    held = {tensor.name for tensor in found.proto.graph.initializer} - fed
+    called: dict[str, int] = {}
+    for node in judged:
+        try:
+            case = _case(node, [arrays[name] for name in _given(node)], held)
+            due(case)
+        except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+            result.left_out[_name(node)] = f"the formula has no result for it: {error}"
+            continue
+        called[case.name] = called.get(case.name, 0) + 1
+        again = f"{case.name} ({called[case.name]})" if called[case.name] > 1 else case.name
+        result.cases.append(dataclasses.replace(case, name=again))
+        result.since.append(node.since)
+    return result
+
+
+def _name(node: Node) -> str:
+    return node.name or next(filter(None, node.outputs), "")
+
+
+def _given(node: Node) -> list[str]:
+    return [name for name in node.inputs if name]
+
+
+def _why_left_out(node: Node, found: Inspection) -> str:
+    if not node.inputs or "" in node.inputs[: len(_given(node))]:
+        return "it lacks an input that it needs"
+    if node.conditions or node.body is not None or node.enters:
+        return "it stands in a branch or a loop"
+    known = {value for other in found.nodes for value in other.outputs}
+    known |= {entry.name for entry in found.proto.graph.input} | {t.name for t in found.proto.graph.initializer}
+    if not known.issuperset(_given(node)):
+        return "what reaches it cannot be told from outside of the loop that it stands in"
+    return ""
+
+
+def _arrays(
+    path: Any, found: Inspection, nodes: list[Node], guess: examples.Guess, max_bytes: int, external_root: Any
+) -> dict[str, Any]:
+    """The numbers of every value that the nodes read."""
+    names = list(dict.fromkeys(name for node in nodes for name in _given(node)))
+    module = load(path, names, max_bytes, external_root=external_root)
+    reached = {entry.name for entry in module.inputs}
+    examples.settled(found.inputs, guess)  # an error for a name that is no input
+    needed = dataclasses.replace(guess, values={n: v for n, v in guess.values.items() if n in reached})
+    first: Exception | None = None
+    for args in examples.guesses(module.inputs, needed):
+        error = examples.fails(module, args)
+        first = first or error
+        if error is None:
+            results = backend.Prepared(module).run([x.array for x in args])
+            return dict(zip(names, results, strict=True))
+    raise LoadError(f"conform: {os.fspath(path)!r} does not run on inputs of the shapes it declares: {first}")
+
+
+def _case(node: Node, inputs: list[Any], held: set[str]) -> Case:
+    outputs = tuple(OUTPUTS[place] if name else "" for place, name in enumerate(node.outputs[: len(OUTPUTS)]))
+    if node.operator in STASHED:
+        outputs = tuple("inverse" if name == "var" else name for name in outputs)
+    weights = tuple(place for place, name in enumerate(_given(node)) if name in held and place)
+    fetched = None if any(node.wants(place) for place in range(1, len(outputs))) else 1
+    attributes = dict(node.attributes)
+    case = Case(node.operator, node.opset, _name(node), tuple(inputs), attributes, outputs, fetched, weights)
+    return dataclasses.replace(case, offset=_offset(case))
+
+
+def _offset(case: Case) -> float:
+    """How many standard deviations the data lie away from 0, over the axes that a statistic is taken over."""
+    x = case.inputs[0].astype(np.float64)
+    if x.ndim < 2 or not x.size or not np.isfinite(x).all():
+        return 0.0
+    if case.operator == "BatchNormalization":
+        over: tuple[int, ...] = (0, *range(2, x.ndim))
+    elif case.operator in ("LayerNormalization", "RMSNormalization"):
+        over = tuple(range(case.get("axis", -1) % x.ndim, x.ndim))
+    elif case.operator == "GroupNormalization":
+        x, over = x.reshape(x.shape[0], case.attributes["num_groups"], -1), (2,)
+    elif case.operator == "MeanVarianceNormalization":
+        over = tuple(case.get("axes", [0, 2, 3]))
+    else:
+        over = tuple(range(2, x.ndim))
+    if not over:
+        return 0.0
+    mean, std = np.abs(x.mean(over)), x.std(over)
+    far = float(np.divide(mean, std, out=np.zeros_like(mean), where=std > 0).max())
+    return far if far > FAR else 0.0

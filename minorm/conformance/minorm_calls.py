@@ -1,0 +1,46 @@
+"""minorm itself, as `minorm.onnx.load` reads a case's file; masks and plain averages are asked of its function."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+
+from minorm.conformance.case import Case, model
+from minorm.functional import batch_norm
+from minorm.onnx import backend, load
+from minorm.tensor.tensor import Tensor
+
+
+def answer(case: Case) -> list[Any]:
+    """The outputs that are fetched."""
+    return list(backend.run_model(model(case), case.feeds()))
+
+
+def gradients(case: Case) -> list[Any]:
+    """Scale and bias are weights of the file, and so parameters of the module."""
+    module = load(model(dataclasses.replace(case, held=tuple(range(1, len(case.inputs))))))
+    x, parameters = Tensor(case.inputs[0], requires_grad=True), dict(module.named_parameters())
+    module(x).backward(Tensor(case.beside))
+    asked = (x, *(parameters[f"i{place}"] for place, _ in case.wanted[1:]))
+    return [None if tensor.grad is None else tensor.grad.array for tensor in asked]
+
+
+def masked(case: Case) -> list[Any]:
+    """y, 0 where the mask is false, and the running statistics."""
+    x, scale, bias, mean, var = (Tensor(array.copy()) for array in case.inputs)  # it changes the running statistics
+    mask = case.beside[:, None, :]
+    more = {"momentum": case.get("momentum", 0.9), "mask": Tensor(mask)}
+    y = batch_norm(x, mean, var, scale, bias, training=True, **more)
+    return [np.where(mask, y.array, 0), mean.array, var.array]
+
+
+def cumulative(case: Case) -> list[Any]:
+    """The running statistics after every sample of x as a batch, by a momentum of None."""
+    _, scale, bias, mean, var = (Tensor(array.copy()) for array in case.inputs)
+    seen = Tensor(np.zeros((), np.int64))
+    for sample in case.inputs[0]:
+        x = Tensor(sample[None])
+        batch_norm(x, mean, var, scale, bias, training=True, momentum=None, num_batches_tracked=seen)
+    return [mean.array, var.array]
