@@ -108,7 +108,7 @@ def _with_prepared_weights(applications: Sequence[Application], values: Values) 
     """All but the first arguments of a Function on bytes is prepared once, where no application makes them."""
     made = {register for application in applications for register in application.outputs}
     return [
-        Prepared(part) if part.kind in ON_BYTES and made.isdisjoint(part.inputs[part.kind.moving :]) else part  # type: ignore[attr-defined]
+        Prepared(part) if part.kind in ON_BYTES and made.isdisjoint(part.inputs[part.kind.moving :]) else part
         for part in applications
     ]
 
