@@ -138,6 +138,7 @@ EACH = {
     "project/test_examples.py::test_transfer": 0,
     "pytorch/test_samples.py::test_functions": 7,
     "pytorch/test_samples.py::test_layers": 7,
+    "quantization/test_integers.py::test_integers_are_onnxruntimes": 3,
     "test_determinism.py::test_fifty_repeats_give_the_same_bits": 7,
     "test_determinism.py::test_instruction_sets_change_no_bit": 7,
     "test_determinism.py::test_threads_change_no_bit": 7,
