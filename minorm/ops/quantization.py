@@ -199,7 +199,8 @@ class FakeQuantize(Function):
         q = np.rint(given) + z
         self.inside = (q >= low) & (q <= high)
         steps = np.clip(q, low, high) - z
-        self.moves: Any = steps - given * self.inside if self.needs[1] else None
+        if self.needs[1]:
+            self.moves = steps - given * self.inside
         return (steps * s).astype(x.dtype, copy=False)
 
     def backward(self, dy):

@@ -185,6 +185,12 @@ COMMANDS: dict[str, Callable[[World], list[tuple[int, list[str]]]]] = {
         (1, [w.model("no", "Strange"), "--opset", "13"]),
         (1, [w.submission, "--opset", "13"]),
     ],
+    "quantize": lambda w: [
+        (0, [w.run, "--trust", "--calibrate", w.images, "--images", "8", "-o", w.path("int8", ".onnx")]),
+        (1, [w.run, "--trust", "--calibrate", w.path("nowhere")]),
+        (1, [w.run, "--trust", "--calibrate", w.images, "--exclude", w.file, "-o", w.path("int8", ".onnx")]),
+        (1, [w.submission]),
+    ],
     "conform": lambda w: [
         (2, ["--runtime", w.file]),
         (0, [w.onnx, "--runtime", "minorm"]),

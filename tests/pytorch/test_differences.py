@@ -102,6 +102,28 @@ def across_channels() -> None:  # closer: tests/nn/norm/test_response.py
     assert np.ptp(torch.nn.CrossMapLRN2d(1, 1.0)(torch.tensor(x)).numpy()) > 0.1
 
 
+@differs(
+    "quantization.FakeQuantize",
+    "divides by the scale, as ONNX does, where PyTorch multiplies by its reciprocal; and its observer watches in "
+    "training alone, PyTorch's until it is disabled",
+)
+def fake_quantize() -> None:
+    mine, theirs = mn.quantization.FakeQuantize(), torch.ao.quantization.FakeQuantize()
+    x = [-1.0, 0.5, 1.0]
+    mine.eval()(mn.tensor(x))
+    theirs.eval()(torch.tensor(x))
+    assert mine.scale.item() == 1
+    assert theirs.scale.item() == pytest.approx(2 / 255)
+    mine.train()(mn.tensor(x))
+    assert mine.scale.item() == pytest.approx(2 / 255)
+    numbers = np.random.default_rng(0).uniform(-1, 1, 200_000).astype(np.float32)
+    ours = mn.functional.fake_quantize_per_tensor_affine(mn.tensor(numbers), 0.1, 0, -128, 127).array
+    other = torch.fake_quantize_per_tensor_affine(torch.tensor(numbers), 0.1, 0, -128, 127).numpy()
+    scale = np.float32(0.1)
+    np.testing.assert_array_equal(ours, np.rint(numbers / scale) * scale)
+    np.testing.assert_array_equal(other, np.rint(numbers * (np.float32(1) / scale)) * scale)
+
+
 @differs("eps below 0", "an error of every normalization; PyTorch gives NaN where the variance is smaller")
 def negative_eps() -> None:
     with pytest.raises(ValueError, match=r"layer_norm: eps=-1\.0"):
