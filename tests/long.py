@@ -176,7 +176,7 @@ EACH = {
     "pytorch/test_samples.py::test_functions": 7,
     "pytorch/test_samples.py::test_layers": 7,
     "pytorch/test_twins.py::test_three_steps_keep_the_twins_together": 3,
-    "quantization/test_integers.py::test_integers_are_onnxruntimes": 3,
+    "quantization/test_quantized_model.py::test_integers_are_onnxruntimes": 3,
     "support/test_states.py::test_a_malformed_state_is_refused_in_words_and_loses_nothing": 3,
     "test_determinism.py::test_fifty_repeats_give_the_same_bits": 7,
     "test_determinism.py::test_instruction_sets_change_no_bit": 7,

@@ -9,7 +9,6 @@ minorm.onnx.export(int8, example, "int8.onnx")
 from minorm.quantization.calibration import calibrate
 from minorm.quantization.fake_quantize import FakeQuantize, LearnedFakeQuantize
 from minorm.quantization.histograms import MSEObserver, PercentileObserver
-from minorm.quantization.integers import QuantizedModel, convert
 from minorm.quantization.noise import LayerNoise, folding_gap, measure_noise
 from minorm.quantization.norm_folding import fuse_conv_bn_weights
 from minorm.quantization.observers import (
@@ -21,6 +20,7 @@ from minorm.quantization.observers import (
 )
 from minorm.quantization.qat import QATModel, freeze_bn_stats, prepare_qat, update_bn_stats
 from minorm.quantization.qconfig import QConfig, default_qat_qconfig, get_default_qat_qconfig
+from minorm.quantization.quantized_model import QuantizedModel, convert
 
 __all__ = [
     "FakeQuantize",

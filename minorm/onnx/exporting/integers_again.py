@@ -1,4 +1,4 @@
-"""Weights of a loaded int8 model, which trained as floats, become integers again: see loading/integer_weights.py."""
+"""Makes integers again of the weights of a loaded int8 model: loading/quantized/integer_weights.py made floats of them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from onnx import numpy_helper
 from minorm.onnx.conversion import describing
 from minorm.onnx.graph import encoding
 from minorm.onnx.graph.names import drop, reads_of
-from minorm.onnx.loading.integer_weights import axis_of, refill_nodes, spread
+from minorm.onnx.loading.quantized.integer_weights import axis_of, refill_nodes, spread
 
 
 def store(graph: Any, contents: dict[str, Any]) -> None:

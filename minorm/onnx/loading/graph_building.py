@@ -24,13 +24,14 @@ from minorm.onnx.graph.scope import Scope
 from minorm.onnx.graph.step import Step
 from minorm.onnx.graph.storage import narrow
 from minorm.onnx.graph.tensors import Budget
-from minorm.onnx.loading import byte_nodes, places, roles, weights
-from minorm.onnx.loading.fused_steps import Fused
+from minorm.onnx.loading import places, roles, weights
 from minorm.onnx.loading.graph_inputs import Input
 from minorm.onnx.loading.graph_module import GraphModule
 from minorm.onnx.loading.judging import weights_by_input
 from minorm.onnx.loading.judging.naming import Origin
 from minorm.onnx.loading.original import Placed, Start
+from minorm.onnx.loading.quantized import byte_nodes
+from minorm.onnx.loading.quantized.fused_steps import Fused
 from minorm.onnx.loading.repeating import Frame, Repetition
 from minorm.onnx.loading.resolving import refuse
 from minorm.onnx.operators.control import branch

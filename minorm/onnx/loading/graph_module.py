@@ -25,12 +25,12 @@ from minorm.onnx.graph.step import Step, converted, mark_last_uses, unconverted
 from minorm.onnx.graph.tensors import Budget
 from minorm.onnx.loading.exchange import replacing
 from minorm.onnx.loading.float_type import FloatType
-from minorm.onnx.loading.fused_steps import Fused, inference_steps
 from minorm.onnx.loading.graph_inputs import Input
 from minorm.onnx.loading.judging.judge import Verdict
 from minorm.onnx.loading.original import Original, Placed
 from minorm.onnx.loading.planning.plans import Plans
 from minorm.onnx.loading.planning.recorder import Recorder
+from minorm.onnx.loading.quantized.fused_steps import Fused, inference_steps
 from minorm.onnx.operators.norm.batch_statistics import put
 from minorm.support.masking import printable
 from minorm.support.states import completed
@@ -84,7 +84,7 @@ class GraphModule(Sealed):
         self.placed: list[Placed] = []  # where the layers with a mode stand in it
         self._budget = budget
         self._plans = Plans()
-        self.stores_integers = False  # a file of minorm holds the weights as integers: integer_weights.py
+        self.stores_integers = False  # a file of minorm holds the weights as integers: quantized/integer_weights.py
         self.metadata: dict[str, Any] = {}  # of the file, but for what minorm writes for itself
         self.layers_put_in: dict[str, Module] = {}  # in the place of nodes, by their paths
         self._state = dict(state)

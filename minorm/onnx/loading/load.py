@@ -17,8 +17,6 @@ from minorm.onnx.graph.storage import sparse
 from minorm.onnx.graph.tensors import Budget, text
 from minorm.onnx.graph.weights_folder import Folder
 from minorm.onnx.loading import (
-    byte_nodes,
-    integer_weights,
     metadata,
     original,
     recognition,
@@ -33,6 +31,7 @@ from minorm.onnx.loading.graph_building import Builder
 from minorm.onnx.loading.graph_inputs import Input
 from minorm.onnx.loading.graph_module import GraphModule
 from minorm.onnx.loading.judging.naming import Origin
+from minorm.onnx.loading.quantized import byte_nodes, integer_weights
 from minorm.onnx.loading.resolving import resolve
 from minorm.onnx.loading.weights import Trainable
 from minorm.onnx.loading.wiring import Wiring

@@ -75,7 +75,7 @@ def read_qlinear_conv(node: Node) -> Callable[..., Tensor]:
 
 
 def read_fused(node: Node) -> Callable[..., Tensor]:
-    """What computes a node that stands for several: loading/byte_nodes.py. `relu` and `transB` are not ONNX's."""
+    """What computes a node that stands for several, of quantized/byte_nodes.py. `relu` and `transB` are not ONNX's."""
     if node.operator == "QLinearAdd":
         relu = bool(node.attributes.get("relu", 0))
         return lambda a, a_scale, a_zero, b, *rest: QuantizedAdd.apply(a, b, a_scale, a_zero, *rest, relu=relu)
