@@ -1,12 +1,15 @@
 """A whole training step (forward, loss, backward, SGD with momentum) of small CNNs, minorm and PyTorch in turn.
 
-    python -m benchmarks.step [--threads 2] [--seconds 20] [--networks digits vgg] [--compile]
+    python -m benchmarks.step [--threads 2] [--seconds 20] [--networks digits vgg] [--compile] [--autocast] [--qat]
 
 Both networks come from one definition (minorm/models.py, benchmarks/networks.py) and start from the same weights.
 PyTorch runs eagerly with its arrays row-major and channels-last, and with --compile also as torch.compile makes it,
 which takes up to a minute a network. Times are medians of steps taken in turn in one process, so the ratios hold where
 the times do not. `ratio` is the time of PyTorch's best over ours: above 1 minorm is the faster one. Before it is timed,
 the first losses are compared.
+
+With --autocast both compute in bfloat16, and minorm's float32 stands beside it; with --qat also minorm's step that
+rounds to int8 on the way (minorm.quantization). `by float32` is what such a step takes of minorm's own in float32.
 
 The instruction set is held to AVX2 for both by
 
@@ -16,6 +19,7 @@ The instruction set is held to AVX2 for both by
 from __future__ import annotations
 
 import argparse
+import contextlib
 import functools
 from collections.abc import Callable
 from typing import Any
@@ -26,6 +30,7 @@ import minorm as mn
 from benchmarks import networks
 from benchmarks.timing import in_turn
 from minorm import models
+from minorm.quantization import prepare_qat
 
 
 def _model(name: str, channels: int, size: int) -> Callable[[Any], Any]:
@@ -52,13 +57,14 @@ CASES = TUNED | OTHERS
 SETTINGS = {"lr": 0.01, "momentum": 0.9}
 
 
-def step_of(library: Any, model: Any, x: Any, y: Any) -> Callable[[], float]:
-    """One training step of a model of that library, which returns its loss."""
+def step_of(library: Any, model: Any, x: Any, y: Any, autocast: bool = False) -> Callable[[], float]:
+    """One training step of a model of that library, which returns its loss; autocast: in bfloat16."""
     loss_function = library.nn.CrossEntropyLoss()
     optimizer = library.optim.SGD(model.parameters(), **SETTINGS)
 
     def step() -> float:
-        loss = loss_function(model(x), y)
+        with library.autocast("cpu", dtype=library.bfloat16) if autocast else contextlib.nullcontext():
+            loss = loss_function(model(x), y)
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
@@ -67,18 +73,19 @@ def step_of(library: Any, model: Any, x: Any, y: Any) -> Callable[[], float]:
     return step
 
 
-def steps_of(name: str, compiled: bool) -> dict[str, Callable[[], float]]:
-    """By name: minorm's step and PyTorch's, all from the same weights."""
+def steps_of(name: str, compiled: bool = False, autocast: bool = False, qat: bool = False) -> dict[str, Any]:
+    """By name: minorm's step and PyTorch's, all from the same weights; then those that only minorm is asked for."""
     import torch
 
     build, channels, size, batch = CASES[name]
     rng = np.random.default_rng(0)
     mn.manual_seed(0)
-    ours = build(mn)
+    ours, others = build(mn), [build(mn) for _ in range(autocast + qat)]
     state = {key: torch.from_numpy(value.numpy().copy()) for key, value in ours.state_dict().items()}
     images = rng.standard_normal((batch, channels, size, size), np.float32)
     labels = rng.integers(0, 10, (batch, *ours(mn.tensor(images)).shape[2:]))
-    ours.load_state_dict({key: value.numpy() for key, value in state.items()})  # its running statistics have moved
+    for model in (ours, *others):  # its running statistics have moved
+        model.load_state_dict({key: value.numpy() for key, value in state.items()})
 
     def theirs(channels_last: bool, compiled: bool = False) -> Callable[[], float]:
         model, x = build(torch), torch.from_numpy(images)
@@ -87,15 +94,20 @@ def steps_of(name: str, compiled: bool) -> dict[str, Callable[[], float]]:
             model, x = model.to(memory_format=torch.channels_last), x.to(memory_format=torch.channels_last)
         if compiled:
             model = torch.compile(model)
-        return step_of(torch, model, x, torch.from_numpy(labels))
+        return step_of(torch, model, x, torch.from_numpy(labels), autocast)
 
+    x, y = mn.tensor(images), mn.tensor(labels)
     found = {
-        "minorm": step_of(mn, ours, mn.tensor(images), mn.tensor(labels)),
+        "minorm": step_of(mn, ours, x, y, autocast),
         "NCHW": theirs(False),
         "ch.last": theirs(True),
     }
     if compiled:
         found["compiled"] = theirs(False, compiled=True)
+    if autocast:
+        found["float32"] = step_of(mn, others[0], x, y)
+    if qat:
+        found["qat"] = step_of(mn, prepare_qat(others[-1], x), x, y)
     return found
 
 
@@ -106,7 +118,11 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=20, help="for each network")
     parser.add_argument("--networks", nargs="+", choices=CASES, default=list(CASES))
     parser.add_argument("--compile", action="store_true", help="torch.compile as well")
+    parser.add_argument("--autocast", action="store_true", help="both in bfloat16, beside minorm's float32")
+    parser.add_argument("--qat", action="store_true", help="minorm's quantization-aware step as well")
     args = parser.parse_args()
+    if args.autocast and args.qat:
+        raise SystemExit("a quantization-aware step computes in float32; expected --autocast or --qat")
     mn.set_num_threads(args.threads)
     try:
         import torch
@@ -114,17 +130,23 @@ def main() -> None:
         raise SystemExit("benchmarks.step compares with PyTorch; install torch") from None
     torch.set_num_threads(args.threads)
     print(f"minorm {mn.__version__}, PyTorch {torch.__version__}, {args.threads} threads, milliseconds a training step")
-    titles = ["minorm", "NCHW", "ch.last"] + ["compiled"] * args.compile
-    print(f"{'network':14} {'batch':>5} {' '.join(f'{title:>9}' for title in titles)} {'ratio':>9}")
+    peers = ["NCHW", "ch.last"] + ["compiled"] * args.compile
+    own = ["float32"] * args.autocast + ["qat"] * args.qat
+    titles = ["minorm", *peers, *own, "ratio"] + ["by float32"] * len(own)
+    print(f"{'network':14} {'batch':>5} {' '.join(f'{title:>10}' for title in titles)}")
     ratios: dict[str, float] = {}
     for name in args.networks:
-        steps = steps_of(name, args.compile)
-        losses = [step() for step in steps.values()]
-        assert np.ptp(losses) < 1e-4, f"{name}: the first losses differ: {losses}"
-        ours, *theirs = times = [1000 * t for t in in_turn(list(steps.values()), seconds=args.seconds)]
-        ratios[name] = min(theirs) / ours
-        milliseconds = " ".join(f"{t:9.3f}" for t in times)
-        print(f"{name:14} {CASES[name][3]:5} {milliseconds} {ratios[name]:9.2f}", flush=True)
+        steps = steps_of(name, args.compile, args.autocast, args.qat)
+        losses = {title: step() for title, step in steps.items()}
+        close = 2e-2 if args.autocast else 1e-4
+        assert np.ptp([losses[title] for title in ("minorm", *peers)]) < close, f"{name}: first losses differ: {losses}"
+        times = dict(zip(steps, (1000 * t for t in in_turn(list(steps.values()), seconds=args.seconds)), strict=True))
+        ratios[name] = min(times[title] for title in peers) / times["minorm"]
+        cells = [f"{t:10.3f}" for t in times.values()] + [f"{ratios[name]:10.2f}"]
+        if own:
+            slow, fast = ("minorm", "float32") if args.autocast else ("qat", "minorm")
+            cells.append(f"{times[slow] / times[fast]:10.2f}")
+        print(f"{name:14} {CASES[name][3]:5} {' '.join(cells)}", flush=True)
     for title, group in (("tuned for", TUNED), ("not tuned for", OTHERS)):
         if found := [ratio for name, ratio in ratios.items() if name in group]:
             print(f"{title}: geometric mean {np.exp(np.mean(np.log(found))):.2f}, smallest {min(found):.2f}")
