@@ -81,6 +81,8 @@ class ObserverBase(Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Remember what x says of the ends; returns x."""
+        if x.device != self.min_val.device:
+            self.to(device=x.device)
         with no_grad():
             array = x.detach().array.astype(np.float32, copy=False)
             if array.size:
@@ -93,9 +95,7 @@ class ObserverBase(Module):
 
     def _set(self, low: Any, high: Any) -> None:
         for buffer, value in ((self.min_val, low), (self.max_val, high)):
-            array = np.empty_like(buffer.array, shape=np.shape(value))
-            array[...] = value
-            buffer.set_array(array)
+            buffer.set_array(_tensor(value, np.float32).to(buffer.device).array)
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *others: Any) -> None:
         fit_to(state_dict, prefix, self.min_val, self.max_val, names=("min_val", "max_val"))
@@ -151,7 +151,7 @@ def qparams(
 
 
 def _tensor(value: Any, dtype: Any) -> Tensor:
-    return Tensor(np.asarray(value, dtype) if isinstance(value, np.generic) else value.astype(dtype))
+    return Tensor(np.array(value, dtype) if isinstance(value, np.generic) else value.astype(dtype))
 
 
 @documented(OPTIONS)
@@ -203,7 +203,7 @@ class MovingAverageMinMaxObserver(ObserverBase):
         self._blend(array.min(), array.max())
 
     def _blend(self, low: Any, high: Any) -> None:
-        if self.min_val.shape == np.shape(low) and self.has_seen:
+        if self.min_val.shape == low.shape and self.has_seen:
             share = np.float32(self.averaging_constant)
             low = self.min_val.array + share * (low - self.min_val.array)
             high = self.max_val.array + share * (high - self.max_val.array)

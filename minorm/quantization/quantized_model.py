@@ -18,10 +18,12 @@ from minorm.nn import Module
 from minorm.quantization.fake_quantize import FakeQuantize
 from minorm.quantization.integer_steps import At, Grid, Integers, Written
 from minorm.quantization.norm_folding import slope_and_offset
-from minorm.quantization.planning import Plan, Step
+from minorm.quantization.planning import Plan, Step, tensors_of
 from minorm.quantization.qat import INT32, Interception, QATModel, round_inputs
 from minorm.support.documented import documented
 from minorm.tensor.tensor import Tensor
+
+CPU = "cpu"
 
 
 @documented({}, model="the float model, in evaluation", plan="which of its operations are integers")
@@ -86,12 +88,30 @@ class QuantizedModel(Module):
         return super().train(False)
 
     def forward(self, *args: Any) -> Any:
-        """model(*args), in integers."""
+        """model(*args), in integers, which are computed on the CPU; the result is where the images are."""
+        elsewhere = [x.device for x in tensors_of(args) if x.device != CPU]
+        if elsewhere:
+            return _moved(self(*_moved(args, CPU)), elsewhere[0])
+        away = next((buffer.device for buffer in self.buffers() if buffer.device != CPU), None)
+        if away is not None:
+            raise RuntimeError(f"QuantizedModel: its integers are on {away}; expected them on the CPU: model.cpu()")
         written = trace.state.calls is not None
         steps = Written(self) if written else Integers(self)
         given = round_inputs(self.plan, args, {s.key: At(steps, s) for s in self.plan.inputs.values()})
         with no_grad(), trace.intercepted(steps):
             return self.model(*given)
+
+
+def _moved(value: Any, device: Any) -> Any:
+    """A Tensor, or those in a tuple, list or dict, on another device."""
+    if isinstance(value, Tensor):
+        return value.to(device)
+    if isinstance(value, dict):
+        return {key: _moved(entry, device) for key, entry in value.items()}
+    if isinstance(value, (tuple, list)):
+        moved = [_moved(entry, device) for entry in value]
+        return moved if isinstance(value, list) else tuple(moved)
+    return value
 
 
 class _Folds(Interception):
@@ -136,9 +156,9 @@ def convert(model: QATModel) -> QuantizedModel:
                 "qat.train(), then qat(x)"
             )
     inner = copy.deepcopy(model.model).cpu().eval()
-    folds = _Folds(model.plan)
+    folds, example = _Folds(model.plan), _moved(model.example, CPU)
     with no_grad(), trace.intercepted(folds):
-        inner(*(a.cpu() if isinstance(a, Tensor) else a for a in model.example))
+        inner(*example)
     result = QuantizedModel(inner, model.plan)
     for site in model.plan.sites:
         result.add_activation(site.key, cast(FakeQuantize, model.fake_quant[site.key]))
