@@ -117,7 +117,7 @@ class FakeQuantize(Module):
 
     def enable_fake_quant(self, enabled: bool = True) -> None:
         """Round from now on."""
-        self.fake_quant_enabled.array.fill(int(enabled))
+        self.fake_quant_enabled.fill_(int(enabled))
 
     def disable_fake_quant(self) -> None:
         """Let x through as it is."""
@@ -125,7 +125,7 @@ class FakeQuantize(Module):
 
     def enable_observer(self, enabled: bool = True) -> None:
         """Let scale and zero point follow what passes in training."""
-        self.observer_enabled.array.fill(int(enabled))
+        self.observer_enabled.fill_(int(enabled))
 
     def disable_observer(self) -> None:
         """Keep scale and zero point as they are."""

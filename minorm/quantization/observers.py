@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from minorm.devices import dtypes
+from minorm.devices import dtypes, on_device_of
 from minorm.graph.grad_mode import no_grad
 from minorm.nn import Module
 from minorm.support.documented import documented
@@ -84,9 +84,10 @@ class ObserverBase(Module):
         if x.device != self.min_val.device:
             self.to(device=x.device)
         with no_grad():
-            array = x.detach().array.astype(np.float32, copy=False)
+            array = x.detach().array
             if array.size:
-                self.observe(array)
+                with on_device_of(array):
+                    self.observe(array.astype(np.float32, copy=False))
         return x
 
     def observe(self, array: Any) -> None:
@@ -104,7 +105,8 @@ class ObserverBase(Module):
     @property
     def has_seen(self) -> bool:
         """Whether any batch has passed."""
-        return bool((self.min_val.array <= self.max_val.array).all())
+        with on_device_of(self.min_val.array):
+            return bool((self.min_val.array <= self.max_val.array).all())
 
     def ends(self) -> tuple[Any, Any]:
         """The ends that the integers shall span, arrays."""
@@ -115,7 +117,8 @@ class ObserverBase(Module):
         if not self.has_seen:
             shape = self.min_val.shape
             return Tensor(np.ones(shape, np.float32)), Tensor(np.zeros(shape, np.int32))
-        return qparams(*self.ends(), self.quant_min, self.quant_max, self.symmetric, self.dtype, self.eps)
+        with on_device_of(self.min_val.array):
+            return qparams(*self.ends(), self.quant_min, self.quant_max, self.symmetric, self.dtype, self.eps)
 
     def reset_min_max_vals(self) -> None:
         """Forget all batches."""
