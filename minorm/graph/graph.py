@@ -27,6 +27,11 @@ _ndarray = np.ndarray
 _tuple: Any = tuple.__new__  # a NamedTuple's own takes longer
 
 
+def serial() -> int:
+    """A number above those of all Functions that are in a graph."""
+    return next(_serials)
+
+
 def is_tensor(value: Any) -> bool:
     """Is it a Tensor? This room does not know the class."""
     return hasattr(value, "from_array") and hasattr(value, "creator")
