@@ -86,6 +86,8 @@ def rms_normalization(case: Case, x: Any, s: Any) -> list[tuple[Any, Any]]:
 def mean_variance_normalization(case: Case, x: Any) -> list[tuple[Any, Any]]:
     """(x - mean) / (std + 1e-9): eps stands outside the root."""
     axes = tuple(case.get("axes", [0, 2, 3]))
+    if not x.size:
+        return [(x, case.inputs[0].dtype)]
     centred = x - x.mean(axes, keepdims=True)
     return [(centred / (x.std(axes, keepdims=True) + 1e-9), case.inputs[0].dtype)]
 
