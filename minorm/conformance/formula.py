@@ -1,7 +1,7 @@
 """What each operator should give: the specification's formula in float64, in plain NumPy, knowing nothing of minorm.
 
 A function an operator. Each takes a case and returns what is due for each output of the node, in its order. The inputs
-are taken as they are stored: an x of float16 has been rounded before anybody computed with it.
+are taken as they are stored: an x of float16 has been rounded before anything is computed with it.
 
 Source: https://onnx.ai/onnx/operators/, each version as it was published; where prose and shapes contradict each other,
 the shapes.
