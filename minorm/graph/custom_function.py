@@ -69,7 +69,7 @@ class Node(graph.Function):
                 raise TypeError(f"{name}.backward: gradient {i} is {kind_of(dx)}; expected a Tensor or None")
             if dx is not None and not self.of_tensors[i]:
                 raise RuntimeError(
-                    f"{name}.backward: gradient {i} is a Tensor, and argument {i} of forward is none; expected None"
+                    f"{name}.backward: gradient {i} is a Tensor, and argument {i} of forward is not; expected None"
                 )
         edges = self.edges or ()
         return tuple([_fitted(dx, edge) for dx, edge in zip(results[:count], edges, strict=True)])

@@ -1,7 +1,7 @@
 """The graph that operations leave behind: its nodes are Functions, its edges lead to what their inputs came from.
 
 Every operation is a `Function` with `forward` and, directly below it, `backward`. Applying one makes an instance; the
-instance is the node: it knows where its inputs came from, and whatever `forward` kept on `self`. autograd.py walks the
+instance is the node: it knows where its inputs came from, and whatever `forward` kept on `self`. backward.py walks the
 graph backwards.
 
 This module knows no operation and not even the Tensor class: a result is built through an input,

@@ -93,7 +93,7 @@ def none_for_arguments_that_are_not_there(of: Any) -> Any:
     return x.grad
 
 
-@raises("Made.backward: gradient 1 is a Tensor, and argument 1 of forward is none; expected None")
+@raises("Made.backward: gradient 1 is a Tensor, and argument 1 of forward is not; expected None")
 def a_gradient_for_a_number(of: Any) -> Any:
     of.made(lambda ctx, x, k: x * k, lambda ctx, dy: (dy, dy))(of.leaf(1.0), 3).backward()
 
