@@ -7,8 +7,8 @@ minorm computes what reaches each of them.
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import os
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -94,10 +94,13 @@ def read(
 def _named(nodes: Iterable[Node]) -> dict[str, Node]:
     """The nodes, each by a name that no other has."""
     found: dict[str, Node] = {}
+    called: Counter[str] = Counter()
     for node in nodes:
-        name = node.name or next(filter(None, node.outputs), "")
-        numbered = (f"{name} ({number})" for number in itertools.count(2))
-        found[next(text for text in itertools.chain([name], numbered) if text not in found)] = node
+        given = name = node.name or next(filter(None, node.outputs), "")
+        while name in found:
+            called[given] += 1
+            name = f"{given} ({called[given] + 1})"
+        found[name] = node
     return found
 
 

@@ -61,7 +61,7 @@ class Function:
     view = False  # True: the result is a view: it shares the first input's memory, hence its version counter
     # Where a value is used twice its gradient is a sum, and the walk spares a pass over memory if backward says:
     accumulates = False  # True: the gradient of the first input comes with `self.total` added, where that is not None
-    fresh: tuple[int, ...] = ()  # inputs whose gradients are new arrays that nobody else holds: they may be added to
+    fresh: tuple[int, ...] = ()  # inputs whose gradients are new arrays that nothing else holds: they may be added to
 
     needs: tuple[bool, ...] = ()
     # Where each input's gradient goes: its creator and which output of that, the shape and the type it must have; or
