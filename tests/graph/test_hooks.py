@@ -50,6 +50,20 @@ def test_what_a_hook_keeps_or_returns_is_not_the_gradient_that_the_user_changes(
     assert own.tolist() == [5] * 3
 
 
+@pytest.mark.parametrize("create_graph", [False, True])
+def test_what_a_hook_keeps_is_not_what_grad_returns(create_graph: bool) -> None:
+    kept: list[Any] = []
+    x = mn.ones(3, requires_grad=True)
+    layer = mn.nn.Identity()
+    layer.register_full_backward_hook(lambda _, into, out: kept.extend((*into, *out)))
+    (g,) = mn.autograd.grad((layer(x) ** 2).sum(), x, create_graph=create_graph)
+    x.register_hook(kept.append)
+    (h,) = mn.autograd.grad((x**2).sum(), x, create_graph=create_graph)
+    for found in (g, h):
+        found.data.mul_(10)
+    assert [g.tolist() for g in kept] == [[2] * 3] * 3
+
+
 @pytest.mark.parametrize(
     ("answer", "error", "said"),
     [
