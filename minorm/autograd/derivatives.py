@@ -53,6 +53,9 @@ class Call:
         shapes, expected = [x.shape for x in given], [x.shape for x in like]
         if shapes != expected:
             raise RuntimeError(f"{self.operation}: v has shapes {shapes}; expected {expected}, as {what}")
+        for i, (weight, x) in enumerate(zip(given, like, strict=True)):
+            if weight.dtype != x.dtype:
+                raise TypeError(f"{self.operation}: v[{i}] is {weight.dtype}; expected {x.dtype}, as {what}")
         return list(given)
 
     def gradients(

@@ -92,7 +92,7 @@ def _show_file(report: Report) -> None:
     nodes: dict[tuple[str, str], dict[str, list[str]]] = {}
     for cell in report.cells:
         verdicts = nodes.setdefault((cell.case, f"{cell.operator} {cell.opset}"), {})
-        by = f" by {cell.error:.1g}" if cell.verdict == "wrong" and cell.error is not None else ""
+        by = f" by {cell.error:.1g}" if cell.error is not None and " is off by " in cell.said else ""
         verdicts.setdefault(cell.verdict, []).append(cell.runtime + by)
     for (node, operator), verdicts in nodes.items():
         console.print(f"{printable(node)}: {operator}")

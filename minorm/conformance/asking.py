@@ -1,4 +1,4 @@
-"""Every case to a runtime in a process of its own; one that crashes or hangs loses that case, and not the command.
+"""Asks a runtime for every case in another process; one that crashes or hangs loses that case, and not the command.
 
     outcomes = ask(RUNTIMES["onnxruntime"], range(len(all_cases())))
     outcomes[0].kind, outcomes[0].arrays
@@ -37,7 +37,7 @@ PROGRAM = (
 class Outcome:
     """What became of a case.
 
-    kind        "answered", "refused" (text: its message), "died" (text: how), or "absent": nobody could be asked
+    kind        "answered", "refused" (text: its message), "died" (text: how), or "absent": it could not be asked
     overwrote   places of the inputs whose arrays it changed
     """
 

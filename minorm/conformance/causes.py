@@ -53,7 +53,7 @@ _ONE, _TWO = (_f(1, 1), _f(0, 0)), (_f(1), _f(0))
 _ALL = (
     Cause(
         "overwrites-running-statistics",
-        "updates the running statistics in the caller's own arrays when nobody fetches them",
+        "updates the running statistics in the caller's own arrays where they are not fetched",
         _batch(_ROWS, training_mode=1, fetched=1, held=(1, 2)),
     ),
     Cause(

@@ -6,6 +6,7 @@ matches none is news.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -60,7 +61,8 @@ def _shows_momentum(case: Case) -> bool:
 
 
 def _least_std(case: Case) -> float:
-    return float(case.inputs[0].astype(np.float64).std(tuple(case.get("axes", [0, 2, 3]))).min())
+    x = case.inputs[0].astype(np.float64)
+    return float(x.std(tuple(case.get("axes", [0, 2, 3]))).min()) if x.size else math.inf
 
 
 def _is_constant(case: Case) -> bool:
@@ -221,7 +223,7 @@ KNOWN = (
         ("paddle",),
         ("BatchNormalization",),
         "one-value-a-channel",
-        lambda case: case.inputs[0].size == case.inputs[0].shape[1],
+        lambda case: case.inputs[0].shape[1:2] == (case.inputs[0].size,),
     ),
     Defect(
         ("mnn", "tvm"),

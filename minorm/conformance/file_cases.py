@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,8 +25,10 @@ from minorm.onnx.exporting import examples
 from minorm.onnx.graph.errors import LoadError
 from minorm.onnx.graph.reading import Node
 from minorm.serialization import limits
+from minorm.support.argument_errors import kind_of
 
 OUTPUTS = "y", "mean", "var", "saved_mean", "saved_var"  # of a normalization
+PLAIN = int, float, str  # what attributes of normalizations are, or lists of them
 FAR = 10.0  # standard deviations; data that lie closer to 0 have no offset to speak of
 
 
@@ -58,38 +61,47 @@ def read(
     values    what inputs are given: numbers or lists; else they are random, always the same
     """
     found = inspect(path, max_bytes, external_root, "conform")
-    nodes = [node for node in found.nodes if node.operator in FORMULAS and not node.domain]
+    nodes = _named([node for node in found.nodes if node.operator in FORMULAS and not node.domain])
     result = FileCases()
-    judged = []
-    for node in nodes:
+    judged = {}
+    for name, node in nodes.items():
         why = _why_left_out(node, found)
         if why:
-            result.left_out[_name(node)] = why
+            result.left_out[name] = why
         else:
-            judged.append(node)
+            judged[name] = node
     if not judged:
         return result
     guess = examples.Guess(shapes or {}, values or {}, Required(found.proto.graph).lengths)
-    arrays = _arrays(path, found, judged, guess, max_bytes, external_root)
+    arrays = _arrays(path, found, list(judged.values()), guess, max_bytes, external_root)
     fed = {entry.name for entry in found.proto.graph.input}
     held = {tensor.name for tensor in found.proto.graph.initializer} - fed
-    called: dict[str, int] = {}
-    for node in judged:
+    for name, node in judged.items():
         try:
-            case = _case(node, [arrays[name] for name in _given(node)], held)
+            case = _case(name, node, [arrays[value] for value in _given(node)], held)
             due(case)
-        except (ArithmeticError, LookupError, TypeError, ValueError) as error:
-            result.left_out[_name(node)] = f"the formula has no result for it: {error}"
+        except KeyError as error:
+            result.left_out[name] = f"it lacks the attribute {error}"
             continue
-        called[case.name] = called.get(case.name, 0) + 1
-        again = f"{case.name} ({called[case.name]})" if called[case.name] > 1 else case.name
-        result.cases.append(dataclasses.replace(case, name=again))
+        except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+            result.left_out[name] = f"the formula has no result for it: {error}"
+            continue
+        result.cases.append(case)
         result.since.append(node.since)
     return result
 
 
-def _name(node: Node) -> str:
-    return node.name or next(filter(None, node.outputs), "")
+def _named(nodes: Iterable[Node]) -> dict[str, Node]:
+    """The nodes, each by a name that no other has."""
+    found: dict[str, Node] = {}
+    called: Counter[str] = Counter()
+    for node in nodes:
+        given = name = node.name or next(filter(None, node.outputs), "")
+        while name in found:
+            called[given] += 1
+            name = f"{given} ({called[given] + 1})"
+        found[name] = node
+    return found
 
 
 def _given(node: Node) -> list[str]:
@@ -99,6 +111,12 @@ def _given(node: Node) -> list[str]:
 def _why_left_out(node: Node, found: Inspection) -> str:
     if not node.inputs or "" in node.inputs[: len(_given(node))]:
         return "it lacks an input that it needs"
+    if not any(node.outputs):
+        return "it has no output"
+    for name, value in node.attributes.items():
+        for part in value if isinstance(value, list) else [value]:
+            if not isinstance(part, PLAIN):
+                return f"its attribute {name!r} is or holds {kind_of(part)}; expected numbers or texts"
     if node.conditions or node.body is not None or node.enters:
         return "it stands in a branch or a loop"
     known = {value for other in found.nodes for value in other.outputs}
@@ -127,14 +145,14 @@ def _arrays(
     raise LoadError(f"conform: {os.fspath(path)!r} does not run on inputs of the shapes it declares: {first}")
 
 
-def _case(node: Node, inputs: list[Any], held: set[str]) -> Case:
-    outputs = tuple(OUTPUTS[place] if name else "" for place, name in enumerate(node.outputs[: len(OUTPUTS)]))
+def _case(name: str, node: Node, inputs: list[Any], held: set[str]) -> Case:
+    outputs = tuple(OUTPUTS[place] if value else "" for place, value in enumerate(node.outputs[: len(OUTPUTS)]))
     if node.operator in STASHED:
-        outputs = tuple("inverse" if name == "var" else name for name in outputs)
-    weights = tuple(place for place, name in enumerate(_given(node)) if name in held and place)
+        outputs = tuple("inverse" if value == "var" else value for value in outputs)
+    weights = tuple(place for place, value in enumerate(_given(node)) if value in held and place)
     fetched = None if any(node.wants(place) for place in range(1, len(outputs))) else 1
     attributes = dict(node.attributes)
-    case = Case(node.operator, node.opset, _name(node), tuple(inputs), attributes, outputs, fetched, weights)
+    case = Case(node.operator, node.opset, name, tuple(inputs), attributes, outputs, fetched, weights)
     return dataclasses.replace(case, offset=_offset(case))
 
 

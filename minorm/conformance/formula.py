@@ -1,7 +1,7 @@
 """What each operator should give: the specification's formula in float64, in plain NumPy, knowing nothing of minorm.
 
 A function an operator. Each takes a case and returns what is due for each output of the node, in its order. The inputs
-are taken as they are stored: an x of float16 has been rounded before anybody computed with it.
+are taken as they are stored: an x of float16 has been rounded before anything is computed with it.
 
 Source: https://onnx.ai/onnx/operators/, each version as it was published; where prose and shapes contradict each other,
 the shapes.
@@ -86,6 +86,8 @@ def rms_normalization(case: Case, x: Any, s: Any) -> list[tuple[Any, Any]]:
 def mean_variance_normalization(case: Case, x: Any) -> list[tuple[Any, Any]]:
     """(x - mean) / (std + 1e-9): eps stands outside the root."""
     axes = tuple(case.get("axes", [0, 2, 3]))
+    if not x.size:
+        return [(x, case.inputs[0].dtype)]
     centred = x - x.mean(axes, keepdims=True)
     return [(centred / (x.std(axes, keepdims=True) + 1e-9), case.inputs[0].dtype)]
 

@@ -2,7 +2,7 @@
 
     main(FOLDER, {"outputs": "module:function"}, cases...)
 
-A line goes to FOLDER/progress before and after each case, so that whoever started this knows in which one it died;
+A line goes to FOLDER/progress before and after each case: it tells the process that started this in which one it died;
 the arrays go to FOLDER/<case>.safetensors.
 """
 

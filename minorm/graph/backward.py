@@ -62,6 +62,8 @@ def walk(
     wanted   what leads to the Tensors that are asked for; the rest is passed by, and is there for another walk
     between  takes the gradients of those among them that are no leaves
     """
+    if not seeds:
+        return []
     root = seeds[0][0]
     leaves: list[Any] = []
     heap: list[tuple[int, Function]] = []

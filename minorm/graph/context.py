@@ -77,7 +77,7 @@ class _Once(graph.Function):
 
     def forward(self, gradient: Any, *_: Any, name: str) -> Any:
         self.name = name
-        return gradient
+        return gradient.copy()  # backward may have returned what the user's code holds
 
     def backward(self, *_: Any) -> Any:
         raise RuntimeError(

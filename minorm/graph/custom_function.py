@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from minorm import devices
 from minorm.devices import dtypes
 from minorm.graph import graph
 from minorm.graph.context import Context
@@ -37,7 +38,9 @@ class Node(graph.Function):
     def backward(self, *gradients: Any) -> Any:
         given = [None if dy is None else self.make(dy) for dy in gradients]
         with no_grad():
-            return tuple([None if dx is None else dx.array for dx in self.gradient(*given)])
+            found = self.gradient(*given)
+        passed = {id(dy) for dy in given}  # any other may be a Tensor that the user's code holds: a leaf gets a copy
+        return tuple([None if dx is None else dx.array if id(dx) in passed else dx._copied(dx.array) for dx in found])
 
     def gradient(self, *gradients: Any) -> Any:
         rule = _rule(self.kind)
@@ -66,7 +69,7 @@ class Node(graph.Function):
                 raise TypeError(f"{name}.backward: gradient {i} is {kind_of(dx)}; expected a Tensor or None")
             if dx is not None and not self.of_tensors[i]:
                 raise RuntimeError(
-                    f"{name}.backward: gradient {i} is a Tensor, and argument {i} of forward is none; expected None"
+                    f"{name}.backward: gradient {i} is a Tensor, and argument {i} of forward is not; expected None"
                 )
         edges = self.edges or ()
         return tuple([_fitted(dx, edge) for dx, edge in zip(results[:count], edges, strict=True)])
@@ -155,10 +158,22 @@ class Function(graph.Function):
             )
         return _applied(cls, inputs)
 
+    def differentiate(self, gradients: list[Any]) -> tuple[Any, ...]:
+        """The gradient of every input; a copy where backward returns what forward kept, which no leaf may share."""
+        kept = {id(value) for value in vars(self).values()}
+        return tuple([_copied(dx) if id(dx) in kept else dx for dx in super().differentiate(gradients)])
+
     def __call__(self, *_: Any, **__: Any) -> Any:
         """Say how it is called: TypeError."""
         name = type(self).__name__
         raise TypeError(f"{name}: an instance was called, as in early versions of PyTorch; expected {name}.apply(...)")
+
+
+def _copied(array: Any) -> Any:
+    if array is None:
+        return None
+    with devices.on_device_of(array):
+        return array.copy()
 
 
 def _applied(kind: Any, arguments: tuple[Any, ...]) -> Any:

@@ -20,4 +20,4 @@ class GradientProbe(Function):
         return tuple(None if g is None else g.copy() for g in self.told(gradients))  # a hook may keep what it saw
 
     def gradient(self, *gradients: Any) -> Any:
-        return tuple(self.told(gradients))
+        return tuple(None if g is None else g.clone() for g in self.told(gradients))

@@ -1,7 +1,7 @@
 """The graph that operations leave behind: its nodes are Functions, its edges lead to what their inputs came from.
 
 Every operation is a `Function` with `forward` and, directly below it, `backward`. Applying one makes an instance; the
-instance is the node: it knows where its inputs came from, and whatever `forward` kept on `self`. autograd.py walks the
+instance is the node: it knows where its inputs came from, and whatever `forward` kept on `self`. backward.py walks the
 graph backwards.
 
 This module knows no operation and not even the Tensor class: a result is built through an input,
@@ -25,6 +25,11 @@ from minorm.support.argument_errors import named_arguments
 _serials = itertools.count()
 _ndarray = np.ndarray
 _tuple: Any = tuple.__new__  # a NamedTuple's own takes longer
+
+
+def serial() -> int:
+    """A number above those of all Functions that are in a graph."""
+    return next(_serials)
 
 
 def is_tensor(value: Any) -> bool:
@@ -56,7 +61,7 @@ class Function:
     view = False  # True: the result is a view: it shares the first input's memory, hence its version counter
     # Where a value is used twice its gradient is a sum, and the walk spares a pass over memory if backward says:
     accumulates = False  # True: the gradient of the first input comes with `self.total` added, where that is not None
-    fresh: tuple[int, ...] = ()  # inputs whose gradients are new arrays that nobody else holds: they may be added to
+    fresh: tuple[int, ...] = ()  # inputs whose gradients are new arrays that nothing else holds: they may be added to
 
     needs: tuple[bool, ...] = ()
     # Where each input's gradient goes: its creator and which output of that, the shape and the type it must have; or

@@ -76,13 +76,14 @@ def run(source: Any, index: int, array: Any, like: Any) -> Any:
 
 
 def run_recorded(source: Any, index: int, gradient: Any) -> Any:
-    """The same for a gradient that is a Tensor of the graph; what a hook returns goes on in the graph."""
-    for hook in _hooks_of(source, index):
+    """The same for a gradient that is a Tensor of the graph; a copy of what a hook returns goes on in the graph."""
+    hooks = _hooks_of(source, index)
+    for hook in hooks:
         answer = hook(gradient)
         if answer is not None:
             _checked(answer, gradient.array)
             gradient = answer
-    return gradient
+    return gradient.clone() if hooks else gradient
 
 
 def _checked(answer: Any, array: Any) -> Any:

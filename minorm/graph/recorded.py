@@ -12,7 +12,7 @@ from typing import Any
 
 from minorm.graph import hooks, trace
 from minorm.graph.grad_mode import enable_grad
-from minorm.graph.graph import Function, Kept
+from minorm.graph.graph import Function, Kept, serial
 from minorm.graph.wanted import Place, Wanted, place_of
 from minorm.support.locks import shared_lock
 
@@ -114,18 +114,20 @@ def _retain(function: Function, index: int, gradient: Any) -> None:
     tensor = None if reference is None else reference()
     if tensor is not None:
         with adding:
-            tensor.grad = gradient if tensor.grad is None else tensor.grad + gradient
+            tensor.grad = gradient.clone() if tensor.grad is None else tensor.grad + gradient
 
 
 def add_to_leaves(seeds: Sequence[tuple[Any, Any]], retain_graph: bool, inputs: Sequence[Any] | None = None) -> None:
-    """leaf.grad = leaf.grad + gradient, both in the graph, for every leaf, or `inputs`; nothing changes in place."""
-    given = {id(dy.array) for _, dy in seeds}
+    """leaf.grad = leaf.grad + gradient, both in the graph, for every leaf, or `inputs`; nothing changes in place.
+
+    The first one is a copy: a hook, or a Function of the user, may hold the gradient, and grad is the user's to change.
+    """
     found = [(source, dy) for source, dy in walk(seeds, retain_graph, inputs).values() if not _is_function(source)]
     with enable_grad():
         hooked = [(leaf, hooks.run_recorded(leaf, 0, dy)) for leaf, dy in found]
     with enable_grad(), adding:
         for leaf, gradient in hooked:
-            leaf.grad = _own(gradient, given) if leaf.grad is None else leaf.grad + gradient
+            leaf.grad = gradient.clone() if leaf.grad is None else leaf.grad + gradient
 
 
 def _is_function(source: Any) -> bool:
@@ -135,7 +137,7 @@ def _is_function(source: Any) -> bool:
 
 def gradients_of(inputs: Sequence[Any], seeds: Sequence[tuple[Any, Any]], retain_graph: bool) -> list[Any]:
     """The gradient for each input, a Tensor of the graph; None where the outputs do not depend on it."""
-    given = {id(dy.array) for _, dy in seeds}
+    given, begun = {id(dy.array) for _, dy in seeds}, serial()
     found = walk(seeds, retain_graph, inputs)
     results: list[Any] = []
     for x in inputs:
@@ -143,13 +145,17 @@ def gradients_of(inputs: Sequence[Any], seeds: Sequence[tuple[Any, Any]], retain
         with enable_grad():
             if gradient is not None and x.creator is None:
                 gradient = hooks.run_recorded(x, 0, gradient)
-            results.append(None if gradient is None else _own(gradient, given))
+            results.append(None if gradient is None else _own(gradient, given, begun))
     return results
 
 
-def _own(gradient: Any, given: set[int]) -> Any:
-    """A gradient in memory that no other has: it is the user's to change."""
-    if id(gradient.array) in given or isinstance(gradient.array.base, type(gradient.array)):
+def _own(gradient: Any, given: set[int], begun: int) -> Any:
+    """A gradient in memory that no other has: it is the user's to change.
+
+    begun   when the walk began: what is older is a Tensor that the user's code holds
+    """
+    is_old = gradient.creator is None or gradient.creator.serial < begun
+    if is_old or id(gradient.array) in given or isinstance(gradient.array.base, type(gradient.array)):
         gradient = gradient.clone()
     given.add(id(gradient.array))
     return gradient

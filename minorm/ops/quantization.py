@@ -84,6 +84,12 @@ def gathered_tensor(gradient, parameter, axis, block):
     )
 
 
+class IntegerFunction(Function):
+    """A Function with integers as its result: no gradient passes, also where a scale requires one."""
+
+    differentiable = False
+
+
 class Quantize(Function):
     """round(x / scale) + zero, cut off at the ends of `dtype`; half way goes to the even one. As floats."""
 
@@ -122,7 +128,7 @@ class Quantize(Function):
         return dx, ds.to(self.scale.dtype), None
 
 
-class ToIntegers(Function):
+class ToIntegers(IntegerFunction):
     """The same as integers, without a gradient."""
 
     def forward(self, x, scale, zero, *, dtype, axis, block):
@@ -221,7 +227,7 @@ class FakeQuantize(Function):
 # Products of bytes
 
 
-class IntegerConvolution(Function):
+class IntegerConvolution(IntegerFunction):
     """Sums of (x - x_zero) (w - w_zero) over taps and channels, plus a bias; w_zero and w_scale are a channel's.
 
     form    stride, padding, dilation and groups
@@ -247,7 +253,7 @@ class IntegerConvolution(Function):
         return backend(x).integers.prepare_conv(x, w, *zeros, form, on_host(bias), how)
 
 
-class IntegerMatMul(Function):
+class IntegerMatMul(IntegerFunction):
     """The same for matrices: a_zero and a_scale may be a row's, b_zero and b_scale a column's. `turned`: b is b.T."""
 
     moving = 1
@@ -293,7 +299,7 @@ def _matmul(
     return np.clip(np.nan_to_num(steps, nan=0), low, ends.max).astype(y_zero.dtype)
 
 
-class QuantizedAdd(Function):
+class QuantizedAdd(IntegerFunction):
     """The bytes of the sum of what two arrays of bytes stand for, rounded as onnxruntime rounds it."""
 
     moving = 2

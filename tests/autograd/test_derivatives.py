@@ -102,6 +102,13 @@ def test_strategies() -> None:
         functional.jvp(lambda x: x * 2, x, mn.ones(2), create_graph=True, strict=True)
 
 
+@pytest.mark.parametrize("kind", ["vjp", "jvp", "vhp", "hvp"])
+def test_a_vector_of_another_type_is_named(kind: str) -> None:
+    x, v = mn.ones(1), mn.ones(1, dtype=mn.float64)
+    with pytest.raises(TypeError, match=rf"{kind}: v\[0\] is float64; expected float32, as "):
+        getattr(mn.autograd.functional, kind)(lambda x: (x * x).sum().reshape(1), x, v)
+
+
 def test_a_third_derivative_through_a_hessian() -> None:
     x = mn.tensor([1.0, 2.0], requires_grad=True)
     second = mn.autograd.functional.hessian(lambda x: (x**4).sum(), x, create_graph=True)

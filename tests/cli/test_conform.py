@@ -95,6 +95,12 @@ def test_a_file_is_judged_node_by_node(capsys: pytest.CaptureFixture[str]) -> No
     assert cell["error"] == pytest.approx(1, rel=1e-3)  # of 0 for 1.34, over 1.34
 
 
+def test_the_error_is_shown_where_it_is_what_is_wrong(capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("onnxruntime")
+    assert cli.main(["conform", str(PAGES / "overwrites-running-statistics.onnx"), "--runtime", "onnxruntime"]) == 0
+    assert "  wrong: onnxruntime\n" in capsys.readouterr().out
+
+
 def test_a_file_that_cannot_be_judged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "m.onnx").write_bytes(b"\x00nonsense")
     assert cli.main(["conform", str(tmp_path / "m.onnx")]) == 1

@@ -38,6 +38,13 @@ def test_what_explains_it(runtime: str, key: tuple[str, int, str], said: str, wo
     assert bool(text) == bool(words)
 
 
+def test_every_defect_can_be_asked_about_every_case_of_its_operators() -> None:
+    for defect in KNOWN:
+        for case in all_cases():
+            if case.operator in defect.operators:
+                assert defect.matches(case) in (True, False), (defect.text, case)
+
+
 def test_every_defect_fits_a_case_of_the_grid() -> None:
     for defect in KNOWN:
         assert set(defect.runtimes) <= set(RUNTIMES) - {"minorm"}

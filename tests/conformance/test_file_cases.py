@@ -55,9 +55,13 @@ def test_each_node_gets_the_numbers_that_reach_it(tmp_path: Path) -> None:
 
 
 def test_nodes_without_names_and_names_that_come_again(tmp_path: Path) -> None:
-    nodes = [norm("x", "h", "n"), norm("h", "i", "n"), norm("i", "y")]
+    nodes = [norm("x", "h", "n"), norm("h", "i", "n"), norm("i", "j", "n (2)"), norm("j", "y")]
     found = file_cases.read(save(tmp_path / "m.onnx", nodes))
-    assert [case.name for case in found.cases] == ["n", "n (2)", "y"]
+    assert [case.name for case in found.cases] == ["n", "n (2)", "n (2) (2)", "y"]
+    refused = [helper.make_node("LayerNormalization", ["x", "", "b"], [y], "n") for y in "ki"]
+    found = file_cases.read(save(tmp_path / "m.onnx", [*refused, norm("x", "y", "n")]))
+    assert list(found.left_out) == ["n", "n (2)"]
+    assert [case.name for case in found.cases] == ["n (3)"]
 
 
 def test_inputs_are_drawn_the_same_each_time_in_the_shape_asked_for(tmp_path: Path) -> None:
@@ -105,12 +109,20 @@ def test_a_node_that_makes_no_sense_is_named_and_not_judged(tmp_path: Path) -> N
         helper.make_node("GroupNormalization", ["x", "s", "b"], ["j"], "five groups", num_groups=5),
         helper.make_node("LayerNormalization", ["x", "", "b"], ["k"], "no scale"),
         helper.make_node("LayerNormalization", ["x", "s"], ["l"], "no such type", stash_type=99),
-        helper.make_node("Sum", ["h", "i", "j", "k", "l"], ["y"]),
+        helper.make_node("LayerNormalization", ["x", "s", "b"], ["m"], "an array", more=numpy_helper.from_array(SCALE)),
+        helper.make_node("LayerNormalization", ["x", "s", "b"], [""], "no output"),
+        helper.make_node("GroupNormalization", ["x", "s", "b"], ["n"], "no attribute"),
+        helper.make_node("Sum", ["h", "i", "j", "k", "l", "m", "n"], ["y"]),
     ]
     found = file_cases.read(save(tmp_path / "m.onnx", nodes, opset=21))
     assert [case.name for case in found.cases] == ["sound"]
-    assert list(found.left_out) == ["no scale", "no groups", "five groups", "no such type"]
+    assert list(found.left_out) == [
+        "no scale", "an array", "no output", "no groups", "five groups", "no such type", "no attribute"
+    ]  # fmt: skip
     assert found.left_out["no scale"] == "it lacks an input that it needs"
+    assert found.left_out["an array"] == "its attribute 'more' is or holds ndarray; expected numbers or texts"
+    assert found.left_out["no output"] == "it has no output"
+    assert found.left_out["no attribute"] == "it lacks the attribute 'num_groups'"
     assert found.left_out["no groups"].startswith("the formula has no result for it: ")
 
 

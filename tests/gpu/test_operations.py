@@ -24,7 +24,17 @@ from minorm.functional.quantization import dequantize, quantize
 from minorm.functional.sampling import affine_grid, grid_sample
 from minorm.graph.gradient_probe import GradientProbe
 from minorm.graph.graph import Function
-from minorm.ops import activation, convolution, elementary, reduction, response, scatter, special, stepwise
+from minorm.ops import (
+    activation,
+    convolution,
+    elementary,
+    quantization,
+    reduction,
+    response,
+    scatter,
+    special,
+    stepwise,
+)
 from minorm.ops.shape import Unbind
 
 
@@ -163,6 +173,7 @@ OPERATIONS: dict[str, Case] = {
         ((2, 3, 4, 5), (2, 3, 2, 2)),
     ),
     "affine grid": (lambda a: affine_grid(a, (2, 1, 3, 4)), ((2, 2, 3),)),
+    "fake quantize": (lambda a: F.fake_quantize_per_tensor_affine(a, step(a), 1, -3, 4), ((4, 5),)),
     "quantize": (
         lambda a: dequantize(quantize(a, step(a), dtype=mn.int8), step(a)) + dequantize(
             quantize(a, step(a).expand(5) * 1, axis=1), step(a).expand(5) * 1), ((4, 5),)
@@ -336,10 +347,62 @@ def test_positions_read_twice_are_added_up_in_one_order() -> None:
     np.testing.assert_allclose(grads[0], exact, rtol=1e-5, atol=1e-1)
 
 
+BYTES: dict[str, tuple[Any, tuple[Any, ...], dict[str, Any]]] = {
+    "to integers": (
+        quantization.ToIntegers, (np.linspace(-9, 9, 7, dtype=np.float32), np.float32(0.1), np.int8(3)),
+        {"dtype": np.dtype(np.int8), "axis": 0, "block": 0},
+    ),
+    "convolution": (
+        quantization.IntegerConvolution,
+        (np.arange(50, dtype=np.uint8).reshape(1, 2, 5, 5), np.arange(-18, 18, dtype=np.int8).reshape(2, 2, 3, 3),
+         np.uint8(7), np.int8(0), np.array([3, -40], np.int32), np.float32(0.1), np.float32(0.02), np.float32(0.5),
+         np.uint8(9)),
+        {"form": ((1, 1), ((1, 1), (1, 1)), (1, 1), 1)},
+    ),
+    "matmul": (
+        quantization.IntegerMatMul,
+        (np.arange(12, dtype=np.uint8).reshape(3, 4), np.arange(-4, 4, dtype=np.int8).reshape(4, 2), np.uint8(5),
+         np.int8(1)), {},
+    ),
+    "matmul, a scale a row": (
+        quantization.IntegerMatMul,
+        (np.arange(12, dtype=np.uint8).reshape(3, 4), np.arange(-4, 4, dtype=np.int8).reshape(4, 2), np.uint8(5),
+         np.int8(1), None, np.array([0.1, 0.2, 0.3], np.float32), np.float32(0.5), np.float32(0.7), np.uint8(20)), {},
+    ),
+    "add": (
+        quantization.QuantizedAdd,
+        (np.arange(9, dtype=np.uint8), np.arange(9, 0, -1, dtype=np.uint8), np.float32(0.1), np.uint8(1),
+         np.float32(0.3), np.uint8(2), np.float32(0.2), np.uint8(3)), {"relu": True},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BYTES)
+def test_integers(name: str, cuda: Any) -> None:
+    """The integers of the CPU, without a gradient where a scale requires one; scales go to the host."""
+    if name == "convolution" and not hasattr(cuda, "einsum"):
+        pytest.skip("the double has no einsum")
+    function, arrays, options = BYTES[name]
+    found = []
+    for device in ("cpu", "cuda"):
+        given = [None if a is None else mn.tensor(np.asarray(a)).to(device) for a in arrays]
+        for tensor in given[1:]:
+            if tensor is not None and tensor.dtype == mn.float32:
+                tensor.requires_grad_()
+        y = function.apply(*given, **options)
+        assert not y.requires_grad
+        assert y.device.type == device
+        found.append(y.cpu().numpy())
+    assert found[0].dtype == found[1].dtype
+    np.testing.assert_array_equal(*found)
+
+
 def test_every_operation_has_a_case(cuda: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every Function of minorm.ops is run here, by one of these cases or of those of all functionals; but for seven
-    that speak with the host: ranks are in test_distributed.py, counts in test_device.py, the others below."""
+    """Every Function of minorm.ops is run here, by one of these cases or of those of all functionals; but for eleven
+    that speak with the host: ranks are in test_distributed.py, counts in test_device.py, integers above, the others
+    below."""
     seen = {"NormalizeAcross", "SumAcross", "BinCount", "CTC", "Determinant", "Cofactors", "Fourier"}
+    seen |= {function.__name__ for function, _, _ in BYTES.values()}
     apply = Function.apply.__func__  # type: ignore[attr-defined]
 
     def note(cls: Any, *inputs: Any, **options: Any) -> Any:

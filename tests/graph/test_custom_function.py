@@ -93,7 +93,7 @@ def none_for_arguments_that_are_not_there(of: Any) -> Any:
     return x.grad
 
 
-@raises("Made.backward: gradient 1 is a Tensor, and argument 1 of forward is none; expected None")
+@raises("Made.backward: gradient 1 is a Tensor, and argument 1 of forward is not; expected None")
 def a_gradient_for_a_number(of: Any) -> Any:
     of.made(lambda ctx, x, k: x * k, lambda ctx, dy: (dy, dy))(of.leaf(1.0), 3).backward()
 
@@ -758,3 +758,68 @@ def test_a_change_in_place_of_a_result_is_not_lost_on_its_input(rng: np.random.G
         y.mul_(2.0)
     np.testing.assert_array_equal(z.numpy(), 2 * x.numpy())
     np.testing.assert_array_equal(y.numpy(), z.numpy())
+
+
+class HalfSquare(Function):
+    """The sum of x^2 / 2 on arrays; its gradient is x itself."""
+
+    def forward(self, x: Any) -> Any:
+        self.x = x
+        return np.asarray((x * x / 2).sum())
+
+    def backward(self, dy: Any) -> Any:
+        return self.x
+
+    def gradient(self, dy: Any) -> Any:
+        return self.input(0, self.x, dy)
+
+
+class StaticHalfSquare(Function):
+    """The same in PyTorch's form."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        ctx.save_for_backward(x)
+        return (x * x / 2).sum()
+
+    @staticmethod
+    def backward(ctx: Any, dy: Any) -> Any:
+        return ctx.saved_tensors[0]
+
+
+@pytest.mark.parametrize("create_graph", [False, True])
+@pytest.mark.parametrize("function", [HalfSquare, StaticHalfSquare])
+def test_a_gradient_that_a_function_keeps_is_not_changed_through_grad(function: Any, create_graph: bool) -> None:
+    x = mn.tensor([1.0, 2.0], requires_grad=True)
+    function.apply(x).backward(create_graph=create_graph)
+    assert x.grad is not None
+    assert x.grad.tolist() == [1.0, 2.0]
+    x.grad.data.mul_(10)
+    assert x.tolist() == [1.0, 2.0]
+    zero = mn.zeros(2, requires_grad=True)
+    y = function.apply(x + zero)  # Add hands on what it gets
+    (dx,) = mn.autograd.grad(y, zero, retain_graph=True, create_graph=create_graph)
+    dx.data.mul_(10)
+    assert mn.autograd.grad(y, zero)[0].tolist() == [1.0, 2.0]
+
+
+@pytest.mark.parametrize("create_graph", [False, True])
+def test_a_constant_that_backward_returns_stays_as_it_is(create_graph: bool) -> None:
+    constant = mn.tensor([3.0, 4.0])
+
+    class Weighted(Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            return (x * constant).sum()
+
+        @staticmethod
+        def backward(ctx: Any, dy: Any) -> Any:
+            return constant
+
+    for _ in range(2):
+        x = mn.ones(2, requires_grad=True)
+        Weighted.apply(x).backward(create_graph=create_graph)
+        assert x.grad is not None
+        x.grad.data.mul_(10)
+        assert x.grad.tolist() == [30.0, 40.0]
+    assert constant.tolist() == [3.0, 4.0]

@@ -153,6 +153,16 @@ def test_grad_of_a_dict_and_zeros_for_what_is_not_used() -> None:
             assert [g.tolist() for g in library.autograd.grad(z, (of.x, of.unused), **options)] == [[2, 2], [0, 0]]
 
 
+def test_no_outputs_depend_on_nothing() -> None:
+    for library in LIBRARIES:
+        x = library.ones(2, requires_grad=True)
+        for create_graph in (False, True):
+            options = {"create_graph": create_graph, "allow_unused": True}
+            assert library.autograd.grad((), x, **options) == (None,)
+            with pytest.raises(RuntimeError):
+                library.autograd.grad((), x, create_graph=create_graph)
+
+
 CONSTANT = mn.ones(2)
 
 

@@ -29,7 +29,8 @@ def test_a_hook_sees_the_sum_and_may_change_it() -> None:
     handle.remove()
 
 
-def test_what_a_hook_keeps_or_returns_is_not_the_gradient_that_the_user_changes() -> None:
+@pytest.mark.parametrize("create_graph", [False, True])
+def test_what_a_hook_keeps_or_returns_is_not_the_gradient_that_the_user_changes(create_graph: bool) -> None:
     kept: list[Any] = []
     own = mn.ones(3) * 5
     x, y = (mn.ones(3, requires_grad=True) for _ in range(2))
@@ -39,13 +40,28 @@ def test_what_a_hook_keeps_or_returns_is_not_the_gradient_that_the_user_changes(
     for tensor in (x, between):
         tensor.register_hook(kept.append)
     y.register_hook(lambda _: own)
-    (layer(between) * 2 + y).sum().backward()
-    assert x.grad is not None
-    assert y.grad is not None
-    x.grad *= 10
-    y.grad *= 10
+    between.retain_grad()
+    (layer(between) * 2 + y).sum().backward(create_graph=create_graph)
+    for tensor in (x, y, between):
+        assert tensor.grad is not None
+        tensor.grad.data.mul_(10)
+    assert [t.grad.tolist() for t in (x, y, between) if t.grad is not None] == [[20] * 3, [50] * 3, [20] * 3]
     assert [g.tolist() for g in kept] == [[2] * 3] * 4
     assert own.tolist() == [5] * 3
+
+
+@pytest.mark.parametrize("create_graph", [False, True])
+def test_what_a_hook_keeps_is_not_what_grad_returns(create_graph: bool) -> None:
+    kept: list[Any] = []
+    x = mn.ones(3, requires_grad=True)
+    layer = mn.nn.Identity()
+    layer.register_full_backward_hook(lambda _, into, out: kept.extend((*into, *out)))
+    (g,) = mn.autograd.grad((layer(x) ** 2).sum(), x, create_graph=create_graph)
+    x.register_hook(kept.append)
+    (h,) = mn.autograd.grad((x**2).sum(), x, create_graph=create_graph)
+    for found in (g, h):
+        found.data.mul_(10)
+    assert [g.tolist() for g in kept] == [[2] * 3] * 3
 
 
 @pytest.mark.parametrize(

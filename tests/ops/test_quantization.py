@@ -43,6 +43,20 @@ def test_every_pair_of_bytes_is_added_as_onnxruntime_does() -> None:
         np.testing.assert_array_equal(got, want)
 
 
+def test_no_gradient_passes_integers() -> None:
+    """A scale that requires one changes nothing: bytes have no slope, and a walk back has nothing to call."""
+    scale = Tensor(np.array(0.1, F), requires_grad=True)
+    a, b, zero = (Tensor(np.ones(shape, B)) for shape in ((2, 3), (3, 2), ()))
+    w = Tensor(np.ones((1, 1, 1, 1), np.int8))
+    form = (1, 1), ((0, 0),) * 2, (1, 1), 1
+    found = (
+        IntegerMatMul.apply(a, b, zero, zero, None, scale, scale, scale, zero),
+        IntegerConvolution.apply(a.reshape(1, 1, 2, 3), w, zero, None, None, scale, scale, scale, zero, form=form),
+        QuantizedAdd.apply(a, a, scale, zero, scale, zero, scale, zero),
+    )
+    assert not any(y.requires_grad for y in found)
+
+
 @pytest.mark.parametrize("rare", [False, True])
 def test_rows_and_columns_with_parameters(rare: bool) -> None:
     """The same numbers, said once or for every row, which the kernels do not take."""
