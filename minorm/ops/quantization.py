@@ -125,10 +125,19 @@ class Quantize(Function):
 class ToIntegers(Function):
     """The same as integers, without a gradient."""
 
+    moving = 0
+
     def forward(self, x, scale, zero, *, dtype, axis, block):
         if dtype in BYTES and _is_plain(x, scale, zero):
             return backend(x).integers.quantize(x, scale, zero, dtype)
         return Quantize().forward(x, scale, zero, dtype=dtype, axis=axis, block=block).astype(dtype)
+
+    @staticmethod
+    def prepared(x, scale, zero, **options):
+        """A function of nothing: the integers of weights, the same array until they change."""
+        q = ToIntegers().forward(x, scale, zero, **options)
+        q.flags.writeable = False
+        return lambda: q
 
 
 def _is_plain(floats, scale, zero):

@@ -217,7 +217,11 @@ class Builder:
     def _fused(self, group: byte_nodes.Group) -> Fused | None:
         """The step of a group, and those that it replaces; None where not all of its nodes became steps."""
         node, steps = group.node, {step.names: step for step in self.frames[0].steps}
+        known = self.constants, group.constants, self.frames[0].slots
+        read = [self._read(name) for name in node.inputs if name]
         if any(part.outputs not in steps for part in group.parts):
+            return None
+        if not all(any(name in names for names in known) for name in read):  # a node that carries bytes became no step
             return None
         for name, array in group.constants.items():
             self.constants[name] = array
@@ -228,7 +232,8 @@ class Builder:
             operation, inputs, [self._slot(node.outputs[0])], str(node), False, names=node.outputs, node=node.name,
             module=node.module,
         )  # fmt: skip
-        return Fused(step, [steps[part.outputs] for part in group.parts])
+        sources = [steps[source.outputs] for source in group.sources if source.outputs in steps]
+        return Fused(step, [steps[part.outputs] for part in group.parts], sources, group.beside)
 
     def _enter(self, node: Node, place: int) -> None:
         """Begin with the nodes of a body."""

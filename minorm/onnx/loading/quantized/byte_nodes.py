@@ -2,18 +2,19 @@
 
     DequantizeLinear -> Conv, MatMul, Gemm or Add -> Relu? -> QuantizeLinear        a product, or a sum, of bytes
     DequantizeLinear -> MaxPool, Reshape, Flatten, ... -> QuantizeLinear            the same node, on the bytes
+    DequantizeLinear -> MaxPool, Reshape, Flatten, ... -> one of the above          the same
 
 The file's own nodes stay, and run in training and wherever they are looked at. In inference the graph runs the steps of
 `fused` in place of theirs, with onnxruntime's integers: a sum of products of integers times the quotient of the scales.
 Whatever is not certainly such a pattern is left alone: scales are fixed float32 numbers, one for a tensor or one for
 each output of a weight, a bias is int32 with the product of the scales as its own, and nobody else reads what is in
-between.
+between. Weights are integers of the file, or floats that a QuantizeLinear rounds: those of integer_weights.py.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,8 @@ from minorm.onnx.graph.reading import Node
 from minorm.onnx.loading.wiring import Wiring
 
 BYTES = (dtypes.int8, dtypes.uint8)
-SAME = {"Flatten", "Identity", "MaxPool", "Reshape", "Squeeze", "Transpose", "Unsqueeze"}  # numbers stay what they are
+SAME = ("Flatten", "Identity", "MaxPool", "Reshape", "Squeeze", "Transpose", "Unsqueeze")  # numbers stay what they are
+MOST = 8  # of these nodes between a DequantizeLinear and the node that reads it
 
 
 @dataclass(frozen=True)
@@ -46,19 +48,38 @@ class Quantity:
 
 @dataclass(frozen=True)
 class Group:
-    """The node that stands for several of the file; `parts` are those that it replaces, the QuantizeLinear last."""
+    """The node that stands for several of the file.
+
+    parts      those that it replaces, the QuantizeLinear last
+    sources    those that make floats of the bytes that it reads
+    beside     its one part is needed too where its floats are read
+    """
 
     node: Node
     parts: tuple[Node, ...]
+    sources: tuple[Node, ...]
     constants: dict[str, Any] = field(default_factory=dict)  # that the file does not have
+    beside: bool = False
 
 
 def groups(nodes: Sequence[Node], wiring: Wiring) -> list[Group]:
     """The groups among these nodes; none where graphs repeat."""
     if any(node.body is not None for node in nodes):
         return []
-    found = (_group(node, wiring) for node in nodes if node.operator == "QuantizeLinear" and not node.domain)
-    return [group for group in found if group is not None]
+    each = (_group(node, wiring) for node in nodes if node.operator == "QuantizeLinear" and not node.domain)
+    found = [group for group in each if group is not None]
+    read = {id(source) for group in found for source in group.sources}
+    carriers = (_carrier(node, wiring) for node in nodes if id(node) in read and node.operator in SAME)
+    return [*(group for group in carriers if group is not None), *found]
+
+
+def _carrier(node: Node, w: Wiring) -> Group | None:
+    """The node on the bytes of its input, for a group that reads its result."""
+    x = _dequantized(node.inputs[0], w)
+    if x is None:
+        return None
+    made = _node(node, node.operator, (x.name, *node.inputs[1:]), _carried(node.outputs[0], w), node.attributes)
+    return Group(made, (node,), _sources(node, w), beside=True)
 
 
 def _group(last: Node, w: Wiring) -> Group | None:
@@ -82,17 +103,21 @@ def _group(last: Node, w: Wiring) -> Group | None:
     operator, inputs, attributes = made
     constants = {}
     if not result.zero_name and operator != core.operator:
-        name = f"{last.outputs[0]} zero point"
+        name = _unused(f"{last.outputs[0]} zero point", w)
         constants[name] = np.zeros((), result.dtype)
         inputs = tuple(name if n == "" and place == RESULT_ZERO[operator] else n for place, n in enumerate(inputs))
     if relu is not None:
         attributes = {**attributes, "relu": 1}
+    node = replace(_node(core, operator, inputs, last.outputs[0], attributes), name=last.name)
+    return Group(node, parts, _sources(core, w), constants)
+
+
+def _node(core: Node, operator: str, inputs: tuple[str, ...], output: str, attributes: dict[str, Any]) -> Node:
     since = core.since if operator == core.operator else 10
-    node = Node(
-        operator, "", last.name, core.opset, inputs, last.outputs, attributes, since, budget=core.budget,
+    return Node(
+        operator, "", core.name, core.opset, inputs, (output,), attributes, since, budget=core.budget,
         types=core.types, used=core.used, module=core.module,
     )  # fmt: skip
-    return Group(node, parts, constants)
 
 
 Made = tuple[str, tuple[str, ...], dict[str, Any]]  # operator, inputs, attributes
@@ -113,7 +138,7 @@ def _matmul(node: Node, y: Quantity, w: Wiring) -> Made | None:
         return None
     if b.scale.size != 1 and b.axis not in (-1, 1):
         return None
-    if b.scale.size != 1 and (b.name not in w.arrays or w.arrays[b.name].ndim != 2):
+    if b.scale.size != 1 and np.ndim(_held(b.name, w)) != 2:
         return None
     return "QLinearMatMul", (*a.inputs, *b.inputs, *y.inputs[1:]), {}
 
@@ -125,8 +150,8 @@ def _gemm(node: Node, y: Quantity, w: Wiring) -> Made | None:
         return None
     if b.scale.size != 1 and b.axis % 2 != (0 if turned else 1):
         return None
-    bias = _bias(node, a, b, w)
-    if bias is None or (bias and w.arrays[bias[0]].ndim != 1):
+    bias, matrix = _bias(node, a, b, w), _held(b.name, w)
+    if bias is None or (bias and np.shape(_held(bias[0], w)) != np.shape(matrix)[0 if turned else 1 :][:1]):
         return None
     return "QLinearMatMul", (*a.inputs, *b.inputs, *y.inputs[1:], *bias), {"transB": 1} if turned else {}
 
@@ -171,9 +196,9 @@ def _bias(node: Node, x: Quantity, weight: Quantity, w: Wiring) -> tuple[str, ..
     if maker is None or maker.get("block_size", 0):
         return None
     name, scale_name, zero_name = (*maker.inputs, "")[:3]
-    array, scale = w.arrays.get(name), _fixed(scale_name, w)
+    array, scale = _held(name, w), _fixed(scale_name, w)
     zero = _fixed(zero_name, w) if zero_name else None
-    if array is None or array.dtype != np.int32 or scale is None or (zero_name and (zero is None or zero.any())):
+    if array is None or w.types.get(name) != np.int32 or scale is None or (zero_name and (zero is None or zero.any())):
         return None
     expected = x.scale.reshape(()).astype(np.float64) * weight.scale.reshape(-1)
     if scale.size not in (1, expected.size) or not np.allclose(scale.reshape(-1), expected, rtol=1e-5, atol=0):
@@ -182,9 +207,46 @@ def _bias(node: Node, x: Quantity, weight: Quantity, w: Wiring) -> tuple[str, ..
 
 
 def _dequantized(value: str, w: Wiring) -> Quantity | None:
-    """What a DequantizeLinear makes this value of, if it does."""
-    maker = w.maker(value, "DequantizeLinear")
-    return None if maker is None or maker.conditions else _quantity(maker, maker.inputs[0], w)
+    """What a DequantizeLinear makes this value of, if it does; or what nodes behind it carry on, on bytes."""
+    makers = _makers(value, w)
+    if not makers or any(node.conditions or len(node.outputs) > 1 for node in makers):
+        return None
+    found = _quantity(makers[-1], makers[-1].inputs[0], w)
+    if found is None or len(makers) == 1:
+        return found
+    return replace(found, name=_carried(value, w)) if found.scale.size == 1 else None
+
+
+def _makers(value: str, w: Wiring) -> list[Node]:
+    """The DequantizeLinear behind a value, and the nodes of SAME between them, from the value on; or nothing."""
+    found: list[Node] = []
+    while (maker := w.maker(value, "DequantizeLinear", *SAME)) is not None and len(found) <= MOST:
+        found.append(maker)
+        if maker.operator == "DequantizeLinear":
+            return found
+        value = maker.inputs[0]
+    return []
+
+
+def _sources(node: Node, w: Wiring) -> tuple[Node, ...]:
+    return tuple(maker for name in node.inputs for maker in _makers(name, w))
+
+
+def _carried(value: str, w: Wiring) -> str:
+    """The name of the bytes that a value stands for, where the file has none."""
+    return _unused(f"{value} bytes", w)
+
+
+def _unused(name: str, w: Wiring) -> str:
+    while name in w.makers or name in w.arrays or name in w.readers:
+        name += "'"
+    return name
+
+
+def _held(name: str, w: Wiring) -> Any:
+    """The array of the file that a value is, or that a QuantizeLinear rounds to it; else None."""
+    maker = w.maker(name, "QuantizeLinear")
+    return w.arrays.get(name if maker is None else maker.inputs[0])
 
 
 def _quantity(node: Node, name: str, w: Wiring) -> Quantity | None:
@@ -197,6 +259,8 @@ def _quantity(node: Node, name: str, w: Wiring) -> Quantity | None:
     if not (np.isfinite(scale).all() and (scale > 0).all()) or node.get("output_dtype", 0) not in (0, 1, 2, 3):
         return None
     dtype = w.types.get(name) if zero is None else zero.dtype
+    if w.types.get(name, dtype) != dtype:
+        return None
     if dtype is None and name in w.arrays:
         dtype = w.arrays[name].dtype
     if dtype is None and node.operator == "QuantizeLinear" and not node.get("output_dtype", 0):
