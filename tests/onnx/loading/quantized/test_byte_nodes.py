@@ -95,6 +95,14 @@ CASES: dict[str, tuple[str, tuple[int, ...], dict[str, Any]]] = {
                          "mf = DequantizeLinear(mq, xs, xz) c = Flatten(mf) yq = QuantizeLinear(c, xs, xz)"),
                          (2, 3, 6, 6),
                          {"ys": F(0.02), "yz": np.uint8(120)}),
+    "MaxPool, Reshape and nothing in between": ((CONV + "m = MaxPool <kernel_shape = [2, 2]> (xf) shape = Constant "
+                                                "<value_ints = [2, 12, 25]> () n = Reshape (m, shape) "
+                                                f"c = Conv (n, wf, bf) {OUT}"), (2, 12, 6, 6),
+                                                conv_tensors(weights(5, 12, 2), per_channel(5))),
+    "a pooling that two nodes read": (CONV + ("m = MaxPool <kernel_shape = [2, 2]> (xf) d = Conv (m, wf, bf) "
+                                      "q = QuantizeLinear(d, ds, dz) e = DequantizeLinear(q, ds, dz) c = Add(e, m) "
+                                      + OUT), (2, 3, 6, 6),
+                                      conv_tensors(weights(3, 3, 1, 1), per_channel(3), ds=F(0.03), dz=np.uint8(99))),
 }  # fmt: skip
 
 
@@ -147,6 +155,62 @@ def test_gradients_take_the_files_own_way() -> None:
         assert np.abs(model(x).numpy() - y.numpy()).max() <= 0.0501
 
 
+def test_a_pooling_on_bytes_beside_its_floats() -> None:
+    """Floats that another node reads are computed too."""
+    nodes = CONV + f"m = MaxPool <kernel_shape = [2, 2]> (xf) t = Sqrt(m) c = Conv (m, wf, bf) {OUT}"
+    proto = graph(nodes, (2, 3, 6, 6), conv_tensors(weights(5, 3, 1, 1), per_channel(5)))
+    proto.graph.output.extend([onnx.ValueInfoProto(name="t"), onnx.ValueInfoProto(name="m")])
+    for entry in proto.graph.output[1:]:
+        entry.type.tensor_type.elem_type = 1
+    x = np.abs(rng().standard_normal((2, 3, 6, 6))).astype(F)
+    model = mo.load(proto)
+    assert sorted(fused(model)) == ["MaxPool", "QLinearConv"]
+    with mn.no_grad():
+        for _ in range(3):
+            for got, want in zip(model(mn.Tensor(x)), expected(proto, x), strict=True):
+                np.testing.assert_allclose(got.numpy(), want, rtol=1e-6)
+
+
+def test_a_layer_between_the_bytes_and_the_node_that_reads_them() -> None:
+    """The node is applied to what the layer makes, not to the bytes in front of it."""
+    nodes, x = (
+        f"wf = DequantizeLinear <axis = 0> (w, ws, wz) c = Conv (xf, wf) {OUT}",
+        rng().standard_normal((1, 3, 9)).astype(F),
+    )
+    tensors = {"w": weights(4, 3, 2), "ws": F(0.01), "wz": np.int8(0)}
+    model, other = (
+        mo.load(graph(nodes, (1, 3, 9), tensors)),
+        graph(nodes, (1, 3, 9), {**tensors, "hs": F(0.01), "hz": np.uint8(0)}),
+    )
+    other.graph.node[1].input[1:] = ["hs", "hz"]
+    model.replace("xf", Hundredths())
+    with mn.no_grad():
+        for _ in range(3):
+            y = model.eval()(mn.Tensor(x)).numpy()
+    [want] = expected(other, x)
+    assert np.abs(want).max() > 0.5
+    assert np.abs(y - want).max() <= 0.0501
+
+
+class Hundredths(nn.Module):
+    def forward(self, q: mn.Tensor) -> mn.Tensor:
+        return q.to(mn.float32) * 0.01
+
+
+@pytest.mark.parametrize(
+    "nodes",
+    [CONV + f"c = Gemm <transB = 1> (xf, wf, bf) {OUT}",
+     CONV + f"t = Transpose (xq) u = DequantizeLinear (t, xs, xz) c = Add (xf, u) {OUT}"],
+    ids=["Gemm", "Add"],
+)  # fmt: skip
+def test_room_is_asked_for_before_it_is_taken(nodes: str) -> None:
+    proto = graph(nodes, (30_000, 1), conv_tensors(weights(30_000, 1), per_channel(30_000)))
+    model = mo.load(proto, max_bytes=4_000_000)
+    assert fused(model)
+    with mn.no_grad(), pytest.raises(ValueError, match=r"QLinear.*a result of shape \(30000, 30000\) would take"):
+        model(mn.Tensor(np.ones((30_000, 1), F)))
+
+
 LEFT = {
     "a float bias": (CONV + "c0 = Conv (xf, wf, fb) c = Relu(c0) " + OUT, {"fb": np.ones(5, F)}),
     "a value that others read": (CONV + "c = Conv (xf, wf, bf) n = Abs(c) nq = QuantizeLinear(n, ys, yz) "
@@ -163,6 +227,15 @@ def test_what_is_not_such_a_pattern_is_left_alone(name: str) -> None:
     nodes, more = LEFT[name]
     model = mo.load(graph(nodes, (2, 3, 9, 11), conv_tensors(weights(5, 3, 3, 3), per_channel(5)) | more))
     assert fused(model) == []
+
+
+def test_one_number_is_the_bias_of_all_columns() -> None:
+    nodes = f"wf = DequantizeLinear (w, ws, wz) bf = DequantizeLinear (b, bs) c = Gemm <transB = 1> (xf, wf, bf) {OUT}"
+    bias = {"b": np.array([900], np.int32), "bs": F(0.02) * F(0.005)}
+    proto = graph(nodes, (5, 40), {"w": weights(9, 40), "ws": F(0.005), "wz": np.int8(0), **bias})
+    x = rng().standard_normal((5, 40)).astype(F)
+    with mn.no_grad():
+        assert np.abs(mo.load(proto)(mn.Tensor(x)).numpy() - expected(proto, x)[0]).max() <= 0.0501
 
 
 def test_a_file_that_was_run_on_bytes_is_written_as_it_was() -> None:
