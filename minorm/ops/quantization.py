@@ -98,6 +98,8 @@ class Quantize(Function):
             q = q + spread(zero, x.shape, axis, block).astype(self.wide)
         ends = (dtypes.finfo if floats else dtypes.iinfo)(dtype)
         low, high = float(ends.min), float(ends.max)
+        if dtype == dtypes.int32 and self.wide == float32:
+            high = 2.0**31 - 128  # the largest below 2^31, which would come in again at the other end
         self.inside = (q >= low) & (q <= high)
         q = np.clip(np.nan_to_num(q, nan=0), low, high)
         return (q.astype(dtype) if floats else q).astype(self.wide)
