@@ -1,6 +1,7 @@
 """Nodes between DequantizeLinear and QuantizeLinear as one node on bytes, for inference.
 
     DequantizeLinear -> Conv, MatMul, Gemm or Add -> Relu? -> QuantizeLinear        a product, or a sum, of bytes
+                                                 -> Clip? ->                        where it is a Relu for these bytes
     DequantizeLinear -> MaxPool, Reshape, Flatten, ... -> QuantizeLinear            the same node, on the bytes
     DequantizeLinear -> MaxPool, Reshape, Flatten, ... -> one of the above          the same
 
@@ -86,19 +87,20 @@ def _group(last: Node, w: Wiring) -> Group | None:
     result = _quantity(last, last.outputs[0], w)
     if result is None or result.scale.size != 1 or last.get("precision", 0):
         return None
-    before, relu = last.inputs[0], w.maker(last.inputs[0], "Relu")
+    before, bound = last.inputs[0], w.maker(last.inputs[0], "Relu", "Clip")
+    relu = bound is not None and _cuts_off_at_zero(bound, result, w)
     parts: tuple[Node, ...] = (last,)
-    if relu is not None:
-        before, parts = relu.inputs[0], (relu, last)
+    if bound is not None:
+        before, parts = bound.inputs[0], (bound, last)
     core = w.makers.get(before)
     if core is None or core.domain or core.conditions or "broadcast" in core.attributes:
         return None
     parts = (core, *parts)
-    rule = _same if core.operator in SAME and relu is None else _RULES.get(core.operator)
-    if rule is None or last.conditions or not w.is_private(parts, last.outputs[0]):
+    rule = _same if core.operator in SAME and bound is None else _RULES.get(core.operator)
+    if rule is None or relu is None or last.conditions or not w.is_private(parts, last.outputs[0]):
         return None
     made = rule(core, result, w)
-    if made is None or (relu is not None and core.operator == "Add" and not _begins_at_zero(result)):
+    if made is None or (relu and core.operator == "Add" and not _begins_at_zero(result)):
         return None
     operator, inputs, attributes = made
     constants = {}
@@ -106,7 +108,7 @@ def _group(last: Node, w: Wiring) -> Group | None:
         name = _unused(f"{last.outputs[0]} zero point", w)
         constants[name] = np.zeros((), result.dtype)
         inputs = tuple(name if n == "" and place == RESULT_ZERO[operator] else n for place, n in enumerate(inputs))
-    if relu is not None:
+    if relu:
         attributes = {**attributes, "relu": 1}
     node = replace(_node(core, operator, inputs, last.outputs[0], attributes), name=last.name)
     return Group(node, parts, _sources(core, w), constants)
@@ -176,6 +178,26 @@ _RULES: dict[str, Callable[[Node, Quantity, Wiring], Made | None]] = {
     "Gemm": _gemm,
     "Add": _add,
 }
+
+
+def _cuts_off_at_zero(node: Node, y: Quantity, w: Wiring) -> bool | None:
+    """Whether a Relu or Clip cuts off below 0, or nothing that its type would not; None where it does anything else."""
+    if node.operator == "Relu":
+        return True
+    given = [node.attributes.get(name) for name in ("min", "max")] if node.since < 11 else [None, None]
+    for place in (1, 2):
+        if node.has(place):
+            given[place - 1] = w.number(node.inputs[place])
+            if given[place - 1] is None:
+                return None
+    low, high = given
+    ends, zero = np.iinfo(y.dtype), 0 if y.zero is None else int(y.zero.reshape(()))
+    scale = y.scale.reshape(())
+    if high is not None and not np.rint(np.float32(high) / scale) + zero >= ends.max:
+        return None
+    if low is None or np.rint(np.float32(low) / scale) + zero <= ends.min:
+        return False
+    return True if low == 0 else None
 
 
 def _begins_at_zero(y: Quantity) -> bool:

@@ -72,6 +72,9 @@ CASES: dict[str, tuple[str, tuple[int, ...], dict[str, Any]]] = {
                   conv_tensors(weights(6, 1, 3, 3), per_channel(6), ys=F(0.01))),
     "Conv, Relu": (CONV + f"r = Conv (xf, wf, bf) c = Relu(r) {OUT}", (2, 3, 9, 11),
                    conv_tensors(weights(5, 3, 3, 3), per_channel(5))),
+    "Conv, Clip": ((CONV + "r = Conv (xf, wf, bf) zero = Constant <value_float = 0.0> () six = Constant <value_float = "
+                   f"6.0> () c = Clip(r, zero, six) {OUT}"), (2, 3, 9, 11),
+                   conv_tensors(weights(5, 3, 3, 3), per_channel(5), ys=F(6 / 255), yz=np.uint8(0))),
     "Conv without a bias": (("wf = DequantizeLinear <axis = 0> (w, ws, wz) "
                             f"c = Conv (xf, wf) {OUT}"), (1, 3, 6),
                             {"w": weights(4, 3, 2), "ws": F(0.01), "wz": np.int8(0)}),
@@ -212,6 +215,9 @@ def test_room_is_asked_for_before_it_is_taken(nodes: str) -> None:
 
 
 LEFT = {
+    "a Clip above zero": (CONV + "r = Conv (xf, wf, bf) one = Constant <value_float = 1.0> () c = Clip(r, one) " + OUT, {}),
+    "a Clip that bytes would pass": (CONV + "r = Conv (xf, wf, bf) one = Constant <value_float = 1.0> () "
+                                     "c = Clip(r, , one) " + OUT, {}),
     "a float bias": (CONV + "c0 = Conv (xf, wf, fb) c = Relu(c0) " + OUT, {"fb": np.ones(5, F)}),
     "a value that others read": (CONV + "c = Conv (xf, wf, bf) n = Abs(c) nq = QuantizeLinear(n, ys, yz) "
                                  "nf = DequantizeLinear(nq, ys, yz) z = QuantizeLinear(c, ys, yz) "

@@ -63,10 +63,11 @@ class Residual(nn.Module):
 NETWORKS = {
     "digits": (models.digits_cnn, (6, 1, 8, 8)),
     "depthwise": (lambda: mobilenet(nn.ReLU), (6, 3, 8, 8)),
+    "relu6": (lambda: mobilenet(nn.ReLU6), (6, 3, 8, 8)),
     "residual": (Residual, (6, 3, 8, 8)),
     "linear": (lambda: nn.Sequential(nn.Flatten(), nn.Linear(48, 9), nn.ReLU(), nn.Linear(9, 4)), (6, 3, 4, 4)),
 }
-FLOATS = {"Conv", "Gemm", "MatMul", "Add", "MaxPool", "Relu"}
+FLOATS = {"Conv", "Gemm", "MatMul", "Add", "MaxPool", "Relu", "Clip"}
 
 
 def int8_file(name: str) -> tuple[Any, mn.Tensor]:
