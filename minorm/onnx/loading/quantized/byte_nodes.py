@@ -20,31 +20,19 @@ from typing import Any
 
 import numpy as np
 
-from minorm.devices import dtypes
 from minorm.onnx.graph.reading import Node
+from minorm.onnx.loading.quantized.quantities import (
+    SAME,
+    Quantity,
+    carried,
+    dequantized,
+    fixed,
+    held,
+    makers,
+    quantity,
+    unused,
+)
 from minorm.onnx.loading.wiring import Wiring
-
-BYTES = (dtypes.int8, dtypes.uint8)
-SAME = ("Flatten", "Identity", "MaxPool", "Reshape", "Squeeze", "Transpose", "Unsqueeze")  # numbers stay what they are
-MOST = 8  # of these nodes between a DequantizeLinear and the node that reads it
-
-
-@dataclass(frozen=True)
-class Quantity:
-    """A value as its DequantizeLinear reads it: names in the file, and the arrays of scale and zero point."""
-
-    name: str
-    scale_name: str
-    zero_name: str  # or ""
-    scale: Any
-    zero: Any  # or None
-    dtype: Any
-    axis: int
-
-    @property
-    def inputs(self) -> tuple[str, str, str]:
-        """As a node on bytes reads it."""
-        return self.name, self.scale_name, self.zero_name
 
 
 @dataclass(frozen=True)
@@ -76,15 +64,15 @@ def groups(nodes: Sequence[Node], wiring: Wiring) -> list[Group]:
 
 def _carrier(node: Node, w: Wiring) -> Group | None:
     """The node on the bytes of its input, for a group that reads its result."""
-    x = _dequantized(node.inputs[0], w)
+    x = dequantized(node.inputs[0], w)
     if x is None:
         return None
-    made = _node(node, node.operator, (x.name, *node.inputs[1:]), _carried(node.outputs[0], w), node.attributes)
+    made = _node(node, node.operator, (x.name, *node.inputs[1:]), carried(node.outputs[0], w), node.attributes)
     return Group(made, (node,), _sources(node, w), beside=True)
 
 
 def _group(last: Node, w: Wiring) -> Group | None:
-    result = _quantity(last, last.outputs[0], w)
+    result = quantity(last, last.outputs[0], w)
     if result is None or result.scale.size != 1 or last.get("precision", 0):
         return None
     before, bound = last.inputs[0], w.maker(last.inputs[0], "Relu", "Clip")
@@ -105,7 +93,7 @@ def _group(last: Node, w: Wiring) -> Group | None:
     operator, inputs, attributes = made
     constants = {}
     if not result.zero_name and operator != core.operator:
-        name = _unused(f"{last.outputs[0]} zero point", w)
+        name = unused(f"{last.outputs[0]} zero point", w)
         constants[name] = np.zeros((), result.dtype)
         inputs = tuple(name if n == "" and place == RESULT_ZERO[operator] else n for place, n in enumerate(inputs))
     if relu:
@@ -127,7 +115,7 @@ RESULT_ZERO = {"QLinearConv": 7, "QLinearMatMul": 7, "QLinearAdd": 7}  # the pla
 
 
 def _conv(node: Node, y: Quantity, w: Wiring) -> Made | None:
-    x, weight = _dequantized(node.inputs[0], w), _dequantized(node.inputs[1], w)
+    x, weight = dequantized(node.inputs[0], w), dequantized(node.inputs[1], w)
     if x is None or weight is None or x.scale.size != 1 or (weight.scale.size != 1 and weight.axis != 0):
         return None
     bias = _bias(node, x, weight, w)
@@ -135,38 +123,38 @@ def _conv(node: Node, y: Quantity, w: Wiring) -> Made | None:
 
 
 def _matmul(node: Node, y: Quantity, w: Wiring) -> Made | None:
-    a, b = _dequantized(node.inputs[0], w), _dequantized(node.inputs[1], w)
+    a, b = dequantized(node.inputs[0], w), dequantized(node.inputs[1], w)
     if a is None or b is None or a.scale.size != 1:
         return None
     if b.scale.size != 1 and b.axis not in (-1, 1):
         return None
-    if b.scale.size != 1 and np.ndim(_held(b.name, w)) != 2:
+    if b.scale.size != 1 and np.ndim(held(b.name, w)) != 2:
         return None
     return "QLinearMatMul", (*a.inputs, *b.inputs, *y.inputs[1:]), {}
 
 
 def _gemm(node: Node, y: Quantity, w: Wiring) -> Made | None:
-    a, b = _dequantized(node.inputs[0], w), _dequantized(node.inputs[1], w)
+    a, b = dequantized(node.inputs[0], w), dequantized(node.inputs[1], w)
     turned = bool(node["transB"])
     if a is None or b is None or a.scale.size != 1 or node["transA"] or node["alpha"] != 1 or node["beta"] != 1:
         return None
     if b.scale.size != 1 and b.axis % 2 != (0 if turned else 1):
         return None
-    bias, matrix = _bias(node, a, b, w), _held(b.name, w)
-    if bias is None or (bias and np.shape(_held(bias[0], w)) != np.shape(matrix)[0 if turned else 1 :][:1]):
+    bias, matrix = _bias(node, a, b, w), held(b.name, w)
+    if bias is None or (bias and np.shape(held(bias[0], w)) != np.shape(matrix)[0 if turned else 1 :][:1]):
         return None
     return "QLinearMatMul", (*a.inputs, *b.inputs, *y.inputs[1:], *bias), {"transB": 1} if turned else {}
 
 
 def _add(node: Node, y: Quantity, w: Wiring) -> Made | None:
-    a, b = _dequantized(node.inputs[0], w), _dequantized(node.inputs[1], w)
+    a, b = dequantized(node.inputs[0], w), dequantized(node.inputs[1], w)
     if a is None or b is None or a.scale.size != 1 or b.scale.size != 1:
         return None
     return "QLinearAdd", (*a.inputs, *b.inputs, *y.inputs[1:]), {}
 
 
 def _same(node: Node, y: Quantity, w: Wiring) -> Made | None:
-    x = _dequantized(node.inputs[0], w)
+    x = dequantized(node.inputs[0], w)
     if x is None or x.scale.size != 1 or len(node.outputs) != 1 or x.dtype != y.dtype or not _equal(x, y):
         return None
     return node.operator, (x.name, *node.inputs[1:]), node.attributes
@@ -218,8 +206,8 @@ def _bias(node: Node, x: Quantity, weight: Quantity, w: Wiring) -> tuple[str, ..
     if maker is None or maker.get("block_size", 0):
         return None
     name, scale_name, zero_name = (*maker.inputs, "")[:3]
-    array, scale = _held(name, w), _fixed(scale_name, w)
-    zero = _fixed(zero_name, w) if zero_name else None
+    array, scale = held(name, w), fixed(scale_name, w)
+    zero = fixed(zero_name, w) if zero_name else None
     if array is None or w.types.get(name) != np.int32 or scale is None or (zero_name and (zero is None or zero.any())):
         return None
     expected = x.scale.reshape(()).astype(np.float64) * weight.scale.reshape(-1)
@@ -228,79 +216,5 @@ def _bias(node: Node, x: Quantity, weight: Quantity, w: Wiring) -> tuple[str, ..
     return (name,)
 
 
-def _dequantized(value: str, w: Wiring) -> Quantity | None:
-    """What a DequantizeLinear makes this value of, if it does; or what nodes behind it carry on, on bytes."""
-    makers = _makers(value, w)
-    if not makers or any(node.conditions or len(node.outputs) > 1 for node in makers):
-        return None
-    found = _quantity(makers[-1], makers[-1].inputs[0], w)
-    if found is None or len(makers) == 1:
-        return found
-    return replace(found, name=_carried(value, w)) if found.scale.size == 1 else None
-
-
-def _makers(value: str, w: Wiring) -> list[Node]:
-    """The DequantizeLinear behind a value, and the nodes of SAME between them, from the value on; or nothing."""
-    found: list[Node] = []
-    while (maker := w.maker(value, "DequantizeLinear", *SAME)) is not None and len(found) <= MOST:
-        found.append(maker)
-        if maker.operator == "DequantizeLinear":
-            return found
-        value = maker.inputs[0]
-    return []
-
-
 def _sources(node: Node, w: Wiring) -> tuple[Node, ...]:
-    return tuple(maker for name in node.inputs for maker in _makers(name, w))
-
-
-def _carried(value: str, w: Wiring) -> str:
-    """The name of the bytes that a value stands for, where the file has none."""
-    return _unused(f"{value} bytes", w)
-
-
-def _unused(name: str, w: Wiring) -> str:
-    while name in w.makers or name in w.arrays or name in w.readers:
-        name += "'"
-    return name
-
-
-def _held(name: str, w: Wiring) -> Any:
-    """The array of the file that a value is, or that a QuantizeLinear rounds to it; else None."""
-    maker = w.maker(name, "QuantizeLinear")
-    return w.arrays.get(name if maker is None else maker.inputs[0])
-
-
-def _quantity(node: Node, name: str, w: Wiring) -> Quantity | None:
-    """Bytes with fixed scales, as a DequantizeLinear or QuantizeLinear has them: one, or one along an axis."""
-    scale = _fixed(node.inputs[1], w)
-    zero_name = node.inputs[2] if node.has(2) else ""
-    zero = _fixed(zero_name, w) if zero_name else None
-    if scale is None or scale.dtype != np.float32 or (zero_name and zero is None) or node.get("block_size", 0):
-        return None
-    if not (np.isfinite(scale).all() and (scale > 0).all()) or node.get("output_dtype", 0) not in (0, 1, 2, 3):
-        return None
-    dtype = w.types.get(name) if zero is None else zero.dtype
-    if w.types.get(name, dtype) != dtype:
-        return None
-    if dtype is None and name in w.arrays:
-        dtype = w.arrays[name].dtype
-    if dtype is None and node.operator == "QuantizeLinear" and not node.get("output_dtype", 0):
-        dtype = dtypes.uint8
-    if dtype not in BYTES or scale.ndim > 1 or (zero is not None and zero.size != scale.size):
-        return None
-    return Quantity(name, node.inputs[1], zero_name, scale, zero, dtype, node.get("axis", 1))
-
-
-def _fixed(name: str, w: Wiring) -> Any:
-    """The array of a value that the file fixes: a tensor, a Constant, or the product of two."""
-    if name in w.arrays:
-        return w.arrays[name]
-    maker = w.maker(name, "Constant", "Mul")
-    if maker is None:
-        return None
-    if maker.operator == "Constant":
-        value = maker.attributes.get("value")
-        return value if isinstance(value, np.ndarray) else None
-    parts = [_fixed(part, w) for part in maker.inputs]
-    return None if any(part is None for part in parts) else parts[0] * parts[1]
+    return tuple(maker for name in node.inputs for maker in makers(name, w))

@@ -215,7 +215,8 @@ def test_room_is_asked_for_before_it_is_taken(nodes: str) -> None:
 
 
 LEFT = {
-    "a Clip above zero": (CONV + "r = Conv (xf, wf, bf) one = Constant <value_float = 1.0> () c = Clip(r, one) " + OUT, {}),
+    "a Clip above zero": (CONV + "r = Conv (xf, wf, bf) one = Constant <value_float = 1.0> () "
+                          "c = Clip(r, one) " + OUT, {}),
     "a Clip that bytes would pass": (CONV + "r = Conv (xf, wf, bf) one = Constant <value_float = 1.0> () "
                                      "c = Clip(r, , one) " + OUT, {}),
     "a float bias": (CONV + "c0 = Conv (xf, wf, fb) c = Relu(c0) " + OUT, {"fb": np.ones(5, F)}),
@@ -242,6 +243,21 @@ def test_one_number_is_the_bias_of_all_columns() -> None:
     x = rng().standard_normal((5, 40)).astype(F)
     with mn.no_grad():
         assert np.abs(mo.load(proto)(mn.Tensor(x)).numpy() - expected(proto, x)[0]).max() <= 0.0501
+
+
+def test_scales_that_are_products_of_products_take_no_time() -> None:
+    """A product of 2^60 factors is left alone: 60 nodes of a file ask for it."""
+    chain = " ".join(f"s{i + 1} = Mul (s{i}, s{i})" for i in range(60))
+    model = mo.load(graph(chain + " yq = QuantizeLinear (xf, s60, yz)", (3,), {"s0": F(1)}))
+    np.testing.assert_array_equal(model(mn.zeros(3)).numpy(), [0, 0, 0])
+
+
+@pytest.mark.parametrize("other", [(2,), (3, 1), (0,)])
+def test_scales_of_odd_shapes_are_left_to_the_nodes(other: tuple[int, ...]) -> None:
+    nodes = "t = Mul (s, u) yq = QuantizeLinear <axis = 0> (xf, t)"
+    proto = graph(nodes, (3,), {"s": np.ones(3, F), "u": np.ones(other, F)})
+    with pytest.raises(ValueError, match=r"load: Mul|QuantizeLinear"):
+        mo.load(proto)(mn.zeros(3))
 
 
 def test_a_file_that_was_run_on_bytes_is_written_as_it_was() -> None:
