@@ -119,15 +119,20 @@ def _read(application: Application) -> tuple[int, ...]:
 
 def _with_prepared_weights(applications: Sequence[Application], values: Values) -> list[Application]:
     """All but the first arguments of a Function on bytes is prepared once, where they are of the graph."""
-    weights = Counter(r for part in applications if part.kind in ON_BYTES for r in part.inputs[part.kind.moving :])
+    weights = Counter(register for part in applications if part.kind in ON_BYTES for register in _held(part))
     moving, result = set(values.moving), []
     for part in applications:
         rounds = part.kind is ToIntegers and weights[part.outputs[0]] == values.reads[part.outputs[0]]
-        if (rounds or part.kind in ON_BYTES) and moving.isdisjoint(part.inputs[part.kind.moving :]):
+        if (rounds or part.kind in ON_BYTES) and moving.isdisjoint(_held(part)):
             part = Prepared(part)
             moving.difference_update(part.outputs if rounds else ())  # the same array in every run
         result.append(part)
     return result
+
+
+def _held(application: Application) -> tuple[int, ...]:
+    """The registers of a Function on bytes that need not come with each run."""
+    return application.inputs[application.kind.moving :]  # type: ignore[attr-defined]
 
 
 # Convolutions

@@ -172,7 +172,7 @@ def _cuts_off_at_zero(node: Node, y: Quantity, w: Wiring) -> bool | None:
     """Whether a Relu or Clip cuts off below 0, or nothing that its type would not; None where it does anything else."""
     if node.operator == "Relu":
         return True
-    given = [node.attributes.get(name) for name in ("min", "max")] if node.since < 11 else [None, None]
+    given: list[Any] = [node.attributes.get(name) for name in ("min", "max")] if node.since < 11 else [None, None]
     for place in (1, 2):
         if node.has(place):
             given[place - 1] = w.number(node.inputs[place])
