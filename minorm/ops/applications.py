@@ -119,20 +119,22 @@ class Affine(Application):
 class Prepared(Application):
     """A Function on bytes for which all but its first arguments is prepared once, and again when it has changed."""
 
-    __slots__ = ("before", "function", "moving")
+    __slots__ = ("known", "moving")
 
     def __init__(self, application: Application) -> None:
         super().__init__(application.kind, application.inputs, application.options, application.outputs)
         self.moving: int = application.kind.moving  # type: ignore[attr-defined]  # how many come with each run
-        self.before: Any = None  # the other arguments: arrays that cannot change, and copies of those that can
-        self.function: Any = None
+        # The other arguments, arrays that cannot change and copies of those that can, and what is prepared of them.
+        self.known: tuple[list[Any] | None, Any] = (None, None)
 
     def compute(self, *arrays: Any) -> Any:
         others = arrays[self.moving :]
-        if self.before is None or not all(map(_are_equal, self.before, others)):
-            self.function = self.kind.prepared(*arrays, **self.options)  # type: ignore[attr-defined]
-            self.before = [x if x is None or not x.flags.writeable else x.copy() for x in others]
-        return self.function(*arrays[: self.moving])
+        before, function = self.known
+        if before is None or not all(map(_are_equal, before, others)):
+            before = [x if x is None or not x.flags.writeable else x.copy() for x in others]
+            function = self.kind.prepared(*arrays, **self.options)  # type: ignore[attr-defined]
+            self.known = before, function
+        return function(*arrays[: self.moving])
 
 
 def _are_equal(a: Any, b: Any) -> bool:

@@ -8,7 +8,7 @@ a list of them, in order, and puts together
 - a product with a matrix, the row that is added to it alone, the Relu of that; not of 16 bits.
 - maps that follow each other on one shape, as Add, Div, Erf, Add, Mul, Mul of a GELU behind a bias
   (kernels/cpu/chain.py).
-- a product or sum of bytes and what prepares its weights and scales: that is done once.
+- a product or sum of bytes and what prepares its weights and scales: that is done once, as long as they do not change.
 - views of views: Reshape, Permute, Expand and slices, which move nothing.
 
 This is for the CPU's arrays.
@@ -28,19 +28,24 @@ from minorm.ops import activation, elementwise
 from minorm.ops.applications import VIEWS, Affine, Application, Chained, Convolved, Prepared, Viewed, bounds_of, map_of
 from minorm.ops.convolution import Convolution
 from minorm.ops.matmul import MatMul
-from minorm.ops.quantization import IntegerConvolution, IntegerMatMul, QuantizedAdd
+from minorm.ops.quantization import IntegerConvolution, IntegerMatMul, QuantizedAdd, ToIntegers
 
 ON_BYTES = (IntegerConvolution, IntegerMatMul, QuantizedAdd)
 FUSED_PRODUCTS = (dtypes.float32, dtypes.float64)  # 16 bits are rounded between the product and its bias
 
 
 class Values:
-    """What is known of the registers of a plan: shapes, types, and how often each is read."""
+    """What is known of the registers of a plan: shapes, types, which each run fills, and how often each is read."""
 
     def __init__(
-        self, applications: Sequence[Application], known: Mapping[int, tuple[Any, Any]], ends: Collection[int]
+        self,
+        applications: Sequence[Application],
+        known: Mapping[int, tuple[Any, Any]],
+        ends: Collection[int],
+        inputs: Collection[int],
     ) -> None:
         self.known = known
+        self.moving = {*inputs, *(register for application in applications for register in application.outputs)}
         self.reads = Counter(register for application in applications for register in application.inputs)
         self.reads.update(ends)
 
@@ -52,10 +57,18 @@ class Values:
 
 
 def fused(
-    applications: Sequence[Application], known: Mapping[int, tuple[Any, Any]], ends: Collection[int]
+    applications: Sequence[Application],
+    known: Mapping[int, tuple[Any, Any]],
+    ends: Collection[int],
+    inputs: Collection[int] = (),
 ) -> list[Application]:
-    """The same with fewer passes. known: the shape and type of each register; ends: those that a run is asked for."""
-    values = Values(applications, known, ends)
+    """The same with fewer passes.
+
+    known     the shape and type of each register
+    ends      the registers that a run is asked for
+    inputs    those that it is given; the others are the graph's
+    """
+    values = Values(applications, known, ends, inputs)
     for fuse in (_with_prepared_weights, _with_epilogues, _with_biases, _with_chains, _with_views):
         applications = fuse(applications, values)
     return list(applications)
@@ -104,13 +117,22 @@ def _read(application: Application) -> tuple[int, ...]:
 # Integers
 
 
-def _with_prepared_weights(applications: Sequence[Application], values: Values) -> list[Application]:  # noqa: ARG001
-    """All but the first arguments of a Function on bytes is prepared once, where no application makes them."""
-    made = {register for application in applications for register in application.outputs}
-    return [
-        Prepared(part) if part.kind in ON_BYTES and made.isdisjoint(part.inputs[part.kind.moving :]) else part
-        for part in applications
-    ]
+def _with_prepared_weights(applications: Sequence[Application], values: Values) -> list[Application]:
+    """All but the first arguments of a Function on bytes is prepared once, where they are of the graph."""
+    weights = Counter(register for part in applications if part.kind in ON_BYTES for register in _held(part))
+    moving, result = set(values.moving), []
+    for part in applications:
+        rounds = part.kind is ToIntegers and weights[part.outputs[0]] == values.reads[part.outputs[0]]
+        if (rounds or part.kind in ON_BYTES) and moving.isdisjoint(_held(part)):
+            part = Prepared(part)
+            moving.difference_update(part.outputs if rounds else ())  # the same array in every run
+        result.append(part)
+    return result
+
+
+def _held(application: Application) -> tuple[int, ...]:
+    """The registers of a Function on bytes that need not come with each run."""
+    return application.inputs[application.kind.moving :]  # type: ignore[attr-defined]
 
 
 # Convolutions

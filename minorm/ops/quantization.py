@@ -104,6 +104,8 @@ class Quantize(Function):
             q = q + spread(zero, x.shape, axis, block).astype(self.wide)
         ends = (dtypes.finfo if floats else dtypes.iinfo)(dtype)
         low, high = float(ends.min), float(ends.max)
+        if dtype == dtypes.int32 and self.wide == float32:
+            high = 2.0**31 - 128  # the largest below 2^31, which would come in again at the other end
         self.inside = (q >= low) & (q <= high)
         q = np.clip(np.nan_to_num(q, nan=0), low, high)
         return (q.astype(dtype) if floats else q).astype(self.wide)
@@ -131,10 +133,19 @@ class Quantize(Function):
 class ToIntegers(IntegerFunction):
     """The same as integers, without a gradient."""
 
+    moving = 0
+
     def forward(self, x, scale, zero, *, dtype, axis, block):
         if dtype in BYTES and _is_plain(x, scale, zero):
             return backend(x).integers.quantize(x, scale, zero, dtype)
         return Quantize().forward(x, scale, zero, dtype=dtype, axis=axis, block=block).astype(dtype)
+
+    @staticmethod
+    def prepared(x, scale, zero, **options):
+        """A function of nothing: the integers of weights, the same array until they change."""
+        q = ToIntegers().forward(x, scale, zero, **options)
+        q.flags.writeable = False
+        return lambda: q
 
 
 def _is_plain(floats, scale, zero):

@@ -137,6 +137,14 @@ def test_a_constant_stays_what_it_is() -> None:
     np.testing.assert_allclose(cpu.avg_forward(x, *how), 0.1, rtol=2e-7)
 
 
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8])
+def test_a_window_of_padding_alone_has_the_least_integer(dtype: Any) -> None:
+    x = np.array([[[[5]], [[7]]]], dtype)
+    with np.errstate(all="raise"):
+        y, _ = cpu.max_forward(x, (2, 2), (1, 1), ((1, 1), (1, 1)), (2, 2), False)
+    np.testing.assert_array_equal(y, np.full((1, 2, 1, 1), np.iinfo(dtype).min))
+
+
 def test_integers_and_arrays_that_are_not_plain() -> None:
     how = ((2, 2), (2, 2), ((0, 0), (0, 0)), (1, 1), False)
     x = np.arange(64, dtype=np.float32).reshape(2, 2, 4, 4)

@@ -9,7 +9,8 @@ import pytest
 
 import minorm_ext
 from minorm.ops.applications import Application, Prepared
-from minorm.ops.quantization import IntegerConvolution, IntegerMatMul, QuantizedAdd
+from minorm.ops.fusing import fused
+from minorm.ops.quantization import IntegerConvolution, IntegerMatMul, QuantizedAdd, ToIntegers
 from minorm.tensor.tensor import Tensor
 from tests.onnx.runtime import expected
 
@@ -96,6 +97,28 @@ def test_weights_that_change_are_prepared_again() -> None:
         change()
         product.run(registers)
         np.testing.assert_array_equal(registers[4], a.astype(np.int32) @ (b.astype(np.int32) - zero))
-    before = product.function
+    before = product.known[1]
     product.run(registers)
-    assert product.function is before
+    assert product.known[1] is before
+
+
+def test_weights_that_are_given_with_each_run_are_not_prepared() -> None:
+    """Neither are integers that anything but a product reads: they would be one array for all who ask."""
+    product = [Application(IntegerMatMul, (1, 2, 0, 0), {}, (3,))]
+    known = {1: ((2, 3), B), 2: ((3, 4), B), 3: ((2, 4), np.int32)}
+    assert [type(a) for a in fused(product, known, (3,), (1, 2))] == [Application]
+    assert [type(a) for a in fused(product, known, (3,), (1,))] == [Prepared]
+    known[4], options = ((3, 4), np.float32), {"dtype": np.dtype(B), "axis": 0, "block": 0}
+    both = [Application(ToIntegers, (4, 5, 0), options, (2,)), *product]
+    known[5] = (), np.float32
+    assert [type(a) for a in fused(both, known, (3,), (1,))] == [Prepared, Prepared]
+    assert [type(a) for a in fused(both, known, (2, 3), (1,))] == [Application, Application]
+    assert [type(a) for a in fused(both, known, (3,), (1, 4))] == [Application, Application]
+
+
+@pytest.mark.parametrize("value", [3e9, -3e9])
+def test_integers_of_a_bias_do_not_change_their_sign(value: float) -> None:
+    """2^31 - 1 is no float32: the nearest one is 2^31, which int32 holds as -2^31."""
+    x, scale, zero = np.array([value], np.float32), np.array(1, np.float32), np.array(0, np.int32)
+    [q] = ToIntegers().forward(x, scale, zero, dtype=np.dtype(np.int32), axis=0, block=0)
+    assert abs(int(q) - np.clip(value, -(2**31), 2**31 - 1)) <= 128

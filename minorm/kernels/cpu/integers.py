@@ -32,7 +32,7 @@ kernels: Any = minorm_ext.kernels("integers")
 
 SHORT = (1 << 24) // 255**2  # products that float32 adds up exactly
 LEAST, MOST = 2.0**-12, 2.0**6  # quotients of scales with which float64 holds what a multiply-add rounds
-LARGE = 1 << 24  # pixels of a padded image that is packed as a whole
+LARGE = 1 << 24  # numbers of a packed plane
 
 
 class Weights:
@@ -119,9 +119,10 @@ def prepare_conv(
     if not math.prod(shape) or not x.size or not w.size or not _is_finite(how):
         return lambda x: reference.integer_conv(x, w, x_zero, w_zero, form, bias, how)
     dtype, groups = int32 if how is None else how.dtype, form[-1]
-    depthwise = kernels.LANES and w.ndim == 4 and w.shape[1] == 1 < groups
-    if depthwise and math.prod(n + sum(pair) for n, pair in zip(x.shape[2:], form[1], strict=True)) < LARGE:
-        return _depthwise_conv(x.shape, w, int(x_zero), w_zero, form, shape, bias, how, dtype)
+    if kernels.LANES and w.ndim == 4 and w.shape[1] == 1 < groups:
+        taps, rows, pitch = _packed_plane(w.shape[2:], form, shape)
+        if rows * form[0][1] * pitch < LARGE:
+            return _depthwise_conv(x.shape, w, int(x_zero), w_zero, form, (taps, rows, pitch), shape, bias, how, dtype)
     if is_short(w.shape, groups):
         return _short_conv(w, int(x_zero), w_zero, form, bias, how, dtype)
     outputs, channels, kernel = len(w) // groups, w.shape[1], math.prod(w.shape[2:])
@@ -142,15 +143,22 @@ def prepare_conv(
     return convolve
 
 
-def _depthwise_conv(
-    x_shape: Ints, w: Any, x_zero: int, w_zero: Any, form: Form, shape: Ints, bias: Any, how: Any, dtype: Any
-) -> Callable[[Any], Any]:
-    """One channel for each output: minorm_ext/products/depthwise.h."""
-    (stride_h, stride_w), ((low_h, _), (low_w, _)), dilation, groups = form
-    taps = [(h * dilation[0], *divmod(v * dilation[1], stride_w)[::-1]) for h, v in np.ndindex(*w.shape[2:])]
+def _packed_plane(kernel: Ints, form: Form, shape: Ints) -> tuple[list[tuple[int, int, int]], int, int]:
+    """As depthwise.h has it: (row, phase, place) of each of an even number of taps; its rows, and a phase's length."""
+    (stride_h, stride_w), _, dilation, _ = form
+    taps = [(h * dilation[0], *divmod(v * dilation[1], stride_w)[::-1]) for h, v in np.ndindex(*kernel)]
     taps += taps[:1] * (len(taps) % 2)  # of an odd number, with a weight of 0
     pitch = -(-shape[3] // (2 * kernels.LANES)) * 2 * kernels.LANES + max(place for *_, place in taps)
-    rows = (shape[2] - 1) * stride_h + max(h for h, *_ in taps) + 1
+    return taps, (shape[2] - 1) * stride_h + max(h for h, *_ in taps) + 1, pitch
+
+
+def _depthwise_conv(
+    x_shape: Ints, w: Any, x_zero: int, w_zero: Any, form: Form, packed: tuple[Any, int, int], shape: Ints, bias: Any,
+    how: Any, dtype: Any,
+) -> Callable[[Any], Any]:  # fmt: skip
+    """One channel for each output: minorm_ext/products/depthwise.h."""
+    (stride_h, stride_w), ((low_h, _), (low_w, _)), _, groups = form
+    taps, rows, pitch = packed
     places = np.array([(h * stride_w + phase) * pitch + place for h, phase, place in taps], np.int32)
     weights = np.zeros((len(w), len(taps)), np.int16)
     weights[:, : w[0].size] = w.reshape(len(w), -1).astype(np.int16) - w_zero[:, None].astype(np.int16)

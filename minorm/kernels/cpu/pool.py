@@ -31,6 +31,8 @@ def max_forward(x: Any, kernel: Ints, stride: Ints, padding: Pairs, dilation: In
     """(y, place of each maximum in its plane, int32)."""
     if x.dtype in HALVES or x.dtype in BYTES:  # which float32 holds exactly
         y, indices = max_forward(x.astype(float32), kernel, stride, padding, dilation, ceil_mode)
+        if x.dtype in BYTES:  # where a window lies in the padding alone: -inf
+            y = np.maximum(y, np.iinfo(x.dtype).min)
         return y.astype(x.dtype), indices
     if not _covers(x) or math.prod(x.shape[2:]) >= 1 << 31:
         return reference.max_forward(x, kernel, stride, padding, dilation, ceil_mode)

@@ -55,5 +55,9 @@ class FloatType:
         now = self.converted_to()
         if now is not None:
             before = next(kind for kind, tensor in self._watched.items() if tensor.dtype != kind)
-            new._watched = {before: next((t for t in new._watched.values() if t.dtype == now), self._watched[before])}
+            watched = next((tensor for tensor in new._watched.values() if tensor.dtype == now), None)
+            if watched is None:  # no other tensor of the graph is of this type now
+                watched = Tensor(np.zeros((), now))
+                new._made.append(watched)
+            new._watched = {before: watched}
         return new

@@ -127,7 +127,8 @@ class Builder:
         for name in self.ends:
             self._slot(name)
         [frame] = self.frames
-        fused = [found for group in self.groups if (found := self._fused(group)) is not None]
+        steps = {step.names: step for step in frame.steps}
+        fused = [found for group in self.groups if (found := self._fused(group, steps)) is not None]
         constants = {name: narrow.tensor(self.constants[name]) for name in frame.slots if name in self.constants}
         for name in self.fixed:  # what is prepared of them once is good for all runs
             if name in constants:
@@ -214,10 +215,14 @@ class Builder:
             at = enumerate(node.inputs)
             operation.held = {i: self.parameters[name] for i, name in at if name in self.parameters}
 
-    def _fused(self, group: byte_nodes.Group) -> Fused | None:
+    def _fused(self, group: byte_nodes.Group, steps: Mapping[Sequence[str], Step]) -> Fused | None:
         """The step of a group, and those that it replaces; None where not all of its nodes became steps."""
-        node, steps = group.node, {step.names: step for step in self.frames[0].steps}
+        node = group.node
+        known = self.constants, group.constants, self.frames[0].slots
+        read = [self._read(name) for name in node.inputs if name]
         if any(part.outputs not in steps for part in group.parts):
+            return None
+        if not all(any(name in names for names in known) for name in read):  # a node that carries bytes became no step
             return None
         for name, array in group.constants.items():
             self.constants[name] = array
@@ -228,7 +233,8 @@ class Builder:
             operation, inputs, [self._slot(node.outputs[0])], str(node), False, names=node.outputs, node=node.name,
             module=node.module,
         )  # fmt: skip
-        return Fused(step, [steps[part.outputs] for part in group.parts])
+        sources = [steps[source.outputs] for source in group.sources if source.outputs in steps]
+        return Fused(step, [steps[part.outputs] for part in group.parts], sources, group.beside)
 
     def _enter(self, node: Node, place: int) -> None:
         """Begin with the nodes of a body."""

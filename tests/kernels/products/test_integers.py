@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import tracemalloc
 from fractions import Fraction
 
 import numpy as np
@@ -229,6 +230,20 @@ def test_arguments_that_do_not_fit_are_errors(module):
         module.integer_conv(x, w.astype(np.int16), 0, 0, how)
     with pytest.raises(TypeError, match="requantize: zero is int32"):
         Requantization.of(1.0, np.int32(0))
+
+
+def test_steps_beyond_the_image_take_no_memory():
+    """A file may ask for them in a few bytes: a packed plane has a row for each place between two steps."""
+    rng = np.random.default_rng(0)
+    x, w = whole(rng, (1, 2, 64, 4), np.uint8), whole(rng, (2, 1, 1, 2), np.int8)
+    tracemalloc.start()
+    try:
+        y = cpu.integer_conv(x, w, 3, 0, ((1, 1 << 20), ((0, 0), (0, 0)), (1, 1), 2))
+        assert tracemalloc.get_traced_memory()[1] < 64 << 20
+    finally:
+        tracemalloc.stop()
+    want = ((x[..., :2].astype(np.int64) - 3) * w.reshape(2, 1, 2)).sum(-1, keepdims=True)
+    np.testing.assert_array_equal(y, want)
 
 
 def test_results_without_elements():

@@ -116,3 +116,17 @@ def test_a_layer_that_was_put_in_does_not_hide_the_type(graph_of: Any) -> None:
     assert graph(mn.tensor(X).double()).dtype == mn.float64
     graph.to(mn.float32)
     assert graph(mn.tensor(X)).dtype == mn.float32
+
+
+def test_a_layer_of_another_type_does_not_hide_it(graph_of: Any) -> None:
+    """Nothing in the graph is of the converted type any more; `to` still changes it."""
+    nodes = [node("Relu", "x", "h"), node("MatMul", "h w", "y")]
+    proto = graph_of(nodes, {"x": (np.float32, [1, 4])}, ["y"], {"w": np.eye(4, dtype=np.float32)})
+    graph = mo.load(proto).to(mn.bfloat16)
+    layer = nn.Linear(4, 4)
+    graph.replace("w", layer)
+    assert graph.converted_to() == mn.bfloat16
+    graph.to(mn.float32)
+    assert graph.converted_to() is None
+    want = np.maximum(np.float32(X), 0) @ layer.weight.array.T + layer.bias.array
+    np.testing.assert_allclose(graph(mn.tensor(X)).array, want, rtol=1e-5)

@@ -148,7 +148,7 @@ class Recorder:
         registers = [self._find(tensor) for tensor in outputs]
         if _share_memory([x.array for x in outputs], self._outside) or not made.issuperset(registers):
             return None
-        applications = fused(self._applications, self._known, registers)
+        applications = fused(self._applications, self._known, registers, self._inputs)
         return Plan(applications, self._held, self._fixed, self._inputs, registers, self._layers)
 
     def _write_down(

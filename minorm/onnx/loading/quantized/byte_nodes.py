@@ -1,98 +1,113 @@
 """Nodes between DequantizeLinear and QuantizeLinear as one node on bytes, for inference.
 
     DequantizeLinear -> Conv, MatMul, Gemm or Add -> Relu? -> QuantizeLinear        a product, or a sum, of bytes
+                                                 -> Clip? ->                        where it is a Relu for these bytes
     DequantizeLinear -> MaxPool, Reshape, Flatten, ... -> QuantizeLinear            the same node, on the bytes
+    DequantizeLinear -> MaxPool, Reshape, Flatten, ... -> one of the above          the same
 
 The file's own nodes stay, and run in training and wherever they are looked at. In inference the graph runs the steps of
 `fused` in place of theirs, with onnxruntime's integers: a sum of products of integers times the quotient of the scales.
 Whatever is not certainly such a pattern is left alone: scales are fixed float32 numbers, one for a tensor or one for
 each output of a weight, a bias is int32 with the product of the scales as its own, and nobody else reads what is in
-between.
+between. Weights are integers of the file, or floats that a QuantizeLinear rounds: those of integer_weights.py.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from minorm.devices import dtypes
 from minorm.onnx.graph.reading import Node
+from minorm.onnx.loading.quantized.quantities import (
+    SAME,
+    Quantity,
+    carried,
+    dequantized,
+    fixed,
+    held,
+    makers,
+    quantity,
+    unused,
+)
 from minorm.onnx.loading.wiring import Wiring
-
-BYTES = (dtypes.int8, dtypes.uint8)
-SAME = {"Flatten", "Identity", "MaxPool", "Reshape", "Squeeze", "Transpose", "Unsqueeze"}  # numbers stay what they are
-
-
-@dataclass(frozen=True)
-class Quantity:
-    """A value as its DequantizeLinear reads it: names in the file, and the arrays of scale and zero point."""
-
-    name: str
-    scale_name: str
-    zero_name: str  # or ""
-    scale: Any
-    zero: Any  # or None
-    dtype: Any
-    axis: int
-
-    @property
-    def inputs(self) -> tuple[str, str, str]:
-        """As a node on bytes reads it."""
-        return self.name, self.scale_name, self.zero_name
 
 
 @dataclass(frozen=True)
 class Group:
-    """The node that stands for several of the file; `parts` are those that it replaces, the QuantizeLinear last."""
+    """The node that stands for several of the file.
+
+    parts      those that it replaces, the QuantizeLinear last
+    sources    those that make floats of the bytes that it reads
+    beside     its one part is needed too where its floats are read
+    """
 
     node: Node
     parts: tuple[Node, ...]
+    sources: tuple[Node, ...]
     constants: dict[str, Any] = field(default_factory=dict)  # that the file does not have
+    beside: bool = False
 
 
 def groups(nodes: Sequence[Node], wiring: Wiring) -> list[Group]:
     """The groups among these nodes; none where graphs repeat."""
     if any(node.body is not None for node in nodes):
         return []
-    found = (_group(node, wiring) for node in nodes if node.operator == "QuantizeLinear" and not node.domain)
-    return [group for group in found if group is not None]
+    each = (_group(node, wiring) for node in nodes if node.operator == "QuantizeLinear" and not node.domain)
+    found = [group for group in each if group is not None]
+    read = {id(source) for group in found for source in group.sources}
+    carriers = (_carrier(node, wiring) for node in nodes if id(node) in read and node.operator in SAME)
+    return [*(group for group in carriers if group is not None), *found]
+
+
+def _carrier(node: Node, w: Wiring) -> Group | None:
+    """The node on the bytes of its input, for a group that reads its result."""
+    x = dequantized(node.inputs[0], w)
+    if x is None:
+        return None
+    made = _node(node, node.operator, (x.name, *node.inputs[1:]), carried(node.outputs[0], w), node.attributes)
+    return Group(made, (node,), _sources(node, w), beside=True)
 
 
 def _group(last: Node, w: Wiring) -> Group | None:
-    result = _quantity(last, last.outputs[0], w)
+    result = quantity(last, last.outputs[0], w)
     if result is None or result.scale.size != 1 or last.get("precision", 0):
         return None
-    before, relu = last.inputs[0], w.maker(last.inputs[0], "Relu")
+    before, bound = last.inputs[0], w.maker(last.inputs[0], "Relu", "Clip")
+    relu = bound is not None and _cuts_off_at_zero(bound, result, w)
     parts: tuple[Node, ...] = (last,)
-    if relu is not None:
-        before, parts = relu.inputs[0], (relu, last)
+    if bound is not None:
+        before, parts = bound.inputs[0], (bound, last)
     core = w.makers.get(before)
     if core is None or core.domain or core.conditions or "broadcast" in core.attributes:
         return None
     parts = (core, *parts)
-    rule = _same if core.operator in SAME and relu is None else _RULES.get(core.operator)
-    if rule is None or last.conditions or not w.is_private(parts, last.outputs[0]):
+    rule = _same if core.operator in SAME and bound is None else _RULES.get(core.operator)
+    if rule is None or relu is None or last.conditions or not w.is_private(parts, last.outputs[0]):
         return None
     made = rule(core, result, w)
-    if made is None or (relu is not None and core.operator == "Add" and not _begins_at_zero(result)):
+    if made is None or (relu and core.operator == "Add" and not _begins_at_zero(result)):
         return None
     operator, inputs, attributes = made
     constants = {}
     if not result.zero_name and operator != core.operator:
-        name = f"{last.outputs[0]} zero point"
+        name = unused(f"{last.outputs[0]} zero point", w)
         constants[name] = np.zeros((), result.dtype)
         inputs = tuple(name if n == "" and place == RESULT_ZERO[operator] else n for place, n in enumerate(inputs))
-    if relu is not None:
+    if relu:
         attributes = {**attributes, "relu": 1}
+    node = replace(_node(core, operator, inputs, last.outputs[0], attributes), name=last.name)
+    return Group(node, parts, _sources(core, w), constants)
+
+
+def _node(core: Node, operator: str, inputs: tuple[str, ...], output: str, attributes: dict[str, Any]) -> Node:
     since = core.since if operator == core.operator else 10
-    node = Node(
-        operator, "", last.name, core.opset, inputs, last.outputs, attributes, since, budget=core.budget,
+    return Node(
+        operator, "", core.name, core.opset, inputs, (output,), attributes, since, budget=core.budget,
         types=core.types, used=core.used, module=core.module,
     )  # fmt: skip
-    return Group(node, parts, constants)
 
 
 Made = tuple[str, tuple[str, ...], dict[str, Any]]  # operator, inputs, attributes
@@ -100,7 +115,7 @@ RESULT_ZERO = {"QLinearConv": 7, "QLinearMatMul": 7, "QLinearAdd": 7}  # the pla
 
 
 def _conv(node: Node, y: Quantity, w: Wiring) -> Made | None:
-    x, weight = _dequantized(node.inputs[0], w), _dequantized(node.inputs[1], w)
+    x, weight = dequantized(node.inputs[0], w), dequantized(node.inputs[1], w)
     if x is None or weight is None or x.scale.size != 1 or (weight.scale.size != 1 and weight.axis != 0):
         return None
     bias = _bias(node, x, weight, w)
@@ -108,38 +123,38 @@ def _conv(node: Node, y: Quantity, w: Wiring) -> Made | None:
 
 
 def _matmul(node: Node, y: Quantity, w: Wiring) -> Made | None:
-    a, b = _dequantized(node.inputs[0], w), _dequantized(node.inputs[1], w)
+    a, b = dequantized(node.inputs[0], w), dequantized(node.inputs[1], w)
     if a is None or b is None or a.scale.size != 1:
         return None
     if b.scale.size != 1 and b.axis not in (-1, 1):
         return None
-    if b.scale.size != 1 and (b.name not in w.arrays or w.arrays[b.name].ndim != 2):
+    if b.scale.size != 1 and np.ndim(held(b.name, w)) != 2:
         return None
     return "QLinearMatMul", (*a.inputs, *b.inputs, *y.inputs[1:]), {}
 
 
 def _gemm(node: Node, y: Quantity, w: Wiring) -> Made | None:
-    a, b = _dequantized(node.inputs[0], w), _dequantized(node.inputs[1], w)
+    a, b = dequantized(node.inputs[0], w), dequantized(node.inputs[1], w)
     turned = bool(node["transB"])
     if a is None or b is None or a.scale.size != 1 or node["transA"] or node["alpha"] != 1 or node["beta"] != 1:
         return None
     if b.scale.size != 1 and b.axis % 2 != (0 if turned else 1):
         return None
-    bias = _bias(node, a, b, w)
-    if bias is None or (bias and w.arrays[bias[0]].ndim != 1):
+    bias, matrix = _bias(node, a, b, w), held(b.name, w)
+    if bias is None or (bias and np.shape(held(bias[0], w)) != np.shape(matrix)[0 if turned else 1 :][:1]):
         return None
     return "QLinearMatMul", (*a.inputs, *b.inputs, *y.inputs[1:], *bias), {"transB": 1} if turned else {}
 
 
 def _add(node: Node, y: Quantity, w: Wiring) -> Made | None:
-    a, b = _dequantized(node.inputs[0], w), _dequantized(node.inputs[1], w)
+    a, b = dequantized(node.inputs[0], w), dequantized(node.inputs[1], w)
     if a is None or b is None or a.scale.size != 1 or b.scale.size != 1:
         return None
     return "QLinearAdd", (*a.inputs, *b.inputs, *y.inputs[1:]), {}
 
 
 def _same(node: Node, y: Quantity, w: Wiring) -> Made | None:
-    x = _dequantized(node.inputs[0], w)
+    x = dequantized(node.inputs[0], w)
     if x is None or x.scale.size != 1 or len(node.outputs) != 1 or x.dtype != y.dtype or not _equal(x, y):
         return None
     return node.operator, (x.name, *node.inputs[1:]), node.attributes
@@ -151,6 +166,26 @@ _RULES: dict[str, Callable[[Node, Quantity, Wiring], Made | None]] = {
     "Gemm": _gemm,
     "Add": _add,
 }
+
+
+def _cuts_off_at_zero(node: Node, y: Quantity, w: Wiring) -> bool | None:
+    """Whether a Relu or Clip cuts off below 0, or nothing that its type would not; None where it does anything else."""
+    if node.operator == "Relu":
+        return True
+    given: list[Any] = [node.attributes.get(name) for name in ("min", "max")] if node.since < 11 else [None, None]
+    for place in (1, 2):
+        if node.has(place):
+            given[place - 1] = w.number(node.inputs[place])
+            if given[place - 1] is None:
+                return None
+    low, high = given
+    ends, zero = np.iinfo(y.dtype), 0 if y.zero is None else int(y.zero.reshape(()))
+    scale = y.scale.reshape(())
+    if high is not None and not np.rint(np.float32(high) / scale) + zero >= ends.max:
+        return None
+    if low is None or np.rint(np.float32(low) / scale) + zero <= ends.min:
+        return False
+    return True if low == 0 else None
 
 
 def _begins_at_zero(y: Quantity) -> bool:
@@ -171,9 +206,9 @@ def _bias(node: Node, x: Quantity, weight: Quantity, w: Wiring) -> tuple[str, ..
     if maker is None or maker.get("block_size", 0):
         return None
     name, scale_name, zero_name = (*maker.inputs, "")[:3]
-    array, scale = w.arrays.get(name), _fixed(scale_name, w)
-    zero = _fixed(zero_name, w) if zero_name else None
-    if array is None or array.dtype != np.int32 or scale is None or (zero_name and (zero is None or zero.any())):
+    array, scale = held(name, w), fixed(scale_name, w)
+    zero = fixed(zero_name, w) if zero_name else None
+    if array is None or w.types.get(name) != np.int32 or scale is None or (zero_name and (zero is None or zero.any())):
         return None
     expected = x.scale.reshape(()).astype(np.float64) * weight.scale.reshape(-1)
     if scale.size not in (1, expected.size) or not np.allclose(scale.reshape(-1), expected, rtol=1e-5, atol=0):
@@ -181,40 +216,5 @@ def _bias(node: Node, x: Quantity, weight: Quantity, w: Wiring) -> tuple[str, ..
     return (name,)
 
 
-def _dequantized(value: str, w: Wiring) -> Quantity | None:
-    """What a DequantizeLinear makes this value of, if it does."""
-    maker = w.maker(value, "DequantizeLinear")
-    return None if maker is None or maker.conditions else _quantity(maker, maker.inputs[0], w)
-
-
-def _quantity(node: Node, name: str, w: Wiring) -> Quantity | None:
-    """Bytes with fixed scales, as a DequantizeLinear or QuantizeLinear has them: one, or one along an axis."""
-    scale = _fixed(node.inputs[1], w)
-    zero_name = node.inputs[2] if node.has(2) else ""
-    zero = _fixed(zero_name, w) if zero_name else None
-    if scale is None or scale.dtype != np.float32 or (zero_name and zero is None) or node.get("block_size", 0):
-        return None
-    if not (np.isfinite(scale).all() and (scale > 0).all()) or node.get("output_dtype", 0) not in (0, 1, 2, 3):
-        return None
-    dtype = w.types.get(name) if zero is None else zero.dtype
-    if dtype is None and name in w.arrays:
-        dtype = w.arrays[name].dtype
-    if dtype is None and node.operator == "QuantizeLinear" and not node.get("output_dtype", 0):
-        dtype = dtypes.uint8
-    if dtype not in BYTES or scale.ndim > 1 or (zero is not None and zero.size != scale.size):
-        return None
-    return Quantity(name, node.inputs[1], zero_name, scale, zero, dtype, node.get("axis", 1))
-
-
-def _fixed(name: str, w: Wiring) -> Any:
-    """The array of a value that the file fixes: a tensor, a Constant, or the product of two."""
-    if name in w.arrays:
-        return w.arrays[name]
-    maker = w.maker(name, "Constant", "Mul")
-    if maker is None:
-        return None
-    if maker.operator == "Constant":
-        value = maker.attributes.get("value")
-        return value if isinstance(value, np.ndarray) else None
-    parts = [_fixed(part, w) for part in maker.inputs]
-    return None if any(part is None for part in parts) else parts[0] * parts[1]
+def _sources(node: Node, w: Wiring) -> tuple[Node, ...]:
+    return tuple(maker for name in node.inputs for maker in makers(name, w))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -43,18 +44,17 @@ lowers(F.linear)(lower_linear)
 @reads("MatMul", since=1)
 def read_matmul(node: Node) -> Callable[[Tensor, Tensor], Tensor]:
     def matmul(a: Tensor, b: Tensor) -> Tensor:
-        ask_matmul(node, a, b)
+        ask_matmul(node, a.shape, b.shape, a.dtype)
         return a @ b
 
     return matmul
 
 
-def ask_matmul(node: Node, a: Tensor, b: Tensor) -> None:
-    """Room and time for a product."""
-    stack = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
-    result = (*stack, *a.shape[-2:-1], *(b.shape[-1:] if b.ndim > 1 else ()))
-    node.fits(result, a.dtype)
-    node.works(*result, *a.shape[-1:])
+def ask_matmul(node: Node, a: tuple[int, ...], b: tuple[int, ...], dtype: Any) -> None:
+    """Room and time for a product of these shapes, whose result has this type."""
+    result = (*np.broadcast_shapes(a[:-2], b[:-2]), *a[-2:-1], *(b[-1:] if len(b) > 1 else ()))
+    node.fits(result, dtype)
+    node.works(*result, *a[-1:])
 
 
 @reads("Gemm", since=1)  # before 7 `broadcast` says whether C stretches; 11: C may be absent

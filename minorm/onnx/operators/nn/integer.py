@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from minorm.devices import dtypes
 from minorm.onnx.graph.reading import Node
 from minorm.onnx.graph.registry import EVERY, READERS, reads
@@ -47,12 +49,13 @@ def read_qlinear_matmul(node: Node) -> Callable[..., Tensor]:
         y_zero: Tensor, bias: Tensor | None = None,
     ) -> Tensor:  # fmt: skip
         if turned:
+            ask_matmul(node, a.shape, b.shape[::-1], dtypes.int32)
             return IntegerMatMul.apply(
                 a, b, a_zero, b_zero, bias, a_scale, b_scale, y_scale, y_zero, relu=relu, turned=True
             )
         _check_row(a_scale, a)
         _check_column(b_scale, b)
-        _check_result(y_zero, b.shape[-1:])
+        _check_result(y_scale, y_zero, b.shape[-1:])
         return _matmul(node, a, b, a_zero, b_zero, bias, a_scale, b_scale, y_scale, y_zero, relu=relu)
 
     return whole(node, matmul)
@@ -67,7 +70,8 @@ def read_qlinear_conv(node: Node) -> Callable[..., Tensor]:
         y_zero: Tensor, bias: Tensor | None = None,
     ) -> Tensor:  # fmt: skip
         _check_conv(w, x_zero, w_zero, w_scale)
-        _check_result(y_zero, ())
+        _check_number("x_scale", x_scale)
+        _check_result(y_scale, y_zero)
         scales = x_scale, w_scale, y_scale
         return IntegerConvolution.apply(x, w, x_zero, w_zero, bias, *scales, y_zero, form=_form(form(x, w)), relu=relu)
 
@@ -77,9 +81,19 @@ def read_qlinear_conv(node: Node) -> Callable[..., Tensor]:
 def read_fused(node: Node) -> Callable[..., Tensor]:
     """What computes a node that stands for several, of quantized/byte_nodes.py. `relu` and `transB` are not ONNX's."""
     if node.operator == "QLinearAdd":
-        relu = bool(node.attributes.get("relu", 0))
-        return lambda a, a_scale, a_zero, b, *rest: QuantizedAdd.apply(a, b, a_scale, a_zero, *rest, relu=relu)
+        return _read_add(node)
     return READERS[node.operator, node.since].rule(node)
+
+
+def _read_add(node: Node) -> Callable[..., Tensor]:
+    relu = bool(node.attributes.get("relu", 0))
+
+    def add(a: Tensor, a_scale: Tensor, a_zero: Tensor | None, b: Tensor, *rest: Tensor | None) -> Tensor:
+        wide = dtypes.int8 if a.shape == b.shape else dtypes.float64  # as what broadcasts is computed
+        node.fits(np.broadcast_shapes(a.shape, b.shape), wide)
+        return QuantizedAdd.apply(a, b, a_scale, a_zero, *rest, relu=relu)
+
+    return add
 
 
 def _matmul(
@@ -90,7 +104,7 @@ def _matmul(
         _check_row(a_zero, a)
     if b_zero is not None:
         _check_column(b_zero, b)
-    ask_matmul(node, a, b)
+    ask_matmul(node, a.shape, b.shape, dtypes.int32)
     if b.ndim == 1:
         product: Tensor = IntegerMatMul.apply(a, b.unsqueeze(-1), a_zero, b_zero, *rest, **options)
         return product.squeeze(-1)
@@ -125,8 +139,8 @@ def _check_column(parameter: Tensor, b: Tensor) -> None:
 
 
 def _check_conv(w: Tensor, x_zero: Tensor | None, w_zero: Tensor | None, w_scale: Tensor | None) -> None:
-    if x_zero is not None and x_zero.numel() != 1:
-        raise ValueError(f"x_zero_point has shape {x_zero.shape}; expected one number")
+    if x_zero is not None:
+        _check_number("x_zero_point", x_zero)
     for name, parameter in (("w_zero_point", w_zero), ("w_scale", w_scale)):
         if parameter is not None and parameter.numel() != 1 and parameter.shape != w.shape[:1]:
             raise ValueError(
@@ -134,8 +148,15 @@ def _check_conv(w: Tensor, x_zero: Tensor | None, w_zero: Tensor | None, w_scale
             )
 
 
-def _check_result(zero: Tensor, columns: tuple[int, ...]) -> None:
+def _check_result(scale: Tensor, zero: Tensor, columns: tuple[int, ...] | None = None) -> None:
+    """Scale and zero point of the result: one number, or one for each column."""
     if zero.dtype not in (dtypes.int8, dtypes.uint8):
         raise TypeError(f"y_zero_point is {zero.dtype}; expected int8 or uint8")
-    if zero.numel() != 1 and (not columns or zero.shape != columns):
-        raise ValueError(f"y_zero_point has shape {zero.shape}; expected one number")
+    for name, parameter in (("y_scale", scale), ("y_zero_point", zero)):
+        if parameter.shape != columns:
+            _check_number(name, parameter)
+
+
+def _check_number(name: str, parameter: Tensor) -> None:
+    if parameter.numel() != 1:
+        raise ValueError(f"{name} has shape {parameter.shape}; expected one number")

@@ -72,6 +72,9 @@ CASES: dict[str, tuple[str, tuple[int, ...], dict[str, Any]]] = {
                   conv_tensors(weights(6, 1, 3, 3), per_channel(6), ys=F(0.01))),
     "Conv, Relu": (CONV + f"r = Conv (xf, wf, bf) c = Relu(r) {OUT}", (2, 3, 9, 11),
                    conv_tensors(weights(5, 3, 3, 3), per_channel(5))),
+    "Conv, Clip": ((CONV + "r = Conv (xf, wf, bf) zero = Constant <value_float = 0.0> () six = Constant <value_float = "
+                   f"6.0> () c = Clip(r, zero, six) {OUT}"), (2, 3, 9, 11),
+                   conv_tensors(weights(5, 3, 3, 3), per_channel(5), ys=F(6 / 255), yz=np.uint8(0))),
     "Conv without a bias": (("wf = DequantizeLinear <axis = 0> (w, ws, wz) "
                             f"c = Conv (xf, wf) {OUT}"), (1, 3, 6),
                             {"w": weights(4, 3, 2), "ws": F(0.01), "wz": np.int8(0)}),
@@ -95,6 +98,14 @@ CASES: dict[str, tuple[str, tuple[int, ...], dict[str, Any]]] = {
                          "mf = DequantizeLinear(mq, xs, xz) c = Flatten(mf) yq = QuantizeLinear(c, xs, xz)"),
                          (2, 3, 6, 6),
                          {"ys": F(0.02), "yz": np.uint8(120)}),
+    "MaxPool, Reshape and nothing in between": ((CONV + "m = MaxPool <kernel_shape = [2, 2]> (xf) shape = Constant "
+                                                "<value_ints = [2, 12, 25]> () n = Reshape (m, shape) "
+                                                f"c = Conv (n, wf, bf) {OUT}"), (2, 12, 6, 6),
+                                                conv_tensors(weights(5, 12, 2), per_channel(5))),
+    "a pooling that two nodes read": (CONV + ("m = MaxPool <kernel_shape = [2, 2]> (xf) d = Conv (m, wf, bf) "
+                                      "q = QuantizeLinear(d, ds, dz) e = DequantizeLinear(q, ds, dz) c = Add(e, m) "
+                                      + OUT), (2, 3, 6, 6),
+                                      conv_tensors(weights(3, 3, 1, 1), per_channel(3), ds=F(0.03), dz=np.uint8(99))),
 }  # fmt: skip
 
 
@@ -147,7 +158,67 @@ def test_gradients_take_the_files_own_way() -> None:
         assert np.abs(model(x).numpy() - y.numpy()).max() <= 0.0501
 
 
+def test_a_pooling_on_bytes_beside_its_floats() -> None:
+    """Floats that another node reads are computed too."""
+    nodes = CONV + f"m = MaxPool <kernel_shape = [2, 2]> (xf) t = Sqrt(m) c = Conv (m, wf, bf) {OUT}"
+    proto = graph(nodes, (2, 3, 6, 6), conv_tensors(weights(5, 3, 1, 1), per_channel(5)))
+    proto.graph.output.extend([onnx.ValueInfoProto(name="t"), onnx.ValueInfoProto(name="m")])
+    for entry in proto.graph.output[1:]:
+        entry.type.tensor_type.elem_type = 1
+    x = np.abs(rng().standard_normal((2, 3, 6, 6))).astype(F)
+    model = mo.load(proto)
+    assert sorted(fused(model)) == ["MaxPool", "QLinearConv"]
+    with mn.no_grad():
+        for _ in range(3):
+            for got, want in zip(model(mn.Tensor(x)), expected(proto, x), strict=True):
+                np.testing.assert_allclose(got.numpy(), want, rtol=1e-6)
+
+
+def test_a_layer_between_the_bytes_and_the_node_that_reads_them() -> None:
+    """The node is applied to what the layer makes, not to the bytes in front of it."""
+    nodes, x = (
+        f"wf = DequantizeLinear <axis = 0> (w, ws, wz) c = Conv (xf, wf) {OUT}",
+        rng().standard_normal((1, 3, 9)).astype(F),
+    )
+    tensors = {"w": weights(4, 3, 2), "ws": F(0.01), "wz": np.int8(0)}
+    model, other = (
+        mo.load(graph(nodes, (1, 3, 9), tensors)),
+        graph(nodes, (1, 3, 9), {**tensors, "hs": F(0.01), "hz": np.uint8(0)}),
+    )
+    other.graph.node[1].input[1:] = ["hs", "hz"]
+    model.replace("xf", Hundredths())
+    with mn.no_grad():
+        for _ in range(3):
+            y = model.eval()(mn.Tensor(x)).numpy()
+    [want] = expected(other, x)
+    assert np.abs(want).max() > 0.5
+    assert np.abs(y - want).max() <= 0.0501
+
+
+class Hundredths(nn.Module):
+    def forward(self, q: mn.Tensor) -> mn.Tensor:
+        return q.to(mn.float32) * 0.01
+
+
+@pytest.mark.parametrize(
+    "nodes",
+    [CONV + f"c = Gemm <transB = 1> (xf, wf, bf) {OUT}",
+     CONV + f"t = Transpose (xq) u = DequantizeLinear (t, xs, xz) c = Add (xf, u) {OUT}"],
+    ids=["Gemm", "Add"],
+)  # fmt: skip
+def test_room_is_asked_for_before_it_is_taken(nodes: str) -> None:
+    proto = graph(nodes, (30_000, 1), conv_tensors(weights(30_000, 1), per_channel(30_000)))
+    model = mo.load(proto, max_bytes=4_000_000)
+    assert fused(model)
+    with mn.no_grad(), pytest.raises(ValueError, match=r"QLinear.*a result of shape \(30000, 30000\) would take"):
+        model(mn.Tensor(np.ones((30_000, 1), F)))
+
+
 LEFT = {
+    "a Clip above zero": (CONV + "r = Conv (xf, wf, bf) one = Constant <value_float = 1.0> () "
+                          "c = Clip(r, one) " + OUT, {}),
+    "a Clip that bytes would pass": (CONV + "r = Conv (xf, wf, bf) one = Constant <value_float = 1.0> () "
+                                     "c = Clip(r, , one) " + OUT, {}),
     "a float bias": (CONV + "c0 = Conv (xf, wf, fb) c = Relu(c0) " + OUT, {"fb": np.ones(5, F)}),
     "a value that others read": (CONV + "c = Conv (xf, wf, bf) n = Abs(c) nq = QuantizeLinear(n, ys, yz) "
                                  "nf = DequantizeLinear(nq, ys, yz) z = QuantizeLinear(c, ys, yz) "
@@ -163,6 +234,30 @@ def test_what_is_not_such_a_pattern_is_left_alone(name: str) -> None:
     nodes, more = LEFT[name]
     model = mo.load(graph(nodes, (2, 3, 9, 11), conv_tensors(weights(5, 3, 3, 3), per_channel(5)) | more))
     assert fused(model) == []
+
+
+def test_one_number_is_the_bias_of_all_columns() -> None:
+    nodes = f"wf = DequantizeLinear (w, ws, wz) bf = DequantizeLinear (b, bs) c = Gemm <transB = 1> (xf, wf, bf) {OUT}"
+    bias = {"b": np.array([900], np.int32), "bs": F(0.02) * F(0.005)}
+    proto = graph(nodes, (5, 40), {"w": weights(9, 40), "ws": F(0.005), "wz": np.int8(0), **bias})
+    x = rng().standard_normal((5, 40)).astype(F)
+    with mn.no_grad():
+        assert np.abs(mo.load(proto)(mn.Tensor(x)).numpy() - expected(proto, x)[0]).max() <= 0.0501
+
+
+def test_scales_that_are_products_of_products_take_no_time() -> None:
+    """A product of 2^60 factors is left alone: 60 nodes of a file ask for it."""
+    chain = " ".join(f"s{i + 1} = Mul (s{i}, s{i})" for i in range(60))
+    model = mo.load(graph(chain + " yq = QuantizeLinear (xf, s60, yz)", (3,), {"s0": F(1)}))
+    np.testing.assert_array_equal(model(mn.zeros(3)).numpy(), [0, 0, 0])
+
+
+@pytest.mark.parametrize("other", [(2,), (3, 1), (0,)])
+def test_scales_of_odd_shapes_are_left_to_the_nodes(other: tuple[int, ...]) -> None:
+    nodes = "t = Mul (s, u) yq = QuantizeLinear <axis = 0> (xf, t)"
+    proto = graph(nodes, (3,), {"s": np.ones(3, F), "u": np.ones(other, F)})
+    with pytest.raises(ValueError, match=r"load: Mul|QuantizeLinear"):
+        mo.load(proto)(mn.zeros(3))
 
 
 def test_a_file_that_was_run_on_bytes_is_written_as_it_was() -> None:

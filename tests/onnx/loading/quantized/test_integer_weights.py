@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 
 import minorm as mn
-from minorm import models
+import minorm.functional as F
+from minorm import models, nn
 from minorm import quantization as Q
-from tests.quantized_models import images, trained
+from tests.onnx.runtime import expected
+from tests.quantized_models import images, mobilenet, trained
 
 onnx = pytest.importorskip("onnx")
 from onnx import helper, numpy_helper  # noqa: E402  after importorskip
@@ -43,6 +45,79 @@ def test_it_computes_what_the_integers_do(proto: Any, training: bool) -> None:
     new = images(5, 1, 8, 8, seed=3)
     y, want = mo.load(proto).train(training)(new).array, int8(new).array
     assert (y != want).mean() <= 1e-3
+
+
+class Residual(nn.Module):
+    """A pooling whose result two nodes read."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.b = nn.Conv2d(3, 8, 3, padding=1), nn.Conv2d(8, 8, 3, padding=1)
+        self.fc, self.c, self.d = nn.Linear(8 * 16, 5), nn.ReLU(), nn.ReLU()
+
+    def forward(self, x: mn.Tensor) -> mn.Tensor:
+        x = F.max_pool2d(self.c(self.a(x)), 2)
+        return self.fc(self.d(self.b(x) + x).flatten(1))
+
+
+NETWORKS = {
+    "digits": (models.digits_cnn, (6, 1, 8, 8)),
+    "depthwise": (lambda: mobilenet(nn.ReLU), (6, 3, 8, 8)),
+    "relu6": (lambda: mobilenet(nn.ReLU6), (6, 3, 8, 8)),
+    "residual": (Residual, (6, 3, 8, 8)),
+    "linear": (lambda: nn.Sequential(nn.Flatten(), nn.Linear(48, 9), nn.ReLU(), nn.Linear(9, 4)), (6, 3, 4, 4)),
+}
+FLOATS = {"Conv", "Gemm", "MatMul", "Add", "MaxPool", "Relu", "Clip"}
+
+
+def int8_file(name: str) -> tuple[Any, mn.Tensor]:
+    """A network's file, and images."""
+    mn.manual_seed(0)
+    make, shape = NETWORKS[name]
+    x = images(*shape)
+    return mo.export(Q.convert(trained(make(), x)), x), images(*shape, seed=3)
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_inference_is_on_bytes_with_onnxruntimes_integers(name: str) -> None:
+    proto, x = int8_file(name)
+    [want] = expected(proto, x.array, exact=True)
+    model = mo.load(proto).eval()
+    with mn.no_grad():
+        for _ in range(4):  # the last ones by plan
+            np.testing.assert_array_equal(model(x).array, want)
+        assert "passes" in repr(model)
+    assert model._fused_steps is not None
+    floats = {name for step in model._steps for name in step.names if step.operator in FLOATS}
+    assert floats
+    assert not floats & {name for step in model._fused_steps for name in step.names}
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_weights_that_change_are_rounded_again(name: str) -> None:
+    proto, x = int8_file(name)
+    model = mo.load(proto).eval()
+    with mn.no_grad():
+        before = [model(x).array for _ in range(3)][-1]
+        for parameter in model.parameters():
+            parameter.array[:1] *= -1  # past the counter of changes
+        after = model(x).array
+    assert (after != before).any()
+    np.testing.assert_array_equal(after, expected(mo.export(model, x), x.array, exact=True)[0])
+
+
+def test_a_file_of_ours_in_another_type_and_back() -> None:
+    proto, x = int8_file("digits")
+    model = mo.load(proto).eval()
+    with mn.no_grad():
+        want = [model(x).array for _ in range(3)][-1]
+        model.to(mn.float64)
+        wide = [model(x.to(mn.float64)) for _ in range(3)]
+        assert wide[0].dtype == mn.float64
+        np.testing.assert_array_equal(wide[0].array, wide[2].array)
+        assert (wide[0].array.astype(np.float32) != want).mean() < 1e-3
+        model.to(mn.float32)
+        np.testing.assert_array_equal(model(x).array, want)
 
 
 def test_a_model_of_another_producer_stays_as_it_was() -> None:

@@ -80,6 +80,21 @@ def test_signed_integers_are_summed_exactly(one_node: Any) -> None:
             [whole(3, 7), F(0.02), B(120), whole(7, 5), F(0.01), B(130), F(0.3), whole(3)],
             "y_zero_point has shape",
         ),
+        (
+            "QLinearMatMul",
+            [whole(3, 7), F(0.02), B(120), whole(7, 5), F(0.01), B(130), np.full((3, 1), 0.3, F), B(3)],
+            r"y_scale has shape \(3, 1\)",
+        ),
+        (
+            "QLinearConv",
+            [whole(1, 3, 5, 5), F(0.1), B(0), whole(4, 3, 3, 3), F(0.1), B(0), np.full(4, 0.3, F), B(3)],
+            r"y_scale has shape \(4,\)",
+        ),
+        (
+            "QLinearConv",
+            [whole(1, 4, 5, 5), np.full(4, 0.3, F), B(0), whole(4, 4, 3, 3), F(0.1), B(0), F(0.1), B(3)],
+            r"x_scale has shape \(4,\)",
+        ),
     ],
 )
 def test_parameters_that_do_not_fit_are_errors(one_node: Any, operator: str, arrays: Any, message: str) -> None:

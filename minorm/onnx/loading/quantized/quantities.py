@@ -1,0 +1,114 @@
+"""What the bytes of a quantized graph stand for: scale and zero point, as far as the file fixes them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from minorm.devices import dtypes
+from minorm.onnx.graph.reading import Node
+from minorm.onnx.loading.wiring import Wiring
+
+BYTES = (dtypes.int8, dtypes.uint8)
+SAME = ("Flatten", "Identity", "MaxPool", "Reshape", "Squeeze", "Transpose", "Unsqueeze")  # numbers stay what they are
+MOST = 8  # of these nodes between a DequantizeLinear and the node that reads it
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """A value as its DequantizeLinear reads it: names in the file, and the arrays of scale and zero point."""
+
+    name: str
+    scale_name: str
+    zero_name: str  # or ""
+    scale: Any
+    zero: Any  # or None
+    dtype: Any
+    axis: int
+
+    @property
+    def inputs(self) -> tuple[str, str, str]:
+        """As a node on bytes reads it."""
+        return self.name, self.scale_name, self.zero_name
+
+
+def dequantized(value: str, w: Wiring) -> Quantity | None:
+    """What a DequantizeLinear makes this value of, if it does; or what nodes behind it carry on, on bytes."""
+    behind = makers(value, w)
+    if not behind or any(node.conditions or len(node.outputs) > 1 for node in behind):
+        return None
+    found = quantity(behind[-1], behind[-1].inputs[0], w)
+    if found is None or len(behind) == 1:
+        return found
+    return replace(found, name=carried(value, w)) if found.scale.size == 1 else None
+
+
+def makers(value: str, w: Wiring) -> list[Node]:
+    """The DequantizeLinear behind a value, and the nodes of SAME between them, from the value on; or nothing."""
+    found: list[Node] = []
+    while (maker := w.maker(value, "DequantizeLinear", *SAME)) is not None and len(found) <= MOST:
+        found.append(maker)
+        if maker.operator == "DequantizeLinear":
+            return found
+        value = maker.inputs[0]
+    return []
+
+
+def carried(value: str, w: Wiring) -> str:
+    """The name of the bytes that a value stands for, where the file has none."""
+    return unused(f"{value} bytes", w)
+
+
+def unused(name: str, w: Wiring) -> str:
+    """This name, or a longer one where the file has it."""
+    while name in w.makers or name in w.arrays or name in w.readers:
+        name += "'"
+    return name
+
+
+def held(name: str, w: Wiring) -> Any:
+    """The array of the file that a value is, or that a QuantizeLinear rounds to it; else None."""
+    maker = w.maker(name, "QuantizeLinear")
+    return w.arrays.get(name if maker is None else maker.inputs[0])
+
+
+def quantity(node: Node, name: str, w: Wiring) -> Quantity | None:
+    """Bytes with fixed scales, as a DequantizeLinear or QuantizeLinear has them: one, or one along an axis."""
+    scale = fixed(node.inputs[1], w)
+    zero_name = node.inputs[2] if node.has(2) else ""
+    zero = fixed(zero_name, w) if zero_name else None
+    if scale is None or scale.dtype != np.float32 or (zero_name and zero is None) or node.get("block_size", 0):
+        return None
+    if not (np.isfinite(scale).all() and (scale > 0).all()) or node.get("output_dtype", 0) not in (0, 1, 2, 3):
+        return None
+    dtype = w.types.get(name) if zero is None else zero.dtype
+    if w.types.get(name, dtype) != dtype:
+        return None
+    if dtype is None and name in w.arrays:
+        dtype = w.arrays[name].dtype
+    if dtype is None and node.operator == "QuantizeLinear" and not node.get("output_dtype", 0):
+        dtype = dtypes.uint8
+    if dtype not in BYTES or scale.ndim > 1 or (zero is not None and zero.size != scale.size):
+        return None
+    return Quantity(name, node.inputs[1], zero_name, scale, zero, dtype, node.get("axis", 1))
+
+
+def fixed(name: str, w: Wiring) -> Any:
+    """The array of a value that the file fixes: a tensor, a Constant, or the product of two that are scales."""
+    maker = w.maker(name, "Mul")
+    if maker is None:
+        return _tensor(name, w)
+    a, b = (_tensor(part, w) for part in maker.inputs)
+    if a is None or b is None or max(a.ndim, b.ndim) > 1 or not (a.shape == b.shape or 1 in (a.size, b.size)):
+        return None
+    return a * b
+
+
+def _tensor(name: str, w: Wiring) -> Any:
+    if name in w.arrays:
+        return w.arrays[name]
+    maker = w.maker(name, "Constant")
+    value = None if maker is None else maker.attributes.get("value")
+    return value if isinstance(value, np.ndarray) else None
