@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from minorm.graph.grad_mode import no_grad
 from minorm.quantization.fake_quantize import FakeQuantize
 from minorm.quantization.qat import QATModel
+from minorm.quantization.recorded_steps import evaluating
 from minorm.support.documented import documented
 
 
@@ -18,17 +18,14 @@ def rounding(model: QATModel, keys: Iterable[str] | None) -> Iterator[None]:
     fakes: dict[str, FakeQuantize] = {key: model.fake_quant[key] for key in model.fake_quant}  # type: ignore[misc]
     chosen = fakes.keys() if keys is None else set(keys)
     before = {key: bool(fake.fake_quant_enabled.item()) for key, fake in fakes.items()}
-    training = model.training
     try:
-        model.eval()
         for key, fake in fakes.items():
             fake.enable_fake_quant(key in chosen)
-        with no_grad():
+        with evaluating(model):
             yield
     finally:
         for key, fake in fakes.items():
             fake.enable_fake_quant(before[key])
-        model.train(training)
 
 
 @documented(

@@ -12,6 +12,7 @@ DequantizeLinear instead, around operations on floats: the form that runtimes tu
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -23,8 +24,8 @@ from minorm.functional.quantization import dequantize, quantize
 from minorm.graph import trace
 from minorm.ops import elementwise
 from minorm.quantization.norm_folding import along_channels
-from minorm.quantization.planning import Site, Step
-from minorm.quantization.qat import Interception
+from minorm.quantization.qat import Interception, round_parts
+from minorm.quantization.recorded_steps import Step
 from minorm.tensor.tensor import Tensor
 
 
@@ -47,23 +48,13 @@ class Grid:
         return (q - np.float32(self.zero)) * self.scale
 
 
-class At:
-    """Rounding at a site."""
-
-    def __init__(self, steps: Steps, site: Site) -> None:
-        self.steps, self.site = steps, site
-
-    def __call__(self, x: Tensor) -> Tensor:
-        """x, rounded."""
-        return self.steps.rounded(x, self.site.key)
-
-
 class Steps(Interception):
     """What both ways share: the plan, and the integers of a QuantizedModel."""
 
     def __init__(self, model: Any) -> None:
         super().__init__(model.plan)
         self.model = model
+        self.sites = {s.key: functools.partial(self.rounded, key=s.key) for s in model.plan.sites}
 
     def rounded(self, x: Tensor, key: str) -> Tensor:
         """An activation, rounded."""
@@ -71,7 +62,7 @@ class Steps(Interception):
 
     def finish(self, step: Step, result: Any) -> Any:
         """The result, rounded where the plan says so."""
-        return result if step.output is None else self.rounded(result, step.output.key)
+        return round_parts(result, step.outputs, self.sites)
 
 
 class Written(Steps):
@@ -116,6 +107,8 @@ class Integers(Steps):
     def applied(self, function: type, arguments: dict[str, Any], result: Any) -> Any:
         """An operator: a sum of two activations in integers."""
         step = self._next(function)
+        if self.place - 1 in self.done:
+            return arguments["x"]
         if len(step.sources) != 2 or step.target is not elementwise.Add:
             return self.finish(step, result)
         if step.clip is not None:
@@ -125,7 +118,7 @@ class Integers(Steps):
     def finish(self, step: Step, result: Any) -> Any:
         """The result, rounded unless it was already."""
         exact = step.weight or self.place - 1 in self.done
-        return result if step.output is None or exact else self.rounded(result, step.output.key)
+        return result if exact else super().finish(step, result)
 
     def rounded(self, x: Tensor, key: str) -> Tensor:
         """x as QuantizeLinear and DequantizeLinear make it."""

@@ -19,8 +19,9 @@ import minorm.functional as F
 from minorm.graph import trace
 from minorm.graph.grad_mode import no_grad
 from minorm.quantization.calibration import rounding
-from minorm.quantization.planning import Plan, Step
+from minorm.quantization.planning import Plan
 from minorm.quantization.qat import Interception, QATModel
+from minorm.quantization.recorded_steps import Step, evaluating
 from minorm.support.documented import documented
 from minorm.tensor.tensor import Tensor
 
@@ -149,16 +150,12 @@ def folding_gap(model: QATModel, batches: Sequence[Tensor]) -> dict[str, float]:
         ['1']
     """
     gaps: dict[str, tuple[float, float]] = {}
-    training = model.training
-    try:
-        model.eval()
+    with evaluating(model):
         for batch in batches:
             interception = _Gaps(model.plan)
-            with no_grad(), trace.intercepted(interception):
+            with trace.intercepted(interception):
                 model.model(batch)
             for path, (squares, power) in interception.gaps.items():
                 before = gaps.get(path, (0.0, 0.0))
                 gaps[path] = before[0] + squares, before[1] + power
-    finally:
-        model.train(training)
     return {path: math.sqrt(squares / power) if power else 0.0 for path, (squares, power) in gaps.items()}

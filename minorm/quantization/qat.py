@@ -22,9 +22,10 @@ from minorm.graph.grad_mode import no_grad
 from minorm.nn import Module, ModuleDict, Parameter
 from minorm.ops.quantization import FakeQuantize as Rounding
 from minorm.quantization.fake_quantize import FakeQuantize
-from minorm.quantization.norm_folding import along_channels, slope_and_offset
-from minorm.quantization.planning import Plan, Step, make_plan, tensors_of
+from minorm.quantization.norm_folding import along_channels, least_bias_step, slope_and_offset
+from minorm.quantization.planning import Plan, make_plan
 from minorm.quantization.qconfig import QConfig, default_qat_qconfig
+from minorm.quantization.recorded_steps import Site, Step, tensors_of
 from minorm.support.documented import documented
 from minorm.tensor.tensor import Tensor
 
@@ -76,8 +77,8 @@ class Rounded(Interception):
     def __init__(self, model: QATModel) -> None:
         super().__init__(model.plan)
         self.fakes, self.running = model.fake_quant, not model.training or bool(model.bn_frozen.item())
-        self.bias: Tensor | None = None  # of the convolution whose BatchNorm comes next
-        self.bias_step: Any = None  # of that bias as int32
+        # a folded BatchNorm's place -> the bias of its convolution, and the step of that bias as int32
+        self.waiting: dict[int, tuple[Tensor | None, Any]] = {}
 
     def compute(self, step: Step, function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
         """Convolutions with rounded weights; a folded BatchNorm."""
@@ -89,41 +90,40 @@ class Rounded(Interception):
 
     def finish(self, step: Step, result: Any) -> Any:
         """The result, rounded where the plan says so."""
-        return result if step.output is None else self.fakes[step.output.key](result)
+        return round_parts(result, step.outputs, self.fakes)
 
     def _weighted(self, step: Step, function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
         fake, bias = self.fakes[str(step.weight)], arguments["bias"]
         arguments = {**arguments, "weight": fake(arguments["weight"])}
-        self.bias, self.bias_step = None, None
-        if step.source is not None and fake.fake_quant_enabled.item():
-            self.bias_step = self.fakes[step.source.key].qparams()[0] * fake.qparams()[0]
         if not self.running:  # a batch's statistics take the bias with them
             return trace.called(function, arguments)
-        if step.norm is None:
-            if bias is not None:
-                arguments["bias"] = rounded_bias(bias, self.bias_step)
-            return trace.called(function, arguments)
-        self.bias = bias
-        return trace.called(function, {**arguments, "bias": None})
+        bias_step = None
+        if step.source is not None and fake.fake_quant_enabled.item():
+            bias_step = self.fakes[step.source.key].qparams()[0] * fake.qparams()[0]
+        if step.norm is not None:
+            self.waiting[step.norm] = bias, bias_step
+            bias = None
+        return trace.called(function, {**arguments, "bias": None if bias is None else rounded_bias(bias, bias_step)})
 
     def _folded(self, arguments: dict[str, Any]) -> Tensor:
         """a * y + round(b), with the running statistics."""
         y: Tensor = arguments["x"]
+        before, bias_step = self.waiting.pop(self.place - 1, (None, None))  # none: the convolution has added it
         a, b = slope_and_offset(
             arguments["running_mean"], arguments["running_var"], arguments["eps"], arguments["weight"],
-            arguments["bias"], self.bias,
+            arguments["bias"], before,
         )  # fmt: skip
-        if self.bias_step is not None:
-            b = rounded_bias(b, self.bias_step * np.abs(a.detach().cpu().array))
+        if bias_step is not None:
+            b = rounded_bias(b, bias_step * np.abs(a.detach().cpu().array))
         form = along_channels(y, channels_last=False)
         return y * a.reshape(*form) + b.reshape(*form)
 
 
 def rounded_bias(bias: Tensor, step: Any) -> Tensor:
-    """A bias as int32 holds it, in steps of the input's scale times the weight's."""
+    """A bias as int32 holds it, in steps of the input's scale times the weight's, or larger ones if it needs them."""
     if step is None:
         return bias
-    scale = np.maximum(np.broadcast_to(step, bias.shape), np.float32(1e-30)).astype(np.float32)
+    scale = np.maximum(step, least_bias_step(bias.detach().cpu().array)).astype(np.float32)
     result: Tensor = Rounding.apply(bias, Tensor(scale).to(bias.device), None, low=-INT32, high=INT32 - 1, axis=0)
     return result
 
@@ -159,14 +159,14 @@ class QATModel(Module):
     def forward(self, *args: Any) -> Any:
         """model(*args), rounded."""
         interception = Rounded(self)
-        given = round_inputs(self.plan, args, self.fake_quant)
+        given = round_parts(args, self.plan.inputs, self.fake_quant)
         with trace.intercepted(interception):
             return self.model(*given)
 
     @property
     def names(self) -> dict[str, str]:
         """The key of a weight's FakeQuantize -> its name in the model."""
-        return {name.replace(".", "_"): name for name, _ in self.model.named_parameters()}
+        return self.plan.weights
 
     def weight_of(self, step: Step) -> Parameter:
         """The weight that a step reads."""
@@ -187,20 +187,24 @@ class QATModel(Module):
         return f"bn_frozen={bool(self.bn_frozen.item())}"
 
 
-def round_inputs(plan: Plan, args: tuple[Any, ...], fakes: Any) -> tuple[Any, ...]:
-    """The arguments, with those inputs rounded that the plan names."""
-    number = -1
+def round_parts(value: Any, sites: dict[int, Site], fakes: Any) -> Any:
+    """A Tensor, or what holds several, with those rounded whose places `sites` names; tensors_of has their order."""
+    place = -1
 
-    def given(value: Any) -> Any:
-        nonlocal number
-        if isinstance(value, Tensor):
-            number += 1
-            return fakes[plan.inputs[number].key](value) if number in plan.inputs else value
-        if isinstance(value, (tuple, list)):
-            return type(value)([given(part) for part in value])
-        return value
+    def given(part: Any) -> Any:
+        nonlocal place
+        if isinstance(part, Tensor):
+            place += 1
+            return fakes[sites[place].key](part) if place in sites else part
+        if isinstance(part, dict):
+            return type(part)({key: given(inner) for key, inner in part.items()})
+        if isinstance(part, (tuple, list)):
+            parts = [given(inner) for inner in part]
+            # a namedtuple takes its parts one by one
+            return type(part)(*parts) if hasattr(part, "_fields") else type(part)(parts)
+        return part
 
-    return tuple(given(value) for value in args)
+    return given(value) if sites else value
 
 
 @documented(
@@ -253,16 +257,14 @@ def prepared(
             raise TypeError(f"prepare_qat: {name} is {parameter.dtype}; expected float32; use model.float() first")
     plan = make_plan(model, args, exclude, strict)
     own = model if inplace else copy.deepcopy(model)
-    parameters = {name.replace(".", "_"): value for name, value in own.named_parameters()}
     fakes: dict[str, FakeQuantize] = {}
-    for step in plan.steps:
-        if step.weight and step.weight not in fakes:
-            fakes[step.weight] = fake = qconfig.weight()
-            with no_grad():
-                fake.observe(parameters[step.weight])  # so that it has the shape of its scales
+    for key, name in plan.weights.items():
+        fakes[key] = fake = qconfig.weight()
+        with no_grad():
+            fake.observe(own.get_parameter(name))  # so that it has the shape of its scales
     for site in plan.sites:
         fakes[site.key] = qconfig.activation()
-    example = tuple(a.detach()[:2] if isinstance(a, Tensor) and a.ndim else a for a in args)
+    example = tuple(a.detach() if isinstance(a, Tensor) else a for a in args)
     qat = QATModel(own, plan, fakes, example)
     return qat.to(device=next(own.parameters()).device)
 
