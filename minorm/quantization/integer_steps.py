@@ -12,7 +12,6 @@ DequantizeLinear instead, around operations on floats: the form that runtimes tu
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -24,7 +23,7 @@ from minorm.functional.quantization import dequantize, quantize
 from minorm.graph import trace
 from minorm.ops import elementwise
 from minorm.quantization.norm_folding import along_channels
-from minorm.quantization.qat import Interception, round_parts
+from minorm.quantization.qat import Interception
 from minorm.quantization.recorded_steps import Step
 from minorm.tensor.tensor import Tensor
 
@@ -54,15 +53,6 @@ class Steps(Interception):
     def __init__(self, model: Any) -> None:
         super().__init__(model.plan)
         self.model = model
-        self.sites = {s.key: functools.partial(self.rounded, key=s.key) for s in model.plan.sites}
-
-    def rounded(self, x: Tensor, key: str) -> Tensor:
-        """An activation, rounded."""
-        raise NotImplementedError
-
-    def finish(self, step: Step, result: Any) -> Any:
-        """The result, rounded where the plan says so."""
-        return round_parts(result, step.outputs, self.sites)
 
 
 class Written(Steps):
@@ -175,4 +165,4 @@ class Integers(Steps):
 
 def _fused(a: Any, b: Any, c: Any) -> Any:
     """float32(a * b + c), rounded once: products of float32 are exact in float64."""
-    return (np.asarray(a, np.float64) * np.float64(b) + np.asarray(c, np.float64)).astype(np.float32)
+    return (a.astype(np.float64) * np.float64(b) + c.astype(np.float64)).astype(np.float32)

@@ -18,7 +18,7 @@ import numpy as np
 import minorm.functional as F
 from minorm.graph import trace
 from minorm.graph.grad_mode import no_grad
-from minorm.quantization.calibration import rounding
+from minorm.quantization.calibration import check, rounding
 from minorm.quantization.planning import Plan
 from minorm.quantization.qat import Interception, QATModel
 from minorm.quantization.recorded_steps import Step, evaluating
@@ -74,6 +74,7 @@ def measure_noise(
         >>> [layer.name for layer in mn.quantization.measure_noise(qat, [mn.randn(4, 3)])]
         ['0.weight']
     """
+    batches = _several("measure_noise", model, batches)
     outputs = {key: _values(model, batches, keys) for key, keys in (("float", ()), ("int8", None))}
     full = score(outputs["float"][1]) if score is not None else 0.0
     rows = []
@@ -91,6 +92,15 @@ def measure_noise(
         name = model.names[step.weight]
         rows.append(LayerNoise(name, decibels(weight.array, rounded.array), decibels(loud, quiet), cost))
     return rows
+
+
+def _several(name: str, model: Any, batches: Any) -> list[Tensor]:
+    """The batches, which are run more than once; ValueError where there is none."""
+    check(name, model, batches)
+    found = list(batches)
+    if not found:
+        raise ValueError(f"{name}: batches is empty; expected at least one batch")
+    return found
 
 
 def _values(model: QATModel, batches: Sequence[Tensor], keys: Any) -> tuple[dict[str, list[Any]], list[Tensor]]:
@@ -149,6 +159,7 @@ def folding_gap(model: QATModel, batches: Sequence[Tensor]) -> dict[str, float]:
         >>> list(mn.quantization.folding_gap(qat, [mn.randn(8, 3)]))
         ['1']
     """
+    batches = _several("folding_gap", model, batches)
     gaps: dict[str, tuple[float, float]] = {}
     with evaluating(model):
         for batch in batches:

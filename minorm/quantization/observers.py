@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from minorm.devices import dtypes
+from minorm.functional.arguments import number, whole
 from minorm.graph.grad_mode import no_grad
 from minorm.nn import Module
 from minorm.support.documented import documented
@@ -68,22 +69,27 @@ class ObserverBase(Module):
         if self.dtype not in ENDS:
             raise TypeError(f"{name}: dtype is {dtype}; expected minorm.uint8 or minorm.int8")
         ends = ENDS[self.dtype]
-        self.quant_min = ends[0] if quant_min is None else quant_min
-        self.quant_max = ends[1] if quant_max is None else quant_max
+        self.quant_min = ends[0] if quant_min is None else whole(name, "quant_min", quant_min)
+        self.quant_max = ends[1] if quant_max is None else whole(name, "quant_max", quant_max)
         if not ends[0] <= self.quant_min < self.quant_max <= ends[1]:
             raise ValueError(
                 f"{name}: quant_min={quant_min}, quant_max={quant_max}; expected "
                 f"{ends[0]} <= quant_min < quant_max <= {ends[1]} for {self.dtype}"
             )
+        number(name, "eps", eps)
+        if not 0 < eps < float("inf"):
+            raise ValueError(f"{name}: eps={eps}; expected a positive number")
         self.symmetric, self.eps = symmetric, eps
         self.register_buffer("min_val", Tensor(np.array(np.inf, np.float32)))
         self.register_buffer("max_val", Tensor(np.array(-np.inf, np.float32)))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Remember what x says of the ends; returns x."""
+        """Remember what x says of the ends; returns x. ValueError where a number is not finite: no scale holds it."""
         with no_grad():
             array = x.detach().array.astype(np.float32, copy=False)
             if array.size:
+                if not (np.isfinite(array.min()) and np.isfinite(array.max())):  # which a NaN passes on, too
+                    raise ValueError(f"{type(self).__name__}: x has a NaN or an infinity; expected finite numbers")
                 self.observe(array)
         return x
 
@@ -192,6 +198,7 @@ class MovingAverageMinMaxObserver(ObserverBase):
         eps: float = EPS,
     ) -> None:
         super().__init__(dtype, symmetric, quant_min, quant_max, eps)
+        number(type(self).__name__, "averaging_constant", averaging_constant)
         if not 0 < averaging_constant <= 1:
             raise ValueError(
                 f"{type(self).__name__}: averaging_constant={averaging_constant}; expected above 0, at most 1"

@@ -134,8 +134,16 @@ class _Planner:
         return any(step.path == path or step.path.startswith(f"{path}.") for path in self.exclude)
 
     def _is_weighted(self, step: Step) -> bool:
-        weight = step.arguments.get("weight")
-        return step.target in WEIGHTED and id(weight) in self.names and not self._is_out(step)
+        if step.target not in WEIGHTED or id(step.arguments["weight"]) not in self.names or self._is_out(step):
+            return False
+        return self._is_computed(step.arguments["x"], step)
+
+    def _is_computed(self, tensor: Tensor, reader: Step) -> bool:
+        """Whether a tensor is an input, or some step's result but that of one that passes on something else."""
+        if id(tensor) not in reader.makers:
+            return id(tensor) in self.inputs
+        step = self.steps[reader.makers[id(tensor)]]
+        return step.target not in PASSING or self._is_computed(self._floats_of(step)[0], step)
 
     def _floats_of(self, step: Step) -> list[Tensor]:
         return [tensor for tensor in tensors_of(step.arguments) if dtypes.is_float(tensor.dtype)]

@@ -12,7 +12,7 @@ The model's code is not changed, nor read: its operations are watched while it r
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,7 +25,7 @@ from minorm.quantization.fake_quantize import FakeQuantize
 from minorm.quantization.norm_folding import along_channels, least_bias_step, slope_and_offset
 from minorm.quantization.planning import Plan, make_plan
 from minorm.quantization.qconfig import QConfig, default_qat_qconfig
-from minorm.quantization.recorded_steps import Site, Step, tensors_of
+from minorm.quantization.recorded_steps import Step, round_parts, tensors_of
 from minorm.support.documented import documented
 from minorm.tensor.tensor import Tensor
 
@@ -55,7 +55,11 @@ class Interception:
         raise NotImplementedError
 
     def finish(self, step: Step, result: Any) -> Any:
-        """What a step gives."""
+        """What a step gives: the result, rounded where the plan says so."""
+        return round_parts(result, step.outputs, self.rounded)
+
+    def rounded(self, x: Tensor, key: str) -> Tensor:
+        """An activation, rounded."""
         raise NotImplementedError
 
     def _next(self, target: Any) -> Step:
@@ -88,9 +92,10 @@ class Rounded(Interception):
             return self._folded(arguments)
         return trace.called(function, arguments)
 
-    def finish(self, step: Step, result: Any) -> Any:
-        """The result, rounded where the plan says so."""
-        return round_parts(result, step.outputs, self.fakes)
+    def rounded(self, x: Tensor, key: str) -> Tensor:
+        """x as its FakeQuantize makes it."""
+        result: Tensor = self.fakes[key](x)
+        return result
 
     def _weighted(self, step: Step, function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
         fake, bias = self.fakes[str(step.weight)], arguments["bias"]
@@ -159,7 +164,7 @@ class QATModel(Module):
     def forward(self, *args: Any) -> Any:
         """model(*args), rounded."""
         interception = Rounded(self)
-        given = round_parts(args, self.plan.inputs, self.fake_quant)
+        given = round_parts(args, self.plan.inputs, interception.rounded)
         with trace.intercepted(interception):
             return self.model(*given)
 
@@ -187,26 +192,6 @@ class QATModel(Module):
         return f"bn_frozen={bool(self.bn_frozen.item())}"
 
 
-def round_parts(value: Any, sites: dict[int, Site], fakes: Any) -> Any:
-    """A Tensor, or what holds several, with those rounded whose places `sites` names; tensors_of has their order."""
-    place = -1
-
-    def given(part: Any) -> Any:
-        nonlocal place
-        if isinstance(part, Tensor):
-            place += 1
-            return fakes[sites[place].key](part) if place in sites else part
-        if isinstance(part, dict):
-            return type(part)({key: given(inner) for key, inner in part.items()})
-        if isinstance(part, (tuple, list)):
-            parts = [given(inner) for inner in part]
-            # a namedtuple takes its parts one by one
-            return type(part)(*parts) if hasattr(part, "_fields") else type(part)(parts)
-        return part
-
-    return given(value) if sites else value
-
-
 @documented(
     {},
     model="the model, trained or not, in float32; it stays as it is",
@@ -220,7 +205,7 @@ def prepare_qat(
     example_inputs: Any,
     qconfig: QConfig | None = None,
     inplace: bool = False,
-    exclude: tuple[str, ...] = (),
+    exclude: Sequence[str] = (),
 ) -> QATModel:
     """The model, rounding as its int8 form will: weights, what goes into convolutions and linear layers, and what
     comes out of them.
@@ -234,6 +219,8 @@ def prepare_qat(
         >>> list(qat.fake_quant)
         ['0_weight', 'input', '0']
     """
+    if isinstance(exclude, str):
+        raise TypeError(f"prepare_qat: exclude is {exclude!r}; expected a tuple of paths, such as ({exclude!r},)")
     return prepared(model, example_inputs, qconfig, inplace, tuple(exclude))
 
 
@@ -248,6 +235,8 @@ def prepared(
     """What `prepare_qat` says. strict=False leaves layers float that have no int8 form: `plan.floats` names them."""
     if not isinstance(model, Module):
         raise TypeError(f"prepare_qat: model is a {type(model).__name__}; expected an nn.Module")
+    if isinstance(model, QATModel):
+        raise TypeError("prepare_qat: model is a QATModel; expected a float model, such as its .model")
     qconfig = default_qat_qconfig if qconfig is None else qconfig
     args = example_inputs if isinstance(example_inputs, tuple) else (example_inputs,)
     if not tensors_of(args):

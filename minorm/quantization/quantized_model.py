@@ -19,8 +19,8 @@ from minorm.quantization.fake_quantize import FakeQuantize
 from minorm.quantization.integer_steps import Grid, Integers, Written
 from minorm.quantization.norm_folding import least_bias_step, slope_and_offset
 from minorm.quantization.planning import Plan
-from minorm.quantization.qat import INT32, Interception, QATModel, round_parts
-from minorm.quantization.recorded_steps import Step
+from minorm.quantization.qat import INT32, Interception, QATModel
+from minorm.quantization.recorded_steps import Step, round_parts
 from minorm.support.documented import documented
 from minorm.tensor.tensor import Tensor
 
@@ -90,7 +90,7 @@ class QuantizedModel(Module):
         """model(*args), in integers."""
         written = trace.state.calls is not None
         steps = Written(self) if written else Integers(self)
-        given = round_parts(args, self.plan.inputs, steps.sites)
+        given = round_parts(args, self.plan.inputs, steps.rounded)
         with no_grad(), trace.intercepted(steps):
             return self.model(*given)
 

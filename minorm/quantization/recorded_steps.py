@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -84,6 +85,26 @@ def tensors_of(value: Any) -> list[Tensor]:
     if isinstance(value, dict):
         value = list(value.values())
     return [t for part in value for t in tensors_of(part)] if isinstance(value, (tuple, list)) else []
+
+
+def round_parts(value: Any, sites: dict[int, Site], rounds: Callable[[Tensor, str], Tensor]) -> Any:
+    """A Tensor, or what holds several, with those rounded whose places `sites` names; tensors_of has their order."""
+    return _round_part(value, sites, rounds, itertools.count()) if sites else value
+
+
+def _round_part(
+    value: Any, sites: dict[int, Site], rounds: Callable[[Tensor, str], Tensor], places: Iterator[int]
+) -> Any:
+    if isinstance(value, Tensor):
+        place = next(places)
+        return rounds(value, sites[place].key) if place in sites else value
+    if isinstance(value, dict):
+        return type(value)({key: _round_part(part, sites, rounds, places) for key, part in value.items()})
+    if isinstance(value, (tuple, list)):
+        parts = [_round_part(part, sites, rounds, places) for part in value]
+        # a namedtuple takes its parts one by one
+        return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
+    return value
 
 
 @contextlib.contextmanager
