@@ -58,6 +58,23 @@ def test_the_residual_network_of_ours(onnxruntime_answers: Any) -> None:
     assert kinds.count("Conv") == 21
 
 
+@pytest.mark.parametrize("within", [False, True], ids=["the file", "within a model"])
+def test_a_loaded_file_becomes_int8(within: bool, tmp_path: Any, onnxruntime_answers: Any) -> None:
+    x = images(4, 1, 8, 8)
+    path = tmp_path / "float.onnx"
+    mo.export(models.digits_cnn().eval(), x, path)
+    loaded = mo.load(path)
+    model = nn.Sequential(loaded, nn.Linear(10, 3)) if within else loaded
+    int8 = Q.convert(Q.calibrate(Q.prepare_qat(model, x), [x]))
+    proto = mo.export(int8, x)
+    np.testing.assert_array_equal(onnxruntime_answers(proto, x.array), int8(x).array)
+    assert "BatchNormalization" not in [node.op_type for node in proto.graph.node]
+    weights = [tensor for tensor in proto.graph.initializer if len(tensor.dims) > 1]
+    assert {tensor.data_type for tensor in weights} == {onnx.TensorProto.INT8}
+    again = mo.export(model.eval(), x)  # the float model is written as its file has it, as before
+    assert "BatchNormalization" in [node.op_type for node in again.graph.node]
+
+
 def test_the_file_holds_int8_weights_and_int32_biases() -> None:
     x = images(4, 1, 8, 8)
     int8 = Q.convert(trained(models.digits_cnn(), x))

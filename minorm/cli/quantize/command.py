@@ -93,8 +93,6 @@ def run(args: argparse.Namespace) -> int:
 def quantized(source: Any, images: Images, args: argparse.Namespace) -> dict[str, Any]:
     """Write the file; the report, with its layers as objects under `rows`."""
     model = source.model.eval()
-    if hasattr(model, "original"):
-        model.original = None  # what is written is what runs, and not the file that was read
     batches = images.batches
     wanted = [outcome(model, batch) for batch in batches]
     activation = functools.partial(FakeQuantize, OBSERVERS[args.observer], dtype=ACTIVATION_TYPES[args.activation])

@@ -1,4 +1,4 @@
-"""Makes integers again of the weights of a loaded int8 model: loading/quantized/integer_weights.py made floats of them."""
+"""Makes integers again of a loaded int8 model's weights, of which loading/quantized/integer_weights.py made floats."""
 
 from __future__ import annotations
 
