@@ -187,6 +187,20 @@ def test_noise_by_layer(rng: np.random.Generator) -> None:
     assert all(row.cost is not None and 20 < row.output < 60 for row in rows)
 
 
+def test_the_noise_of_what_is_changed_in_place_afterwards() -> None:
+    """y = a(x); y += b(x): the noise of a's output is not that of the sum."""
+    mn.manual_seed(0)
+    model, x = zoo()["in place"][0].eval(), images(6, 3, 8, 8)
+    model.b.weight.set_array(100 * model.b.weight.array)
+    qat = Q.calibrate(Q.prepare_qat(model, x), [x[:2], x[2:]])
+    alone = Q.prepare_qat(nn.Sequential(model.a), x)
+    for key, other in (("input", "input"), ("a_weight", "0_weight"), ("a", "0")):
+        alone.fake_quant[other].load_state_dict(qat.fake_quant[key].state_dict())
+    want, y = model.a(x).array.astype(np.float64), alone.eval()(x).array.astype(np.float64)
+    rows = {row.name: row for row in Q.measure_noise(qat, [x[:2], x[2:]])}
+    assert rows["a.weight"].output == pytest.approx(10 * np.log10((want**2).sum() / ((want - y) ** 2).sum()), abs=1e-3)
+
+
 def test_what_is_measured_on_nothing_is_an_error() -> None:
     x = images(4, 1, 8, 8)
     qat = Q.calibrate(Q.prepare_qat(models.digits_cnn(), x), [x])
