@@ -37,6 +37,7 @@ class _Histogram(ObserverBase):
         """Take one batch: what was counted goes into the bins of the wider range that holds both."""
         if type(array) is not np.ndarray:
             array = array.get()
+        self._need_finite(array)
         low, high = min(float(array.min()), 0.0), max(float(array.max()), 0.0)
         counts = self.histogram.cpu().array
         if self.has_seen:

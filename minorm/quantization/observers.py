@@ -84,18 +84,21 @@ class ObserverBase(Module):
         self.register_buffer("max_val", Tensor(np.array(-np.inf, np.float32)))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Remember what x says of the ends; returns x. ValueError where a number is not finite: no scale holds it."""
+        """Remember what x says of the ends; returns x."""
         with no_grad():
             array = x.detach().array.astype(np.float32, copy=False)
             if array.size:
-                if not (np.isfinite(array.min()) and np.isfinite(array.max())):  # which a NaN passes on, too
-                    raise ValueError(f"{type(self).__name__}: x has a NaN or an infinity; expected finite numbers")
                 self.observe(array)
         return x
 
     def observe(self, array: Any) -> None:
         """Take one batch, an array of float32."""
         raise NotImplementedError(f"{type(self).__name__} has no observe; write it")
+
+    def _need_finite(self, array: Any) -> None:
+        """ValueError for a NaN or an infinity, which would stay among the ends for ever."""
+        if not is_finite(array):
+            raise ValueError(f"{type(self).__name__}: x has a NaN or an infinity; expected finite numbers")
 
     def _set(self, low: Any, high: Any) -> None:
         for buffer, value in ((self.min_val, low), (self.max_val, high)):
@@ -132,6 +135,11 @@ class ObserverBase(Module):
         return f"{self.dtype}, {self.quant_min} to {self.quant_max}, symmetric={self.symmetric}"
 
 
+def is_finite(array: Any) -> bool:
+    """Whether there is no NaN, which its least and its largest number would be, and no infinity."""
+    return bool(np.isfinite(array.min()) and np.isfinite(array.max()))
+
+
 def fit_to(state_dict: dict[str, Any], prefix: str, *buffers: Tensor, names: tuple[str, ...]) -> None:
     """Give buffers the shapes that a state has: how many channels there are, an observer learns from what it sees."""
     for name, buffer in zip(names, buffers, strict=True):
@@ -162,7 +170,7 @@ def _tensor(value: Any, dtype: Any) -> Tensor:
 
 @documented(OPTIONS)
 class MinMaxObserver(ObserverBase):
-    """The least and the largest number of all batches.
+    """The least and the largest number of all batches. ValueError for a NaN or an infinity.
 
     Example:
         >>> observer = mn.quantization.MinMaxObserver()
@@ -173,12 +181,15 @@ class MinMaxObserver(ObserverBase):
 
     def observe(self, array: Any) -> None:
         """Take one batch."""
+        self._need_finite(array)
         self._set(np.minimum(self.min_val.array, array.min()), np.maximum(self.max_val.array, array.max()))
 
 
 @documented(OPTIONS)
 class MovingAverageMinMaxObserver(ObserverBase):
     """Moving averages of each batch's least and largest number: ends += averaging_constant * (batch's - ends).
+
+    A batch with a NaN or an infinity leaves them as they are: in training it is the loss that tells.
 
     Example:
         >>> observer = mn.quantization.MovingAverageMinMaxObserver(averaging_constant=0.5)
@@ -207,7 +218,8 @@ class MovingAverageMinMaxObserver(ObserverBase):
 
     def observe(self, array: Any) -> None:
         """Take one batch."""
-        self._blend(array.min(), array.max())
+        if is_finite(array):
+            self._blend(array.min(), array.max())
 
     def _blend(self, low: Any, high: Any) -> None:
         if self.min_val.shape == np.shape(low) and self.has_seen:
@@ -232,6 +244,8 @@ class _PerChannel(ObserverBase):
 class PerChannelMinMaxObserver(_PerChannel):
     """The least and the largest number of each channel, of all batches: for weights, a scale a filter.
 
+    ValueError for a NaN or an infinity.
+
     Example:
         >>> observer = mn.quantization.PerChannelMinMaxObserver(dtype=mn.int8, symmetric=True, quant_min=-127)
         >>> weight = observer(mn.tensor([[1.27, 0.0], [0.0, -12.7]]))
@@ -253,6 +267,7 @@ class PerChannelMinMaxObserver(_PerChannel):
 
     def observe(self, array: Any) -> None:
         """Take one batch."""
+        self._need_finite(array)
         low, high = self._ends_of(array)
         if self.min_val.shape not in ((), low.shape):
             raise ValueError(
@@ -288,4 +303,5 @@ class MovingAveragePerChannelMinMaxObserver(MovingAverageMinMaxObserver, _PerCha
 
     def observe(self, array: Any) -> None:
         """Take one batch."""
-        self._blend(*self._ends_of(array))
+        if is_finite(array):
+            self._blend(*self._ends_of(array))

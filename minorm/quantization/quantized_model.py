@@ -167,6 +167,11 @@ def _add_weighted(
                 norm["running_mean"], norm["running_var"], norm["eps"], norm["weight"], norm["bias"], bias
             )
         slope, offset = a.array, b.array
+    if not all(np.isfinite(array).all() for array in (weight, slope, offset)):
+        raise ValueError(
+            f"convert: {model.names[step.weight]}, or the bias or BatchNorm behind it, has a NaN or an infinity; "
+            "expected finite numbers, which integers can stand for"
+        )
     folded = (np.abs(slope) * given).astype(np.float32)
     x_scale = result.grid(step.source.key).scale
     scale = np.where(folded * x_scale < least_bias_step(offset), least_bias_step(offset) / x_scale, folded)

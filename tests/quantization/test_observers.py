@@ -83,10 +83,7 @@ def test_errors_say_what_was_given(make: Any, words: str) -> None:
 
 
 @pytest.mark.parametrize("wrong", [np.nan, np.inf, -np.inf])
-@pytest.mark.parametrize(
-    "make",
-    [Q.MinMaxObserver, Q.MovingAverageMinMaxObserver, Q.PerChannelMinMaxObserver, Q.MSEObserver, Q.PercentileObserver],
-)
+@pytest.mark.parametrize("make", [Q.MinMaxObserver, Q.PerChannelMinMaxObserver, Q.MSEObserver, Q.PercentileObserver])
 def test_what_no_scale_can_hold_is_refused_and_forgotten(make: Any, wrong: float) -> None:
     observer = make()
     observer(mn.tensor([[-1.0, 2.0]]))
@@ -95,6 +92,16 @@ def test_what_no_scale_can_hold_is_refused_and_forgotten(make: Any, wrong: float
         observer(mn.tensor([[5.0, wrong]]))
     for buffer, old in zip(observer.buffers(), before, strict=True):
         np.testing.assert_array_equal(buffer.array, old)
+
+
+@pytest.mark.parametrize("make", [Q.MovingAverageMinMaxObserver, Q.MovingAveragePerChannelMinMaxObserver])
+def test_a_moving_average_leaves_out_what_is_not_finite(make: Any) -> None:
+    observer, x = make(0.5), mn.tensor([[-1.0, 2.0]])
+    observer(x)
+    for wrong in (np.nan, np.inf, -np.inf):
+        observer(mn.tensor([[5.0, wrong]]))
+    observer(3 * x)
+    np.testing.assert_array_equal([observer.min_val.item(), observer.max_val.item()], [-2, 4])
 
 
 def test_another_number_of_channels_is_refused() -> None:

@@ -165,3 +165,10 @@ def test_what_cannot_be_converted_is_named() -> None:
         Q.convert(nn.Linear(2, 2))  # type: ignore[arg-type]
     with pytest.raises(RuntimeError, match="the activation 'input' has no scale"):
         Q.convert(Q.prepare_qat(nn.Sequential(nn.Linear(2, 2)), mn.ones(3, 2)))
+    x = images(4, 2)
+    for name, wrong in (("0.weight", np.inf), ("0.bias", np.nan), ("1.running_var", np.nan)):
+        model = nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3))
+        qat = Q.calibrate(Q.prepare_qat(model, x), [x])
+        qat.model.state_dict()[name].array.flat[0] = wrong
+        with pytest.raises(ValueError, match=r"convert: 0\.weight, or the bias or BatchNorm behind it, has a NaN"):
+            Q.convert(qat)

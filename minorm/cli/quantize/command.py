@@ -71,6 +71,9 @@ def run(args: argparse.Namespace) -> int:
     if args.opset is not None and args.opset < 13:
         raise UsageError(f"--opset {args.opset}: expected 13 or more, from which on each channel may have a scale")
     source = sources.opened(args)
+    if source.qat is not None:
+        raise UsageError(f"{source.path} is trained for int8, and `minorm export` writes its integers; expected a "
+                         "float model")  # fmt: skip
     output_files.check("quantize", source.path, args.out, args.plot)
     images = calibration_images.read(source, args)
     report = quantized(source, images, args)
