@@ -34,6 +34,8 @@ PASSING = (
     F.max_pool1d, F.max_pool2d, F.max_pool3d, pooling.MaxPool, F.dropout, shape.Reshape, shape.Permute, shape.Expand,
     shape.Flip, shape.Unbind, indexing.GetItem,
 )  # fmt: skip
+SHAPING = (shape.Reshape, shape.Permute, shape.Expand, indexing.GetItem)
+BESIDE = (elementwise.Add, elementwise.Sub, elementwise.Mul, elementwise.Div, shape.Cat)
 
 
 @dataclass
@@ -98,9 +100,13 @@ class _Planner:
         self.names = {id(p): name for name, p in model.named_parameters()}
         self.readers: dict[int, list[int]] = {}  # a step -> the steps that read its result
         self.inputs = {id(tensor): i for i, tensor in enumerate(tensors_of(args))}
+        self.fed: set[int] = set()  # the steps that depend on the inputs
         makers: dict[int, int] = {}  # id of a tensor -> the step that made it, or changed it last
         for i, step in enumerate(self.steps):
-            step.makers = {id(t): makers[id(t)] for t in tensors_of(step.arguments) if id(t) in makers}
+            read = [id(tensor) for tensor in tensors_of(step.arguments)]
+            step.makers = {key: makers[key] for key in read if key in makers}
+            if not self.inputs.keys().isdisjoint(read) or not self.fed.isdisjoint(step.makers.values()):
+                self.fed.add(i)
             for maker in step.makers.values():
                 self.readers.setdefault(maker, []).append(i)
             for tensor in step.results:
@@ -239,6 +245,8 @@ class _Planner:
             out = any(path == p or path.startswith(f"{p}.") for p in self.exclude) or "" in self.exclude
             if out or parameter.ndim < 2 or name in weights or not self._needs_integers(layer):
                 continue
+            if self._is_beside([i for i, step in enumerate(self.steps) if step.reads(parameter)]):
+                continue
             found.append(name)
             if not strict:
                 continue
@@ -248,6 +256,18 @@ class _Planner:
                 f"call conv1d, conv2d, conv3d or linear with a Parameter; exclude=({path!r},) leaves it float"
             )
         return found
+
+    def _is_beside(self, readers: list[int]) -> bool:
+        """Whether steps add a Parameter to activations, multiply them by it, or put it beside them, and no more.
+
+        So do a layer's scale, positions and a class token, perhaps in another shape. Such numbers are few.
+        """
+        for i in readers:
+            target = self.steps[i].target
+            shaped = target in SHAPING and i not in self.fed and self._is_beside(self.readers.get(i, []))
+            if not shaped and not (target in BESIDE and i in self.fed):
+                return False
+        return bool(readers)
 
     def _needs_integers(self, layer: Module) -> bool:
         return not type(layer).__module__.startswith("minorm.nn.norm") and "Embedding" not in type(layer).__name__

@@ -39,6 +39,10 @@ class Step:
     clips: tuple[float | None, float | None] = (None, None)  # the bounds of a step that clips
     last: int = -1  # the step whose result is rounded: this one, its norm or its clip
 
+    def reads(self, tensor: Tensor) -> bool:
+        """Whether this Tensor is among the arguments."""
+        return any(given is tensor for given in tensors_of(self.arguments))
+
     @property
     def output(self) -> Site | None:
         """Where its only result, or its first, is rounded."""

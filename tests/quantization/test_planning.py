@@ -67,7 +67,23 @@ class Recurrent(nn.Module):
         return self.head(y).mean(1) + self.last(h[0])
 
 
+class Tokens(nn.Module):
+    """Parameters beside activations: a scale of channels, a class token, positions."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.head = nn.Conv2d(3, 4, 3, padding=1), nn.Linear(4, 3)
+        self.gamma = nn.Parameter(mn.full((4, 1, 1), 0.5))
+        self.token, self.positions = nn.Parameter(mn.randn(1, 1, 4)), nn.Parameter(mn.randn(1, 65, 4))
+
+    def forward(self, x: mn.Tensor) -> mn.Tensor:
+        y = (self.conv(x) * self.gamma).flatten(2).transpose(1, 2)
+        y = mn.cat([self.token.expand(x.shape[0], -1, -1), y], 1) + self.positions
+        return self.head(y)
+
+
 EASY_TO_MISREAD = {
+    "tokens": (Tokens, (4, 3, 8, 8), ()),
     "two arms": (TwoArms, (4, 3, 8, 8), ()),
     "one name": (OneName, (4, 3, 8, 8), ()),
     "several results": (Recurrent, (4, 6, 4), ("lstm",)),
@@ -86,6 +102,25 @@ def test_each_form_is_the_float_model_but_for_rounding(name: str) -> None:
     want = model(x).array
     for form in (qat.eval(), Q.convert(qat)):
         assert np.abs(form(x).array - want).max() < 0.03 * np.abs(want).max()
+
+
+class Masked(nn.Module):
+    """A weight that is computed from two Parameters, and one behind a transposition."""
+
+    def __init__(self, product: bool) -> None:
+        super().__init__()
+        self.conv, self.matrix, self.product = nn.Conv2d(3, 4, 1), nn.Parameter(mn.randn(4, 4)), product
+        self.mask = nn.Parameter(mn.ones(4))
+
+    def forward(self, x: mn.Tensor) -> mn.Tensor:
+        y = self.conv(x).flatten(2).transpose(1, 2)
+        return y @ self.matrix.mT if self.product else F.linear(y, self.matrix * self.mask)
+
+
+@pytest.mark.parametrize("product", [False, True])
+def test_a_matrix_that_would_stay_float_is_named(product: bool) -> None:
+    with pytest.raises(ValueError, match="layer '' is a Masked, whose matrix cannot become integers"):
+        Q.prepare_qat(Masked(product), images(2, 3, 4, 4))
 
 
 class Shown(nn.Module):
