@@ -19,9 +19,11 @@ from typing import Any
 import numpy as np
 
 import minorm.functional as F
+from minorm.functional.convolution import checked_options
 from minorm.functional.quantization import dequantize, quantize
 from minorm.graph import trace
 from minorm.ops import elementwise
+from minorm.ops.quantization import IntegerConvolution, IntegerMatMul
 from minorm.quantization.norm_folding import along_channels
 from minorm.quantization.qat import Interception
 from minorm.quantization.recorded_steps import Step
@@ -116,21 +118,24 @@ class Integers(Steps):
         return Tensor.from_array(grid.round(x.array).astype(x.dtype, copy=False))
 
     def _weighted(self, step: Step, function: Callable[..., Any], arguments: dict[str, Any]) -> Tensor:
-        weight, _, bias, bias_scale = (part.array for part in self.model.parts(self.place - 1))
-        name = "x" if "x" in arguments else "input"
+        weight, _, bias, bias_scale = self.model.parts(self.place - 1)
         assert step.source is not None
         output = self.model.plan.steps[step.last].output
         assert output is not None
-        q = self.model.grid(step.source.key).integers(arguments[name].array)
-        # float64 holds whole numbers up to 2^53, and sums of them in any order: as exact as int32
-        sums = trace.called(
-            function, {**arguments, name: Tensor(q), "weight": Tensor(weight.astype(np.float64)), "bias": None}
-        ).array
-        form = along_channels(sums, function is F.linear)
-        sums = sums + bias.astype(np.float64).reshape(form)
+        zero = getattr(self.model, f"{step.source.key}_zero_point")
+        x = arguments["x" if "x" in arguments else "input"]
+        q = Tensor.from_array((self.model.grid(step.source.key).integers(x.array) + zero.array).astype(zero.dtype))
+        if function is F.linear:
+            rows = q.reshape(-1, q.shape[-1])
+            sums = IntegerMatMul.apply(rows, weight, zero, None, bias, turned=True).reshape(*q.shape[:-1], -1)
+        else:
+            given = {name: arguments[name] for name in ("weight", "bias", "stride", "padding", "dilation", "groups")}
+            form = checked_options(function.__name__, weight.ndim - 2, x, **given)
+            sums = IntegerConvolution.apply(q, weight, zero, None, bias, form=tuple(form.values()))
         grid = self.model.grid(output.key)
-        factor = (bias_scale / grid.scale).astype(np.float32).reshape(form)
-        return self._on_grid(step, grid, np.rint(sums.astype(np.float32) * factor) + np.float32(grid.zero))
+        shape = along_channels(sums, function is F.linear)
+        factor = (bias_scale.array / grid.scale).astype(np.float32).reshape(shape)
+        return self._on_grid(step, grid, np.rint(sums.array.astype(np.float32) * factor) + np.float32(grid.zero))
 
     def _added(self, step: Step, arguments: dict[str, Any]) -> Tensor:
         """A sum of two activations, in the order in which onnxruntime's QLinearAdd rounds in float32:
