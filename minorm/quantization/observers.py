@@ -27,7 +27,7 @@ from minorm.nn import Module
 from minorm.support.documented import documented
 from minorm.tensor.tensor import Tensor
 
-ENDS = {np.dtype(np.int8): (-128, 127), np.dtype(np.uint8): (0, 255), np.dtype(np.int32): (-(2**31), 2**31 - 1)}
+ENDS = {np.dtype(np.int8): (-128, 127), np.dtype(np.uint8): (0, 255)}
 EPS = float(np.finfo(np.float32).eps)  # the least scale, as PyTorch's: what is constant and 0 still has one
 OPTIONS = {
     "dtype": "minorm.uint8 or minorm.int8",

@@ -24,7 +24,7 @@ from minorm.ops.quantization import FakeQuantize as Rounding
 from minorm.quantization.fake_quantize import FakeQuantize
 from minorm.quantization.norm_folding import along_channels, least_bias_step, slope_and_offset
 from minorm.quantization.planning import Plan, make_plan
-from minorm.quantization.qconfig import QConfig, default_qat_qconfig
+from minorm.quantization.qconfig import QConfig, activation_quantizer, default_qat_qconfig, weight_quantizer
 from minorm.quantization.recorded_steps import Step, round_parts, tensors_of
 from minorm.support.documented import documented
 from minorm.tensor.tensor import Tensor
@@ -248,11 +248,11 @@ def prepared(
     own = model if inplace else copy.deepcopy(model)
     fakes: dict[str, FakeQuantize] = {}
     for key, name in plan.weights.items():
-        fakes[key] = fake = qconfig.weight()
+        fakes[key] = fake = weight_quantizer(qconfig)
         with no_grad():
             fake.observe(own.get_parameter(name))  # so that it has the shape of its scales
     for site in plan.sites:
-        fakes[site.key] = qconfig.activation()
+        fakes[site.key] = activation_quantizer(qconfig)
     example = tuple(a.detach() if isinstance(a, Tensor) else a for a in args)
     qat = QATModel(own, plan, fakes, example)
     return qat.to(device=next(own.parameters()).device)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 from typing import Any
 
 import numpy as np
@@ -213,6 +214,29 @@ def test_what_is_measured_on_nothing_is_an_error() -> None:
     for call in (Q.measure_noise, Q.folding_gap, Q.calibrate):
         with pytest.raises(TypeError, match=r"batches is a Tensor; expected several Tensors, such as \[x\]"):
             call(qat, x)
+
+
+def weights(**others: Any) -> Q.QConfig:
+    options = {"dtype": mn.int8, "symmetric": True, "quant_min": -127, **others}
+    return Q.QConfig(Q.FakeQuantize, functools.partial(Q.FakeQuantize, Q.PerChannelMinMaxObserver, **options))
+
+
+@pytest.mark.parametrize(
+    ("qconfig", "words"),
+    [
+        (weights(quant_min=-128), r"makes int8, -128 to 127, symmetric with scales along axis 0; expected symmetric"),
+        (weights(dtype=mn.uint8, quant_min=0), r"makes uint8, 0 to 255, symmetric"),
+        (weights(symmetric=False), r"makes int8, -127 to 127, affine with scales along axis 0"),
+        (weights(ch_axis=1), r"symmetric with scales along axis 1"),
+        (
+            Q.QConfig(functools.partial(Q.FakeQuantize, Q.PerChannelMinMaxObserver), Q.default_qat_qconfig.weight),
+            r"qconfig.activation\(\) makes affine with scales along axis 0; expected one scale",
+        ),
+    ],
+)
+def test_a_qconfig_whose_integers_no_convolution_takes_is_refused(qconfig: Q.QConfig, words: str) -> None:
+    with pytest.raises(ValueError, match=f"prepare_qat: .*{words}"):
+        Q.prepare_qat(nn.Sequential(nn.Conv2d(1, 2, 3)), images(2, 1, 6, 6), qconfig)
 
 
 class Twice(nn.Module):
