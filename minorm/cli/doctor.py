@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from minorm import nn, quantization
 from minorm.cli import extras, output, sources
 from minorm.cli.one_line_errors import UsageError
-from minorm.cli.options import external_root
+from minorm.cli.options import external_root, output_files
 from minorm.cli.sources import Source
 from minorm.diagnosis.pytorch import arrays
 from minorm.serialization import atomic
@@ -131,10 +130,7 @@ def _check(args: argparse.Namespace) -> None:
 def _opened(args: argparse.Namespace) -> _Patient:
     """The model of a file, with its training images."""
     source = sources.opened(args)
-    for path in filter(None, (args.plot, args.out)):  # an error now, and not after the work
-        if os.path.exists(path) and os.path.samefile(path, source.path):
-            raise UsageError(f"{path} is the model itself; expected another file")
-        atomic.destination(path, "doctor")
+    output_files.check("doctor", source.path, args.plot, args.out)
     batch_size = {"batch_size": args.batch_size or (source.settings.batch_size if source.settings else None)}
     if source.kind == "onnx" and args.data is None and args.path is None:
         if args.fix == "precise_bn":

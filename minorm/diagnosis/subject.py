@@ -1,4 +1,4 @@
-"""What a diagnosis runs: a Module of minorm here, a module of PyTorch in torch_model.py. Both show the same Steps."""
+"""What a diagnosis runs: a Module of minorm here, a module of PyTorch in pytorch/model.py. Both show the same Steps."""
 
 from __future__ import annotations
 

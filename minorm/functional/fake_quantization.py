@@ -7,12 +7,13 @@ now and then, by one step.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
 from minorm.devices import dtypes
-from minorm.functional.arguments import float_type
+from minorm.functional.arguments import float_type, number, whole
 from minorm.graph import trace
 from minorm.ops.operands import axis_of
 from minorm.ops.quantization import FakeQuantize
@@ -45,11 +46,17 @@ def fake_quantize_per_tensor_affine(x: Tensor, scale: Any, zero_point: Any, quan
     """
     name = "fake_quantize_per_tensor_affine"
     float_type(name, "x", x)
+    _check(name, quant_min, quant_max)
+    if not isinstance(scale, Tensor):
+        number(name, "scale", scale)
+        if not 0 < scale < math.inf:
+            raise ValueError(f"{name}: scale={scale}; expected a positive number")
+    if not isinstance(zero_point, Tensor) and not quant_min <= whole(name, "zero_point", zero_point) <= quant_max:
+        raise ValueError(f"{name}: zero_point={zero_point}; expected {quant_min} to {quant_max}")
     step, zero = _tensor(x, scale, x.dtype), _tensor(x, zero_point, dtypes.int32)
     for argument, given in (("scale", step), ("zero_point", zero)):
         if given.numel() != 1:
             raise ValueError(f"{name}: {argument} has shape {given.shape}; expected one number")
-    _check(name, quant_min, quant_max)
     return FakeQuantize.apply(x, step, zero, low=quant_min, high=quant_max, axis=0)
 
 
@@ -94,5 +101,5 @@ def _tensor(x: Tensor, value: Any, dtype: Any) -> Tensor:
 
 
 def _check(name: str, low: int, high: int) -> None:
-    if not low < high:
+    if not whole(name, "quant_min", low) < whole(name, "quant_max", high):
         raise ValueError(f"{name}: quant_min is {low}, quant_max is {high}; expected quant_min < quant_max")

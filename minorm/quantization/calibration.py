@@ -6,10 +6,19 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from minorm.graph.grad_mode import no_grad
 from minorm.quantization.fake_quantize import FakeQuantize
 from minorm.quantization.qat import QATModel
+from minorm.quantization.recorded_steps import evaluating
 from minorm.support.documented import documented
+from minorm.tensor.tensor import Tensor
+
+
+def check(name: str, model: Any, batches: Any) -> None:
+    """TypeError unless these are a model of prepare_qat and several batches."""
+    if not isinstance(model, QATModel):
+        raise TypeError(f"{name}: model is a {type(model).__name__}; expected what prepare_qat returns")
+    if isinstance(batches, Tensor):
+        raise TypeError(f"{name}: batches is a Tensor; expected several Tensors, such as [x]")
 
 
 @contextmanager
@@ -18,17 +27,14 @@ def rounding(model: QATModel, keys: Iterable[str] | None) -> Iterator[None]:
     fakes: dict[str, FakeQuantize] = {key: model.fake_quant[key] for key in model.fake_quant}  # type: ignore[misc]
     chosen = fakes.keys() if keys is None else set(keys)
     before = {key: bool(fake.fake_quant_enabled.item()) for key, fake in fakes.items()}
-    training = model.training
     try:
-        model.eval()
         for key, fake in fakes.items():
             fake.enable_fake_quant(key in chosen)
-        with no_grad():
+        with evaluating(model):
             yield
     finally:
         for key, fake in fakes.items():
             fake.enable_fake_quant(before[key])
-        model.train(training)
 
 
 @documented(
@@ -45,8 +51,7 @@ def calibrate(model: QATModel, batches: Iterable[Any]) -> QATModel:
         >>> qat = mn.quantization.prepare_qat(nn.Sequential(nn.Linear(3, 2)), mn.randn(4, 3))
         >>> int8 = mn.quantization.convert(mn.quantization.calibrate(qat, [mn.randn(4, 3)]))
     """
-    if not isinstance(model, QATModel):
-        raise TypeError(f"calibrate: model is a {type(model).__name__}; expected what prepare_qat returns")
+    check("calibrate", model, batches)
     seen = False
     with rounding(model, ()):
         for site in model.plan.sites:

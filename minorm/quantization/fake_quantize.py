@@ -106,7 +106,6 @@ class FakeQuantize(Module):
     def fake_quantize(self, x: Tensor) -> Tensor:
         """x rounded, whatever the switches say."""
         step = self._step(x)
-        step = step if step.dtype == x.dtype else step.to(x.dtype)
         if self.ch_axis is None or step.numel() == 1:
             return fake_quantize_per_tensor_affine(x, step, self.zero_point, self.quant_min, self.quant_max)
         axis = self.ch_axis

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from minorm.devices import dtypes
+from minorm.functional.arguments import number
 from minorm.quantization.observers import EPS, OPTIONS, ObserverBase, qparams
 from minorm.support.documented import documented
 from minorm.tensor.tensor import Tensor
@@ -36,9 +37,8 @@ class _Histogram(ObserverBase):
         """Take one batch: what was counted goes into the bins of the wider range that holds both."""
         if type(array) is not np.ndarray:
             array = array.get()
+        self._need_finite(array)
         low, high = min(float(array.min()), 0.0), max(float(array.max()), 0.0)
-        if not np.isfinite([low, high]).all():
-            raise ValueError(f"{type(self).__name__}: x has a NaN or an infinity; expected finite numbers")
         counts = self.histogram.cpu().array
         if self.has_seen:
             before = float(self.min_val.array), float(self.max_val.array)
@@ -81,6 +81,7 @@ class PercentileObserver(_Histogram):
         eps: float = EPS,
     ) -> None:
         super().__init__(dtype, symmetric, quant_min, quant_max, eps)
+        number("PercentileObserver", "percentile", percentile)
         if not 50 < percentile <= 100:
             raise ValueError(f"PercentileObserver: percentile={percentile}; expected above 50, at most 100")
         self.percentile = percentile

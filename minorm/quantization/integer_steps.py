@@ -19,12 +19,14 @@ from typing import Any
 import numpy as np
 
 import minorm.functional as F
+from minorm.functional.convolution import checked_options
 from minorm.functional.quantization import dequantize, quantize
 from minorm.graph import trace
 from minorm.ops import elementwise
+from minorm.ops.quantization import IntegerConvolution, IntegerMatMul
 from minorm.quantization.norm_folding import along_channels
-from minorm.quantization.planning import Site, Step
 from minorm.quantization.qat import Interception
+from minorm.quantization.recorded_steps import Step
 from minorm.tensor.tensor import Tensor
 
 
@@ -47,31 +49,12 @@ class Grid:
         return (q - np.float32(self.zero)) * self.scale
 
 
-class At:
-    """Rounding at a site."""
-
-    def __init__(self, steps: Steps, site: Site) -> None:
-        self.steps, self.site = steps, site
-
-    def __call__(self, x: Tensor) -> Tensor:
-        """x, rounded."""
-        return self.steps.rounded(x, self.site.key)
-
-
 class Steps(Interception):
     """What both ways share: the plan, and the integers of a QuantizedModel."""
 
     def __init__(self, model: Any) -> None:
         super().__init__(model.plan)
         self.model = model
-
-    def rounded(self, x: Tensor, key: str) -> Tensor:
-        """An activation, rounded."""
-        raise NotImplementedError
-
-    def finish(self, step: Step, result: Any) -> Any:
-        """The result, rounded where the plan says so."""
-        return result if step.output is None else self.rounded(result, step.output.key)
 
 
 class Written(Steps):
@@ -116,6 +99,8 @@ class Integers(Steps):
     def applied(self, function: type, arguments: dict[str, Any], result: Any) -> Any:
         """An operator: a sum of two activations in integers."""
         step = self._next(function)
+        if self.place - 1 in self.done:
+            return arguments["x"]
         if len(step.sources) != 2 or step.target is not elementwise.Add:
             return self.finish(step, result)
         if step.clip is not None:
@@ -125,7 +110,7 @@ class Integers(Steps):
     def finish(self, step: Step, result: Any) -> Any:
         """The result, rounded unless it was already."""
         exact = step.weight or self.place - 1 in self.done
-        return result if step.output is None or exact else self.rounded(result, step.output.key)
+        return result if exact else super().finish(step, result)
 
     def rounded(self, x: Tensor, key: str) -> Tensor:
         """x as QuantizeLinear and DequantizeLinear make it."""
@@ -133,21 +118,24 @@ class Integers(Steps):
         return Tensor.from_array(grid.round(x.array).astype(x.dtype, copy=False))
 
     def _weighted(self, step: Step, function: Callable[..., Any], arguments: dict[str, Any]) -> Tensor:
-        weight, _, bias, bias_scale = (part.array for part in self.model.parts(self.place - 1))
-        name = "x" if "x" in arguments else "input"
+        weight, _, bias, bias_scale = self.model.parts(self.place - 1)
         assert step.source is not None
         output = self.model.plan.steps[step.last].output
         assert output is not None
-        q = self.model.grid(step.source.key).integers(arguments[name].array)
-        # float64 holds whole numbers up to 2^53, and sums of them in any order: as exact as int32
-        sums = trace.called(
-            function, {**arguments, name: Tensor(q), "weight": Tensor(weight.astype(np.float64)), "bias": None}
-        ).array
-        form = along_channels(sums, function is F.linear)
-        sums = sums + bias.astype(np.float64).reshape(form)
+        zero = getattr(self.model, f"{step.source.key}_zero_point")
+        x = arguments["x" if "x" in arguments else "input"]
+        q = Tensor.from_array((self.model.grid(step.source.key).integers(x.array) + zero.array).astype(zero.dtype))
+        if function is F.linear:
+            rows = q.reshape(-1, q.shape[-1])
+            sums = IntegerMatMul.apply(rows, weight, zero, None, bias, turned=True).reshape(*q.shape[:-1], -1)
+        else:
+            given = {name: arguments[name] for name in ("weight", "bias", "stride", "padding", "dilation", "groups")}
+            form = checked_options(function.__name__, weight.ndim - 2, x, **given)
+            sums = IntegerConvolution.apply(q, weight, zero, None, bias, form=tuple(form.values()))
         grid = self.model.grid(output.key)
-        factor = (bias_scale / grid.scale).astype(np.float32).reshape(form)
-        return self._on_grid(step, grid, np.rint(sums.astype(np.float32) * factor) + np.float32(grid.zero))
+        shape = along_channels(sums, function is F.linear)
+        factor = (bias_scale.array / grid.scale).astype(np.float32).reshape(shape)
+        return self._on_grid(step, grid, np.rint(sums.array.astype(np.float32) * factor) + np.float32(grid.zero))
 
     def _added(self, step: Step, arguments: dict[str, Any]) -> Tensor:
         """A sum of two activations, in the order in which onnxruntime's QLinearAdd rounds in float32:
@@ -182,4 +170,4 @@ class Integers(Steps):
 
 def _fused(a: Any, b: Any, c: Any) -> Any:
     """float32(a * b + c), rounded once: products of float32 are exact in float64."""
-    return (np.asarray(a, np.float64) * np.float64(b) + np.asarray(c, np.float64)).astype(np.float32)
+    return (a.astype(np.float64) * np.float64(b) + c.astype(np.float64)).astype(np.float32)

@@ -8,8 +8,10 @@ fold    how far BatchNorm with its running statistics, which is what is folded, 
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,9 +20,10 @@ import numpy as np
 import minorm.functional as F
 from minorm.graph import trace
 from minorm.graph.grad_mode import no_grad
-from minorm.quantization.calibration import rounding
-from minorm.quantization.planning import Plan, Step
+from minorm.quantization.calibration import check, rounding
+from minorm.quantization.planning import Plan
 from minorm.quantization.qat import Interception, QATModel
+from minorm.quantization.recorded_steps import Step, evaluating
 from minorm.support.documented import documented
 from minorm.tensor.tensor import Tensor
 
@@ -47,13 +50,22 @@ class LayerNoise:
     cost: float | None = None
 
 
-def decibels(signal: Any, rounded: Any) -> float:
-    """10 log10(sum x^2 / sum (x - rounded)^2); infinite where nothing was lost."""
-    x, y = signal.astype(np.float64), rounded.astype(np.float64)
-    noise, power = float(((x - y) ** 2).sum()), float((x**2).sum())
-    if noise == 0:
-        return math.inf
-    return 10 * math.log10(power / noise) if power else -math.inf
+class _Powers:
+    """Sums, over batches, of the squares of a signal and of what rounding adds to it."""
+
+    def __init__(self) -> None:
+        self.signal = self.noise = 0.0
+
+    def add(self, signal: Any, rounded: Any) -> None:
+        x, y = signal.astype(np.float64), rounded.astype(np.float64)
+        self.signal += float((x**2).sum())
+        self.noise += float(((x - y) ** 2).sum())
+
+    def decibels(self) -> float:
+        """10 log10(signal / noise); infinite where nothing was lost."""
+        if self.noise == 0:
+            return math.inf
+        return 10 * math.log10(self.signal / self.noise) if self.signal else -math.inf
 
 
 @documented(
@@ -73,41 +85,55 @@ def measure_noise(
         >>> [layer.name for layer in mn.quantization.measure_noise(qat, [mn.randn(4, 3)])]
         ['0.weight']
     """
-    outputs = {key: _values(model, batches, keys) for key, keys in (("float", ()), ("int8", None))}
-    full = score(outputs["float"][1]) if score is not None else 0.0
+    batches = _several("measure_noise", model, batches)
+    outputs: dict[str, _Powers] = {site.key: _Powers() for site in model.plan.sites}
+    for batch in batches:
+        _compare(model, batch, outputs)
+    full = 0.0 if score is None else score(_results(model, batches, ()))
     rows = []
     for step in model.plan.steps:
         output = model.plan.steps[step.last].output
         if step.weight is None or output is None:
             continue
-        fake, weight = model.fake_quant[step.weight], model.weight_of(step)
+        weight, of_weight = model.weight_of(step), _Powers()
         with no_grad():
-            rounded = fake.fake_quantize(weight)
-        cost = None
-        if score is not None:
-            cost = full - score(_values(model, batches, (step.weight, output.key))[1])
-        loud, quiet = (np.concatenate(outputs[kind][0][output.key]) for kind in ("float", "int8"))
-        name = model.names[step.weight]
-        rows.append(LayerNoise(name, decibels(weight.array, rounded.array), decibels(loud, quiet), cost))
+            of_weight.add(weight.array, model.fake_quant[step.weight].fake_quantize(weight).array)
+        cost = None if score is None else full - score(_results(model, batches, (step.weight, output.key)))
+        name, of_output = model.names[step.weight], outputs[output.key]
+        rows.append(LayerNoise(name, of_weight.decibels(), of_output.decibels(), cost))
     return rows
 
 
-def _values(model: QATModel, batches: Sequence[Tensor], keys: Any) -> tuple[dict[str, list[Any]], list[Tensor]]:
-    """What passes each activation's FakeQuantize, flat, and what the model returns, with these layers rounding."""
-    found: dict[str, list[Any]] = {site.key: [] for site in model.plan.sites}
-    handles = []
-    for key, values in found.items():
+def _several(name: str, model: Any, batches: Any) -> list[Tensor]:
+    """The batches, which are run more than once; ValueError where there is none."""
+    check(name, model, batches)
+    found = list(batches)
+    if not found:
+        raise ValueError(f"{name}: batches is empty; expected at least one batch")
+    return found
 
-        def keep(_: Any, __: Any, result: Tensor, values: list[Any] = values) -> None:
-            values.append(result.array.reshape(-1))
 
-        handles.append(model.fake_quant[key].register_forward_hook(keep))
-    try:
-        with rounding(model, keys):
-            return found, [model(batch) for batch in batches]
-    finally:
-        for handle in handles:
-            handle.remove()
+def _results(model: QATModel, batches: Sequence[Tensor], keys: Iterable[str] | None) -> list[Tensor]:
+    """What the model returns with these FakeQuantize layers rounding; None: all of them."""
+    with rounding(model, keys):
+        return [model(batch) for batch in batches]
+
+
+def _compare(model: QATModel, batch: Tensor, outputs: dict[str, _Powers]) -> None:
+    """Add what passes each activation's FakeQuantize in the int8 model to that in the float one: a batch in memory."""
+    floats: dict[str, Any] = {}
+
+    def keep(key: str, _: Any, __: Any, result: Tensor) -> None:
+        floats[key] = result.array.copy()  # as the next operation may change it in place
+
+    def compare(key: str, _: Any, __: Any, result: Tensor) -> None:
+        outputs[key].add(floats.pop(key), result.array)
+
+    for keys, hook in (((), keep), (None, compare)):
+        with contextlib.ExitStack() as stack, rounding(model, keys):
+            for key in outputs:
+                stack.enter_context(model.fake_quant[key].register_forward_hook(functools.partial(hook, key)))
+            model(batch)
 
 
 class _Gaps(Interception):
@@ -148,17 +174,14 @@ def folding_gap(model: QATModel, batches: Sequence[Tensor]) -> dict[str, float]:
         >>> list(mn.quantization.folding_gap(qat, [mn.randn(8, 3)]))
         ['1']
     """
+    batches = _several("folding_gap", model, batches)
     gaps: dict[str, tuple[float, float]] = {}
-    training = model.training
-    try:
-        model.eval()
+    with evaluating(model):
         for batch in batches:
             interception = _Gaps(model.plan)
-            with no_grad(), trace.intercepted(interception):
+            with trace.intercepted(interception):
                 model.model(batch)
             for path, (squares, power) in interception.gaps.items():
                 before = gaps.get(path, (0.0, 0.0))
                 gaps[path] = before[0] + squares, before[1] + power
-    finally:
-        model.train(training)
     return {path: math.sqrt(squares / power) if power else 0.0 for path, (squares, power) in gaps.items()}

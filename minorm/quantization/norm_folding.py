@@ -19,6 +19,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from minorm.support.documented import documented
 from minorm.tensor.tensor import Tensor
 
@@ -79,3 +81,12 @@ def fuse_conv_bn_weights(
 def along_channels(y: Any, channels_last: bool) -> tuple[int, ...]:
     """The shape in which a vector of channels broadcasts to y."""
     return (-1,) if channels_last or y.ndim < 2 else (-1, *(1,) * (y.ndim - 2))
+
+
+def least_bias_step(bias: Any) -> Any:
+    """The least steps, an array of float32, in which int32 holds these biases and a sum of products beside them.
+
+    A filter of zeros, or one that BatchNorm multiplies by nearly 0, has a tiny scale: in steps of that its bias would
+    be cut off.
+    """
+    return np.maximum(np.abs(bias) / np.float32(2**30), np.float32(1e-30))

@@ -21,12 +21,13 @@ from typing import Any
 import numpy as np
 
 from minorm.devices import dtypes, on_device_of
+from minorm.functional.arguments import number, whole
 from minorm.graph.grad_mode import no_grad
 from minorm.nn import Module
 from minorm.support.documented import documented
 from minorm.tensor.tensor import Tensor
 
-ENDS = {np.dtype(np.int8): (-128, 127), np.dtype(np.uint8): (0, 255), np.dtype(np.int32): (-(2**31), 2**31 - 1)}
+ENDS = {np.dtype(np.int8): (-128, 127), np.dtype(np.uint8): (0, 255)}
 EPS = float(np.finfo(np.float32).eps)  # the least scale, as PyTorch's: what is constant and 0 still has one
 OPTIONS = {
     "dtype": "minorm.uint8 or minorm.int8",
@@ -68,13 +69,16 @@ class ObserverBase(Module):
         if self.dtype not in ENDS:
             raise TypeError(f"{name}: dtype is {dtype}; expected minorm.uint8 or minorm.int8")
         ends = ENDS[self.dtype]
-        self.quant_min = ends[0] if quant_min is None else quant_min
-        self.quant_max = ends[1] if quant_max is None else quant_max
+        self.quant_min = ends[0] if quant_min is None else whole(name, "quant_min", quant_min)
+        self.quant_max = ends[1] if quant_max is None else whole(name, "quant_max", quant_max)
         if not ends[0] <= self.quant_min < self.quant_max <= ends[1]:
             raise ValueError(
                 f"{name}: quant_min={quant_min}, quant_max={quant_max}; expected "
                 f"{ends[0]} <= quant_min < quant_max <= {ends[1]} for {self.dtype}"
             )
+        number(name, "eps", eps)
+        if not 0 < eps < float("inf"):
+            raise ValueError(f"{name}: eps={eps}; expected a positive number")
         self.symmetric, self.eps = symmetric, eps
         self.register_buffer("min_val", Tensor(np.array(np.inf, np.float32)))
         self.register_buffer("max_val", Tensor(np.array(-np.inf, np.float32)))
@@ -93,6 +97,11 @@ class ObserverBase(Module):
     def observe(self, array: Any) -> None:
         """Take one batch, an array of float32."""
         raise NotImplementedError(f"{type(self).__name__} has no observe; write it")
+
+    def _need_finite(self, array: Any) -> None:
+        """ValueError for a NaN or an infinity, which would stay among the ends for ever."""
+        if not is_finite(array):
+            raise ValueError(f"{type(self).__name__}: x has a NaN or an infinity; expected finite numbers")
 
     def _set(self, low: Any, high: Any) -> None:
         for buffer, value in ((self.min_val, low), (self.max_val, high)):
@@ -129,6 +138,11 @@ class ObserverBase(Module):
         return f"{self.dtype}, {self.quant_min} to {self.quant_max}, symmetric={self.symmetric}"
 
 
+def is_finite(array: Any) -> bool:
+    """Whether there is no NaN, which its least and its largest number would be, and no infinity."""
+    return bool(np.isfinite(array.min()) and np.isfinite(array.max()))
+
+
 def fit_to(state_dict: dict[str, Any], prefix: str, *buffers: Tensor, names: tuple[str, ...]) -> None:
     """Give buffers the shapes that a state has: how many channels there are, an observer learns from what it sees."""
     for name, buffer in zip(names, buffers, strict=True):
@@ -159,7 +173,7 @@ def _tensor(value: Any, dtype: Any) -> Tensor:
 
 @documented(OPTIONS)
 class MinMaxObserver(ObserverBase):
-    """The least and the largest number of all batches.
+    """The least and the largest number of all batches. ValueError for a NaN or an infinity.
 
     Example:
         >>> observer = mn.quantization.MinMaxObserver()
@@ -170,12 +184,15 @@ class MinMaxObserver(ObserverBase):
 
     def observe(self, array: Any) -> None:
         """Take one batch."""
+        self._need_finite(array)
         self._set(np.minimum(self.min_val.array, array.min()), np.maximum(self.max_val.array, array.max()))
 
 
 @documented(OPTIONS)
 class MovingAverageMinMaxObserver(ObserverBase):
     """Moving averages of each batch's least and largest number: ends += averaging_constant * (batch's - ends).
+
+    A batch with a NaN or an infinity leaves them as they are: in training it is the loss that tells.
 
     Example:
         >>> observer = mn.quantization.MovingAverageMinMaxObserver(averaging_constant=0.5)
@@ -195,6 +212,7 @@ class MovingAverageMinMaxObserver(ObserverBase):
         eps: float = EPS,
     ) -> None:
         super().__init__(dtype, symmetric, quant_min, quant_max, eps)
+        number(type(self).__name__, "averaging_constant", averaging_constant)
         if not 0 < averaging_constant <= 1:
             raise ValueError(
                 f"{type(self).__name__}: averaging_constant={averaging_constant}; expected above 0, at most 1"
@@ -203,7 +221,8 @@ class MovingAverageMinMaxObserver(ObserverBase):
 
     def observe(self, array: Any) -> None:
         """Take one batch."""
-        self._blend(array.min(), array.max())
+        if is_finite(array):
+            self._blend(array.min(), array.max())
 
     def _blend(self, low: Any, high: Any) -> None:
         if self.min_val.shape == low.shape and self.has_seen:
@@ -228,6 +247,8 @@ class _PerChannel(ObserverBase):
 class PerChannelMinMaxObserver(_PerChannel):
     """The least and the largest number of each channel, of all batches: for weights, a scale a filter.
 
+    ValueError for a NaN or an infinity.
+
     Example:
         >>> observer = mn.quantization.PerChannelMinMaxObserver(dtype=mn.int8, symmetric=True, quant_min=-127)
         >>> weight = observer(mn.tensor([[1.27, 0.0], [0.0, -12.7]]))
@@ -249,6 +270,7 @@ class PerChannelMinMaxObserver(_PerChannel):
 
     def observe(self, array: Any) -> None:
         """Take one batch."""
+        self._need_finite(array)
         low, high = self._ends_of(array)
         if self.min_val.shape not in ((), low.shape):
             raise ValueError(
@@ -284,4 +306,5 @@ class MovingAveragePerChannelMinMaxObserver(MovingAverageMinMaxObserver, _PerCha
 
     def observe(self, array: Any) -> None:
         """Take one batch."""
-        self._blend(*self._ends_of(array))
+        if is_finite(array):
+            self._blend(*self._ends_of(array))

@@ -11,8 +11,7 @@ they hand to each other is not rounded: only what the last of them returns.
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,10 +19,9 @@ import minorm.functional as F
 from minorm.devices import dtypes
 from minorm.functional.piecewise import hardtanh
 from minorm.functional.volumes import adaptive_avg_pool3d
-from minorm.graph import trace
-from minorm.graph.grad_mode import no_grad
 from minorm.nn import Module
 from minorm.ops import elementwise, indexing, pooling, reduction, shape
+from minorm.quantization.recorded_steps import Site, Step, tensors_of, watch
 from minorm.tensor.tensor import Tensor
 
 WEIGHTED = (F.conv1d, F.conv2d, F.conv3d, F.linear)
@@ -36,46 +34,8 @@ PASSING = (
     F.max_pool1d, F.max_pool2d, F.max_pool3d, pooling.MaxPool, F.dropout, shape.Reshape, shape.Permute, shape.Expand,
     shape.Flip, shape.Unbind, indexing.GetItem,
 )  # fmt: skip
-
-
-@dataclass
-class Step:
-    """One operation of the model.
-
-    target     the public function or the autograd Function
-    path       the module that called it
-    arguments  by name, results: what it returned; forgotten after planning
-    """
-
-    target: Any
-    path: str
-    arguments: dict[str, Any]
-    results: list[Any]
-    changed: bool = False  # whether that is a Tensor from before, changed in place
-    makers: dict[int, int] = field(default_factory=dict)  # id of an argument -> the step that it came from
-    output: Site | None = None  # where its result is rounded
-    weight: str | None = None  # the key of the weight's fake quantization
-    source: Site | None = None  # where the input of a weight was rounded
-    sources: list[Site] = field(default_factory=list)  # where all that a joining step reads was rounded
-    norm: int | None = None  # the step that is folded into this one
-    folded: bool = False  # a norm that is folded into the step before
-    clip: int | None = None  # the step that clips this one's result
-    clips: tuple[float | None, float | None] = (None, None)  # the bounds of a step that clips
-    last: int = -1  # the step whose result is rounded: this one, its norm or its clip
-
-    def forget(self) -> None:
-        """Keep what running needs, and no tensor of the example."""
-        if self.target in CLIPPING:
-            self.clips = bounds(self)
-        self.arguments, self.results, self.makers = {}, [], {}
-
-
-@dataclass
-class Site:
-    """A tensor that is rounded: the key of its fake quantization, and the step it came from (-1: the input)."""
-
-    key: str
-    step: int
+SHAPING = (shape.Reshape, shape.Permute, shape.Expand, indexing.GetItem)
+BESIDE = (elementwise.Add, elementwise.Sub, elementwise.Mul, elementwise.Div, shape.Cat)
 
 
 @dataclass
@@ -84,73 +44,13 @@ class Plan:
 
     steps: list[Step] = field(default_factory=list)
     inputs: dict[int, Site] = field(default_factory=dict)
+    weights: dict[str, str] = field(default_factory=dict)  # the key of a weight's fake quantization -> its name
     floats: list[str] = field(default_factory=list)  # weights that have no int8 form, where that is no error
 
     @property
     def sites(self) -> list[Site]:
         """Every place where an activation is rounded."""
-        return [*self.inputs.values(), *(step.output for step in self.steps if step.output is not None)]
-
-
-class _Watcher:
-    """Writes down the steps of one run."""
-
-    def __init__(self) -> None:
-        self.steps: list[Step] = []
-        self.paths: list[str] = [""]
-
-    def call(self, function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
-        return self._add(function, arguments, trace.called(function, arguments))
-
-    def applied(self, function: type, arguments: dict[str, Any], result: Any) -> Any:
-        return self._add(function, arguments, result)
-
-    def changed(self, tensor: Tensor) -> None:
-        self.steps[-1].results, self.steps[-1].changed = [tensor], True
-
-    def _add(self, target: Any, arguments: dict[str, Any], result: Any) -> Any:
-        self.steps.append(Step(target, self.paths[-1], arguments, tensors_of(result)))
-        return result
-
-
-def tensors_of(value: Any) -> list[Tensor]:
-    """The Tensors in a result or in arguments."""
-    if isinstance(value, Tensor):
-        return [value]
-    if isinstance(value, dict):
-        value = list(value.values())
-    return [t for part in value for t in tensors_of(part)] if isinstance(value, (tuple, list)) else []
-
-
-def watch(model: Module, args: tuple[Any, ...]) -> list[Step]:
-    """Run the model in evaluation mode, and leave no mark on it; returns what it did."""
-    watcher = _Watcher()
-    modes = [(module, module.training) for module in model.modules()]
-    try:
-        model.eval()
-        with no_grad(), _paths(model, watcher.paths), trace.intercepted(watcher):
-            model(*args)
-    finally:
-        for module, training in modes:
-            module.training = training
-    return watcher.steps
-
-
-@contextlib.contextmanager
-def _paths(model: Module, open_paths: list[str]) -> Iterator[None]:
-    """Inside, the last of `open_paths` is the module that is running."""
-    with contextlib.ExitStack() as stack:
-        for path, module in model.named_modules():
-
-            def enter(*_: Any, path: str = path) -> None:
-                open_paths.append(path)
-
-            def leave(*_: Any) -> None:
-                open_paths.pop()
-
-            stack.enter_context(module.register_forward_pre_hook(enter))
-            stack.enter_context(module.register_forward_hook(leave))
-        yield
+        return [*self.inputs.values(), *(site for step in self.steps for site in step.outputs.values())]
 
 
 def make_plan(model: Module, args: tuple[Any, ...], exclude: tuple[str, ...] = (), strict: bool = True) -> Plan:
@@ -160,11 +60,14 @@ def make_plan(model: Module, args: tuple[Any, ...], exclude: tuple[str, ...] = (
     strict     ValueError for a weight that cannot become integers; else `floats` of the plan names it
     """
     _check_paths(model, exclude)
-    plan = Plan(watch(model, args))
-    planner = _Planner(model, plan, args, exclude)
+    steps, returned = watch(model, args)
+    plan = Plan(steps)
+    planner = _Planner(model, plan, args, returned, exclude)
     planner.run()
     plan.floats = planner.left_out(strict)
     for step in plan.steps:
+        if step.target in CLIPPING:
+            step.clips = bounds(step)
         step.forget()
     return plan
 
@@ -190,28 +93,34 @@ def bounds(step: Step) -> tuple[float | None, float | None]:
 
 
 class _Planner:
-    def __init__(self, model: Module, plan: Plan, args: tuple[Any, ...], exclude: tuple[str, ...]) -> None:
+    def __init__(
+        self, model: Module, plan: Plan, args: tuple[Any, ...], returned: list[Tensor], exclude: tuple[str, ...]
+    ) -> None:
         self.model, self.plan, self.steps, self.exclude = model, plan, plan.steps, exclude
         self.names = {id(p): name for name, p in model.named_parameters()}
         self.readers: dict[int, list[int]] = {}  # a step -> the steps that read its result
         self.inputs = {id(tensor): i for i, tensor in enumerate(tensors_of(args))}
+        self.fed: set[int] = set()  # the steps that depend on the inputs
         makers: dict[int, int] = {}  # id of a tensor -> the step that made it, or changed it last
         for i, step in enumerate(self.steps):
-            step.makers = {id(t): makers[id(t)] for t in tensors_of(step.arguments) if id(t) in makers}
+            read = [id(tensor) for tensor in tensors_of(step.arguments)]
+            step.makers = {key: makers[key] for key in read if key in makers}
+            if not self.inputs.keys().isdisjoint(read) or not self.fed.isdisjoint(step.makers.values()):
+                self.fed.add(i)
             for maker in step.makers.values():
                 self.readers.setdefault(maker, []).append(i)
             for tensor in step.results:
                 if step.changed or id(tensor) not in makers:
                     makers[id(tensor)] = i
-        self.used = {name.rpartition(".")[0] for name in self.names.values()}
+        self.returned = {makers[id(tensor)] for tensor in returned if id(tensor) in makers}
         self.keys: set[str] = set()
 
     def run(self) -> None:
         """Fill in the plan."""
         for i, step in enumerate(self.steps):
             if self._is_weighted(step):
-                step.weight = self.names[id(step.arguments["weight"])].replace(".", "_")
-                step.norm = self._follower(i, lambda s: s.target is F.batch_norm)
+                step.weight = self._weight_key(self.names[id(step.arguments["weight"])])
+                step.norm = self._follower(i, self._folds)
                 if step.norm is not None:
                     self.steps[step.norm].folded = True
             step.last = i if step.norm is None else step.norm
@@ -221,18 +130,26 @@ class _Planner:
         for i, step in enumerate(self.steps):
             if step.weight:
                 step.source = self._round(step.arguments["x"], step)
-                self.steps[step.last].output = self._site(step.last, step.path, i)
+                self._site(step.last, step.path, i)
             elif step.target in JOINING and self._joins(step):
                 found = [self._round(tensor, step) for tensor in self._floats_of(step)]
                 step.sources = [site for site in found if site is not None]
-                self.steps[step.last].output = self._site(step.last, step.path, i)
+                self._site(step.last, step.path, i)
 
     def _is_out(self, step: Step) -> bool:
         return any(step.path == path or step.path.startswith(f"{path}.") for path in self.exclude)
 
     def _is_weighted(self, step: Step) -> bool:
-        weight = step.arguments.get("weight")
-        return step.target in WEIGHTED and id(weight) in self.names and not self._is_out(step)
+        if step.target not in WEIGHTED or id(step.arguments["weight"]) not in self.names or self._is_out(step):
+            return False
+        return self._is_computed(step.arguments["x"], step)
+
+    def _is_computed(self, tensor: Tensor, reader: Step) -> bool:
+        """Whether a tensor is an input, or some step's result but that of one that passes on something else."""
+        if id(tensor) not in reader.makers:
+            return id(tensor) in self.inputs
+        step = self.steps[reader.makers[id(tensor)]]
+        return step.target not in PASSING or self._is_computed(self._floats_of(step)[0], step)
 
     def _floats_of(self, step: Step) -> list[Tensor]:
         return [tensor for tensor in tensors_of(step.arguments) if dtypes.is_float(tensor.dtype)]
@@ -245,13 +162,22 @@ class _Planner:
         return made and len(found) >= wanted and not self._is_out(step)
 
     def _follower(self, i: int, wanted: Callable[[Step], bool]) -> int | None:
-        """The only step that reads the result of step i, if it is of the wanted kind."""
+        """The step that reads the result of step i, if it is of the wanted kind and nothing else has that result."""
         readers = self.readers.get(i, [])
-        if len(readers) != 1 or not wanted(self.steps[readers[0]]) or self._is_out(self.steps[readers[0]]):
+        if len(readers) != 1 or i in self.returned or self._is_out(self.steps[readers[0]]):
             return None
-        if self.steps[readers[0]].target is F.batch_norm and self.steps[readers[0]].arguments["running_mean"] is None:
-            return None
-        return readers[0]
+        return readers[0] if wanted(self.steps[readers[0]]) else None
+
+    def _folds(self, step: Step) -> bool:
+        """Whether a step is a BatchNorm, with running statistics, over the output channels of what it reads.
+
+        They lie along axis 1 behind a convolution of a batch, and behind a linear layer of N x C alone.
+        """
+        if step.target is not F.batch_norm or step.arguments["training"] or step.arguments["running_mean"] is None:
+            return False
+        x = step.arguments["x"]
+        weight = self.steps[step.makers[id(x)]].arguments["weight"]
+        return bool(x.ndim == weight.ndim)
 
     def _round(self, tensor: Tensor, reader: Step) -> Site | None:
         """See to it that a tensor is rounded, at the step where it got its numbers."""
@@ -259,22 +185,41 @@ class _Planner:
             number = self.inputs.get(id(tensor))
             if number is None:
                 return None
-            return self.plan.inputs.setdefault(number, Site(self._key(f"input{number or ''}"), -1))
+            if number not in self.plan.inputs:
+                self.plan.inputs[number] = Site(self._key(f"input{number or ''}"), -1)
+            return self.plan.inputs[number]
         i = reader.makers[id(tensor)]
         step = self.steps[i]
         if step.target in PASSING:
             return self._round(self._floats_of(step)[0], step)
-        return self._site(i, step.path, i)
+        place = next(n for n, result in enumerate(step.results) if result is tensor)
+        return self._site(i, step.path, i, place)
 
-    def _site(self, i: int, path: str, named_by: int) -> Site:
-        """The site behind step i, made where there was none."""
+    def _site(self, i: int, path: str, named_by: int, place: int = 0) -> Site:
+        """The site behind step i, at that Tensor of its result; made where there was none."""
         step = self.steps[i]
-        if step.output is None:
+        if place not in step.outputs:
             target = self.steps[named_by].target
             weight = self.steps[named_by].weight
             path = path or ("" if weight is None else weight.removesuffix("_weight"))
-            step.output = Site(self._key(path or str(target.__name__)), i)
-        return step.output
+            step.outputs[place] = Site(self._key(path or str(target.__name__)), i)
+        return step.outputs[place]
+
+    def _weight_key(self, name: str) -> str:
+        """The key of a weight: its name with _ for each dot, and another number where two names become one."""
+        known = next((key for key, other in self.plan.weights.items() if other == name), None)
+        if known is not None:
+            return known
+        stem, suffix = name.replace(".", "_"), ""
+        if stem.endswith("_weight"):
+            stem, suffix = stem.removesuffix("_weight"), "_weight"
+        key, number = stem, 1
+        while {key + suffix, f"{key}_bias"} & self.keys:  # which are the names of the int8 model's buffers
+            number += 1
+            key = f"{stem}_{number}"
+        self.keys |= {key + suffix, f"{key}_bias"}
+        self.plan.weights[key + suffix] = name
+        return key + suffix
 
     def _key(self, wish: str) -> str:
         wish = wish.replace(".", "_").lower()
@@ -287,7 +232,7 @@ class _Planner:
 
     def left_out(self, strict: bool) -> list[str]:
         """Matrices of weights that no operation on integers reads; strict: ValueError with the first of them."""
-        weights = {step.weight for step in self.steps if step.weight}
+        weights = set(self.plan.weights.values())
         if not weights:
             raise ValueError(
                 f"prepare_qat: {type(self.model).__name__} has no convolution and no linear layer to quantize"
@@ -298,7 +243,9 @@ class _Planner:
             path, _, last = name.rpartition(".")
             layer = owners.get(path, self.model)
             out = any(path == p or path.startswith(f"{p}.") for p in self.exclude) or "" in self.exclude
-            if out or parameter.ndim < 2 or name.replace(".", "_") in weights or not self._needs_integers(layer):
+            if out or parameter.ndim < 2 or name in weights or not self._needs_integers(layer):
+                continue
+            if self._is_beside([i for i, step in enumerate(self.steps) if step.reads(parameter)]):
                 continue
             found.append(name)
             if not strict:
@@ -309,6 +256,18 @@ class _Planner:
                 f"call conv1d, conv2d, conv3d or linear with a Parameter; exclude=({path!r},) leaves it float"
             )
         return found
+
+    def _is_beside(self, readers: list[int]) -> bool:
+        """Whether steps add a Parameter to activations, multiply them by it, or put it beside them, and no more.
+
+        So do a layer's scale, positions and a class token, perhaps in another shape. Such numbers are few.
+        """
+        for i in readers:
+            target = self.steps[i].target
+            shaped = target in SHAPING and i not in self.fed and self._is_beside(self.readers.get(i, []))
+            if not shaped and not (target in BESIDE and i in self.fed):
+                return False
+        return bool(readers)
 
     def _needs_integers(self, layer: Module) -> bool:
         return not type(layer).__module__.startswith("minorm.nn.norm") and "Embedding" not in type(layer).__name__

@@ -12,7 +12,7 @@ The model's code is not changed, nor read: its operations are watched while it r
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,9 +22,10 @@ from minorm.graph.grad_mode import no_grad
 from minorm.nn import Module, ModuleDict, Parameter
 from minorm.ops.quantization import FakeQuantize as Rounding
 from minorm.quantization.fake_quantize import FakeQuantize
-from minorm.quantization.norm_folding import along_channels, slope_and_offset
-from minorm.quantization.planning import Plan, Step, make_plan, tensors_of
-from minorm.quantization.qconfig import QConfig, default_qat_qconfig
+from minorm.quantization.norm_folding import along_channels, least_bias_step, slope_and_offset
+from minorm.quantization.planning import Plan, make_plan
+from minorm.quantization.qconfig import QConfig, activation_quantizer, default_qat_qconfig, weight_quantizer
+from minorm.quantization.recorded_steps import Step, round_parts, tensors_of
 from minorm.support.documented import documented
 from minorm.tensor.tensor import Tensor
 
@@ -54,7 +55,11 @@ class Interception:
         raise NotImplementedError
 
     def finish(self, step: Step, result: Any) -> Any:
-        """What a step gives."""
+        """What a step gives: the result, rounded where the plan says so."""
+        return round_parts(result, step.outputs, self.rounded)
+
+    def rounded(self, x: Tensor, key: str) -> Tensor:
+        """An activation, rounded."""
         raise NotImplementedError
 
     def _next(self, target: Any) -> Step:
@@ -76,8 +81,8 @@ class Rounded(Interception):
     def __init__(self, model: QATModel) -> None:
         super().__init__(model.plan)
         self.fakes, self.running = model.fake_quant, not model.training or bool(model.bn_frozen.item())
-        self.bias: Tensor | None = None  # of the convolution whose BatchNorm comes next
-        self.bias_step: Any = None  # of that bias as int32
+        # a folded BatchNorm's place -> the bias of its convolution, and the step of that bias as int32
+        self.waiting: dict[int, tuple[Tensor | None, Any]] = {}
 
     def compute(self, step: Step, function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
         """Convolutions with rounded weights; a folded BatchNorm."""
@@ -87,43 +92,43 @@ class Rounded(Interception):
             return self._folded(arguments)
         return trace.called(function, arguments)
 
-    def finish(self, step: Step, result: Any) -> Any:
-        """The result, rounded where the plan says so."""
-        return result if step.output is None else self.fakes[step.output.key](result)
+    def rounded(self, x: Tensor, key: str) -> Tensor:
+        """x as its FakeQuantize makes it."""
+        result: Tensor = self.fakes[key](x)
+        return result
 
     def _weighted(self, step: Step, function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
         fake, bias = self.fakes[str(step.weight)], arguments["bias"]
         arguments = {**arguments, "weight": fake(arguments["weight"])}
-        self.bias, self.bias_step = None, None
-        if step.source is not None and fake.fake_quant_enabled.item():
-            self.bias_step = self.fakes[step.source.key].qparams()[0] * fake.qparams()[0]
         if not self.running:  # a batch's statistics take the bias with them
             return trace.called(function, arguments)
-        if step.norm is None:
-            if bias is not None:
-                arguments["bias"] = rounded_bias(bias, self.bias_step)
-            return trace.called(function, arguments)
-        self.bias = bias
-        return trace.called(function, {**arguments, "bias": None})
+        bias_step = None
+        if step.source is not None and fake.fake_quant_enabled.item():
+            bias_step = self.fakes[step.source.key].qparams()[0] * fake.qparams()[0]
+        if step.norm is not None:
+            self.waiting[step.norm] = bias, bias_step
+            bias = None
+        return trace.called(function, {**arguments, "bias": None if bias is None else rounded_bias(bias, bias_step)})
 
     def _folded(self, arguments: dict[str, Any]) -> Tensor:
         """a * y + round(b), with the running statistics."""
         y: Tensor = arguments["x"]
+        before, bias_step = self.waiting.pop(self.place - 1, (None, None))  # none: the convolution has added it
         a, b = slope_and_offset(
             arguments["running_mean"], arguments["running_var"], arguments["eps"], arguments["weight"],
-            arguments["bias"], self.bias,
+            arguments["bias"], before,
         )  # fmt: skip
-        if self.bias_step is not None:
-            b = rounded_bias(b, self.bias_step * np.abs(a.detach().cpu().array))
+        if bias_step is not None:
+            b = rounded_bias(b, bias_step * np.abs(a.detach().cpu().array))
         form = along_channels(y, channels_last=False)
         return y * a.reshape(*form) + b.reshape(*form)
 
 
 def rounded_bias(bias: Tensor, step: Any) -> Tensor:
-    """A bias as int32 holds it, in steps of the input's scale times the weight's."""
+    """A bias as int32 holds it, in steps of the input's scale times the weight's, or larger ones if it needs them."""
     if step is None:
         return bias
-    scale = np.maximum(np.broadcast_to(step, bias.shape), np.float32(1e-30)).astype(np.float32)
+    scale = np.maximum(step, least_bias_step(bias.detach().cpu().array)).astype(np.float32)
     result: Tensor = Rounding.apply(bias, Tensor(scale).to(bias.device), None, low=-INT32, high=INT32 - 1, axis=0)
     return result
 
@@ -159,14 +164,14 @@ class QATModel(Module):
     def forward(self, *args: Any) -> Any:
         """model(*args), rounded."""
         interception = Rounded(self)
-        given = round_inputs(self.plan, args, self.fake_quant)
+        given = round_parts(args, self.plan.inputs, interception.rounded)
         with trace.intercepted(interception):
             return self.model(*given)
 
     @property
     def names(self) -> dict[str, str]:
         """The key of a weight's FakeQuantize -> its name in the model."""
-        return {name.replace(".", "_"): name for name, _ in self.model.named_parameters()}
+        return self.plan.weights
 
     def weight_of(self, step: Step) -> Parameter:
         """The weight that a step reads."""
@@ -187,22 +192,6 @@ class QATModel(Module):
         return f"bn_frozen={bool(self.bn_frozen.item())}"
 
 
-def round_inputs(plan: Plan, args: tuple[Any, ...], fakes: Any) -> tuple[Any, ...]:
-    """The arguments, with those inputs rounded that the plan names."""
-    number = -1
-
-    def given(value: Any) -> Any:
-        nonlocal number
-        if isinstance(value, Tensor):
-            number += 1
-            return fakes[plan.inputs[number].key](value) if number in plan.inputs else value
-        if isinstance(value, (tuple, list)):
-            return type(value)([given(part) for part in value])
-        return value
-
-    return tuple(given(value) for value in args)
-
-
 @documented(
     {},
     model="the model, trained or not, in float32; it stays as it is",
@@ -216,7 +205,7 @@ def prepare_qat(
     example_inputs: Any,
     qconfig: QConfig | None = None,
     inplace: bool = False,
-    exclude: tuple[str, ...] = (),
+    exclude: Sequence[str] = (),
 ) -> QATModel:
     """The model, rounding as its int8 form will: weights, what goes into convolutions and linear layers, and what
     comes out of them.
@@ -230,6 +219,8 @@ def prepare_qat(
         >>> list(qat.fake_quant)
         ['0_weight', 'input', '0']
     """
+    if isinstance(exclude, str):
+        raise TypeError(f"prepare_qat: exclude is {exclude!r}; expected a tuple of paths, such as ({exclude!r},)")
     return prepared(model, example_inputs, qconfig, inplace, tuple(exclude))
 
 
@@ -244,6 +235,8 @@ def prepared(
     """What `prepare_qat` says. strict=False leaves layers float that have no int8 form: `plan.floats` names them."""
     if not isinstance(model, Module):
         raise TypeError(f"prepare_qat: model is a {type(model).__name__}; expected an nn.Module")
+    if isinstance(model, QATModel):
+        raise TypeError("prepare_qat: model is a QATModel; expected a float model, such as its .model")
     qconfig = default_qat_qconfig if qconfig is None else qconfig
     args = example_inputs if isinstance(example_inputs, tuple) else (example_inputs,)
     if not tensors_of(args):
@@ -253,16 +246,14 @@ def prepared(
             raise TypeError(f"prepare_qat: {name} is {parameter.dtype}; expected float32; use model.float() first")
     plan = make_plan(model, args, exclude, strict)
     own = model if inplace else copy.deepcopy(model)
-    parameters = {name.replace(".", "_"): value for name, value in own.named_parameters()}
     fakes: dict[str, FakeQuantize] = {}
-    for step in plan.steps:
-        if step.weight and step.weight not in fakes:
-            fakes[step.weight] = fake = qconfig.weight()
-            with no_grad():
-                fake.observe(parameters[step.weight])  # so that it has the shape of its scales
+    for key, name in plan.weights.items():
+        fakes[key] = fake = weight_quantizer(qconfig)
+        with no_grad():
+            fake.observe(own.get_parameter(name))  # so that it has the shape of its scales
     for site in plan.sites:
-        fakes[site.key] = qconfig.activation()
-    example = tuple(a.detach()[:2] if isinstance(a, Tensor) and a.ndim else a for a in args)
+        fakes[site.key] = activation_quantizer(qconfig)
+    example = tuple(a.detach() if isinstance(a, Tensor) else a for a in args)
     qat = QATModel(own, plan, fakes, example)
     return qat.to(device=next(own.parameters()).device)
 

@@ -62,3 +62,28 @@ def get_default_qat_qconfig(activation: str = "uint8", learned: bool = False) ->
 
 
 default_qat_qconfig = get_default_qat_qconfig()
+
+
+def weight_quantizer(qconfig: QConfig) -> FakeQuantize:
+    """One for a weight; ValueError where its integers are not those that convolutions take."""
+    fake = qconfig.weight()
+    symmetric = fake.activation_post_process.symmetric and fake.quant_min == -fake.quant_max
+    if fake.dtype != dtypes.int8 or not symmetric or fake.ch_axis not in (None, 0):
+        raise ValueError(
+            f"prepare_qat: qconfig.weight() makes {fake.extra_repr()}, {_scales(fake)}; expected symmetric int8 with "
+            "quant_min = -quant_max, since folding may change signs, and scales along axis 0 or one scale"
+        )
+    return fake
+
+
+def activation_quantizer(qconfig: QConfig) -> FakeQuantize:
+    """One for an activation; ValueError where it has several scales."""
+    fake = qconfig.activation()
+    if fake.ch_axis is not None:
+        raise ValueError(f"prepare_qat: qconfig.activation() makes {_scales(fake)}; expected one scale")
+    return fake
+
+
+def _scales(fake: FakeQuantize) -> str:
+    symmetric = "symmetric" if fake.activation_post_process.symmetric else "affine"
+    return f"{symmetric} with " + ("one scale" if fake.ch_axis is None else f"scales along axis {fake.ch_axis}")

@@ -16,10 +16,11 @@ from minorm.graph import trace
 from minorm.graph.grad_mode import no_grad
 from minorm.nn import Module
 from minorm.quantization.fake_quantize import FakeQuantize
-from minorm.quantization.integer_steps import At, Grid, Integers, Written
-from minorm.quantization.norm_folding import slope_and_offset
-from minorm.quantization.planning import Plan, Step, tensors_of
-from minorm.quantization.qat import INT32, Interception, QATModel, round_inputs
+from minorm.quantization.integer_steps import Grid, Integers, Written
+from minorm.quantization.norm_folding import least_bias_step, slope_and_offset
+from minorm.quantization.planning import Plan
+from minorm.quantization.qat import INT32, Interception, QATModel
+from minorm.quantization.recorded_steps import Step, round_parts, tensors_of
 from minorm.support.documented import documented
 from minorm.tensor.tensor import Tensor
 
@@ -97,7 +98,7 @@ class QuantizedModel(Module):
             raise RuntimeError(f"QuantizedModel: its integers are on {away}; expected them on the CPU: model.cpu()")
         written = trace.state.calls is not None
         steps = Written(self) if written else Integers(self)
-        given = round_inputs(self.plan, args, {s.key: At(steps, s) for s in self.plan.inputs.values()})
+        given = round_parts(args, self.plan.inputs, steps.rounded)
         with no_grad(), trace.intercepted(steps):
             return self.model(*given)
 
@@ -177,19 +178,26 @@ def _add_weighted(
     assert step.weight is not None
     fake = model.fake_quant[step.weight]
     weight, bias = layer["weight"].array, layer["bias"]
-    scale = fake.qparams()[0].astype(np.float32)
-    along = (-1, *(1,) * (weight.ndim - 1)) if scale.ndim else ()
-    steps = np.clip(np.rint(weight / scale.reshape(along)), fake.quant_min, fake.quant_max)
+    given = np.broadcast_to(fake.qparams()[0].astype(np.float32), weight.shape[:1])
+    slope = np.ones(weight.shape[0], np.float32)
     offset = np.zeros(weight.shape[0], np.float32) if bias is None else bias.array
-    scale = np.broadcast_to(scale, weight.shape[:1]).copy()
     if norm is not None:
         with no_grad():
             a, b = slope_and_offset(
                 norm["running_mean"], norm["running_var"], norm["eps"], norm["weight"], norm["bias"], bias
             )
         slope, offset = a.array, b.array
-        steps = steps * np.sign(slope).reshape(-1, *(1,) * (weight.ndim - 1))
-        scale = np.where(slope == 0, np.float32(1), np.abs(slope) * scale).astype(np.float32)
-    bias_scale = (result.grid(step.source.key).scale * scale).astype(np.float32)
+    if not all(np.isfinite(array).all() for array in (weight, slope, offset)):
+        raise ValueError(
+            f"convert: {model.names[step.weight]}, or the bias or BatchNorm behind it, has a NaN or an infinity; "
+            "expected finite numbers, which integers can stand for"
+        )
+    folded = (np.abs(slope) * given).astype(np.float32)
+    x_scale = result.grid(step.source.key).scale
+    scale = np.where(folded * x_scale < least_bias_step(offset), least_bias_step(offset) / x_scale, folded)
+    along = (-1, *(1,) * (weight.ndim - 1))
+    steps = weight / given.reshape(along) * (folded / scale).reshape(along)
+    steps = np.clip(np.rint(steps), fake.quant_min, fake.quant_max) * np.sign(slope).reshape(along)
+    bias_scale = (x_scale * scale).astype(np.float32)
     whole = np.clip(np.rint(offset.astype(np.float64) / bias_scale), -INT32, INT32 - 1).astype(dtypes.int32)
     result.add_weighted(place, step.weight, steps.astype(dtypes.int8), scale, whole, bias_scale)

@@ -131,6 +131,7 @@ def test_wrong_usage(run: Path, sick_file: str, tmp_path: Path, capsys: pytest.C
         (("mine.py:build", "--fix", "freeze", "--out", "x"), "expected none with FILE.py:FUNCTION"),
         (("mine.py:build", "--batch-size", "0"), "--batch-size 0: expected 1 to 8,192"),
         ((sick_file, "--data", "digits", "--fix", "freeze", "--out", sick_file), "is the model itself"),
+        ((sick_file, "--fix", "freeze", "--out", "x.png", "--plot", "x.png"), "x.png is named twice"),
         ((str(run), "--plot", str(tmp_path / "doctor.xyz")), "expected a name that ends in .png, .svg or .pdf"),
     ):
         code, out, err = doctor(capsys, *words)

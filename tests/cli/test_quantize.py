@@ -155,6 +155,56 @@ def test_what_has_no_integers_stays_float_and_is_named(
     assert [row["name"] for row in found["layers"]] == ["conv.weight", "head.weight"]
 
 
+def net() -> nn.Module:
+    mn.manual_seed(0)
+    return nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(144, 4)).eval()
+
+
+def test_weights_in_another_file(arrays: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model = mo.export(net(), mn.randn(2, 1, 8, 8))
+    onnx.save(model, tmp_path / "net.onnx", save_as_external_data=True, location="net.bin", size_threshold=0)
+    words = "--calibrate", str(arrays), "-o", str(tmp_path / "int8.onnx")
+    found = report(capsys, str(tmp_path / "net.onnx"), *words)
+    assert found["bytes"]["float"] > 4 * (36 + 144 * 4)  # which the weights alone take
+    assert found["onnxruntime"]["float_ms"] > 0
+
+
+@pytest.mark.parametrize("length", [1, 5])
+@pytest.mark.filterwarnings("ignore:export. the batch size is fixed")
+def test_a_file_that_fixes_its_batch_gets_batches_of_that_length(
+    arrays: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], length: int
+) -> None:
+    model = mo.export(net(), mn.randn(2, 1, 8, 8))
+    for entry in (*model.graph.input, *model.graph.output):
+        axis = entry.type.tensor_type.shape.dim[0]
+        axis.Clear()
+        axis.dim_value = length
+    onnx.save(model, tmp_path / "net.onnx")
+    words = str(tmp_path / "net.onnx"), "--calibrate", str(arrays), "-o", str(tmp_path / "int8.onnx"), "--images"
+    found = report(capsys, *words, "13")
+    assert found["images"] == 13 // length * length
+    assert found["onnxruntime"]["same_class_exact"] == found["images"]
+    if length == 5:
+        assert cli.main(["quantize", *words, "4"]) == 1
+        assert "takes 5 images at a time; expected as many, and there are 4" in capsys.readouterr().err
+
+
+def test_json_has_no_infinity(arrays: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Weights of whole steps lose nothing: an infinite number of decibels."""
+    model = net()
+    model[4].weight.set_array(np.where(np.arange(576).reshape(4, 144) % 3, 127, -127).astype(np.float32) / 128)
+    mo.export(model, mn.randn(2, 1, 8, 8), tmp_path / "net.onnx")
+    words = [str(tmp_path / "net.onnx"), "--calibrate", str(arrays), "-o", str(tmp_path / "int8.onnx")]
+    assert cli.main(["quantize", *words, "--json"]) == 0
+    text = capsys.readouterr().out
+
+    def refused(word: str) -> None:
+        raise AssertionError(f"{word} is no JSON")
+
+    assert json.loads(text, parse_constant=refused)["layers"][1]["weight"] is None
+    assert cli.main(["quantize", *words]) == 0
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -162,6 +212,7 @@ def test_what_has_no_integers_stays_float_and_is_named(
         (["--images", "0"], "--images 0: expected at least 1"),
         (["--plot", "x.txt"], "expected a name that ends in .png, .svg or .pdf"),
         (["--calibrate", "nowhere"], "--calibrate nowhere is no folder"),
+        (["--out", "x.png", "--plot", "x.png"], "x.png is named twice; expected a file for each option"),
     ],
 )
 def test_wrong_words_are_one_line(

@@ -71,12 +71,37 @@ def test_zero_is_always_a_number_of_the_grid() -> None:
         (lambda: Q.MinMaxObserver(dtype=mn.float32), "dtype is"),
         (lambda: Q.MinMaxObserver(quant_min=5, quant_max=5), "expected 0 <= quant_min < quant_max <= 255"),
         (lambda: Q.MovingAverageMinMaxObserver(averaging_constant=0), "averaging_constant=0"),
+        (lambda: Q.MinMaxObserver(quant_min=1.5), "MinMaxObserver: quant_min is 1.5; expected an int"),
+        (lambda: Q.MinMaxObserver(eps=0), "eps=0; expected a positive number"),
+        (lambda: Q.MinMaxObserver(eps="small"), "eps is 'small'; expected a number"),  # type: ignore[arg-type]
         (lambda: Q.PerChannelMinMaxObserver(ch_axis=4)(mn.ones(2, 3)), "ch_axis=4 is out of range"),
     ],
 )
 def test_errors_say_what_was_given(make: Any, words: str) -> None:
     with pytest.raises((TypeError, ValueError, IndexError), match=words):
         make()
+
+
+@pytest.mark.parametrize("wrong", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("make", [Q.MinMaxObserver, Q.PerChannelMinMaxObserver, Q.MSEObserver, Q.PercentileObserver])
+def test_what_no_scale_can_hold_is_refused_and_forgotten(make: Any, wrong: float) -> None:
+    observer = make()
+    observer(mn.tensor([[-1.0, 2.0]]))
+    before = [buffer.array.copy() for buffer in observer.buffers()]
+    with pytest.raises(ValueError, match=f"{make.__name__}: x has a NaN or an infinity; expected finite numbers"):
+        observer(mn.tensor([[5.0, wrong]]))
+    for buffer, old in zip(observer.buffers(), before, strict=True):
+        np.testing.assert_array_equal(buffer.array, old)
+
+
+@pytest.mark.parametrize("make", [Q.MovingAverageMinMaxObserver, Q.MovingAveragePerChannelMinMaxObserver])
+def test_a_moving_average_leaves_out_what_is_not_finite(make: Any) -> None:
+    observer, x = make(0.5), mn.tensor([[-1.0, 2.0]])
+    observer(x)
+    for wrong in (np.nan, np.inf, -np.inf):
+        observer(mn.tensor([[5.0, wrong]]))
+    observer(3 * x)
+    np.testing.assert_array_equal([observer.min_val.item(), observer.max_val.item()], [-2, 4])
 
 
 def test_another_number_of_channels_is_refused() -> None:

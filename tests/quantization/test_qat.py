@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 from typing import Any
 
 import numpy as np
@@ -164,6 +165,17 @@ def test_calibration_gives_scales_without_training() -> None:
         Q.calibrate(model, [x])  # type: ignore[arg-type]
 
 
+def test_a_scale_is_not_rounded_to_the_type_of_what_passes() -> None:
+    """1/3 has 8 bits in bfloat16, and its multiples would leave the grid that integers have."""
+    fake = Q.FakeQuantize(Q.MinMaxObserver, dtype=mn.int8, symmetric=True)
+    fake(mn.tensor([-42.5, 42.5]))  # 127.5 steps of a third
+    x = np.linspace(-40, 40, 50).astype(np.float32)
+    y = fake.eval()(mn.tensor(x).to(mn.bfloat16))
+    assert y.dtype == mn.bfloat16
+    want = np.rint(mn.tensor(x).to(mn.bfloat16).array.astype(np.float64) * 3) / 3
+    np.testing.assert_array_equal(y.array, want.astype(y.array.dtype))
+
+
 def test_noise_by_layer(rng: np.random.Generator) -> None:
     x = images(16, 1, 8, 8)
     qat = Q.calibrate(Q.prepare_qat(models.digits_cnn(), x), [x])
@@ -174,6 +186,57 @@ def test_noise_by_layer(rng: np.random.Generator) -> None:
     error = ((w - np.rint(w / s) * s) ** 2).sum()
     assert rows[0].weight == pytest.approx(10 * np.log10((w**2).sum() / error), abs=0.01)
     assert all(row.cost is not None and 20 < row.output < 60 for row in rows)
+
+
+def test_the_noise_of_what_is_changed_in_place_afterwards() -> None:
+    """y = a(x); y += b(x): the noise of a's output is not that of the sum."""
+    mn.manual_seed(0)
+    model, x = zoo()["in place"][0].eval(), images(6, 3, 8, 8)
+    model.b.weight.set_array(100 * model.b.weight.array)
+    qat = Q.calibrate(Q.prepare_qat(model, x), [x[:2], x[2:]])
+    alone = Q.prepare_qat(nn.Sequential(model.a), x)
+    for key, other in (("input", "input"), ("a_weight", "0_weight"), ("a", "0")):
+        alone.fake_quant[other].load_state_dict(qat.fake_quant[key].state_dict())
+    want, y = model.a(x).array.astype(np.float64), alone.eval()(x).array.astype(np.float64)
+    rows = {row.name: row for row in Q.measure_noise(qat, [x[:2], x[2:]])}
+    assert rows["a.weight"].output == pytest.approx(10 * np.log10((want**2).sum() / ((want - y) ** 2).sum()), abs=1e-3)
+
+
+def test_what_is_measured_on_nothing_is_an_error() -> None:
+    x = images(4, 1, 8, 8)
+    qat = Q.calibrate(Q.prepare_qat(models.digits_cnn(), x), [x])
+    assert len(Q.measure_noise(qat, (batch for batch in [x]))) == 4  # type: ignore[arg-type]
+    for call in (Q.measure_noise, Q.folding_gap):
+        with pytest.raises(ValueError, match=f"{call.__name__}: batches is empty"):
+            call(qat, [])
+        with pytest.raises(TypeError, match=f"{call.__name__}: model is a Linear; expected what prepare_qat returns"):
+            call(nn.Linear(2, 2), [x])
+    for call in (Q.measure_noise, Q.folding_gap, Q.calibrate):
+        with pytest.raises(TypeError, match=r"batches is a Tensor; expected several Tensors, such as \[x\]"):
+            call(qat, x)
+
+
+def weights(**others: Any) -> Q.QConfig:
+    options = {"dtype": mn.int8, "symmetric": True, "quant_min": -127, **others}
+    return Q.QConfig(Q.FakeQuantize, functools.partial(Q.FakeQuantize, Q.PerChannelMinMaxObserver, **options))
+
+
+@pytest.mark.parametrize(
+    ("qconfig", "words"),
+    [
+        (weights(quant_min=-128), r"makes int8, -128 to 127, symmetric with scales along axis 0; expected symmetric"),
+        (weights(dtype=mn.uint8, quant_min=0), r"makes uint8, 0 to 255, symmetric"),
+        (weights(symmetric=False), r"makes int8, -127 to 127, affine with scales along axis 0"),
+        (weights(ch_axis=1), r"symmetric with scales along axis 1"),
+        (
+            Q.QConfig(functools.partial(Q.FakeQuantize, Q.PerChannelMinMaxObserver), Q.default_qat_qconfig.weight),
+            r"qconfig.activation\(\) makes affine with scales along axis 0; expected one scale",
+        ),
+    ],
+)
+def test_a_qconfig_whose_integers_no_convolution_takes_is_refused(qconfig: Q.QConfig, words: str) -> None:
+    with pytest.raises(ValueError, match=f"prepare_qat: .*{words}"):
+        Q.prepare_qat(nn.Sequential(nn.Conv2d(1, 2, 3)), images(2, 1, 6, 6), qconfig)
 
 
 class Twice(nn.Module):
@@ -201,6 +264,10 @@ def test_errors_name_what_cannot_be_quantized() -> None:
         Q.prepare_qat(lambda x: x, x)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="weight is float64; expected float32"):
         Q.prepare_qat(nn.Sequential(nn.Conv2d(1, 2, 3)).double(), x.double())
+    with pytest.raises(TypeError, match=r"exclude is '10'; expected a tuple of paths, such as \('10',\)"):
+        Q.prepare_qat(nn.Sequential(nn.Conv2d(1, 2, 3)), x, exclude="10")
+    with pytest.raises(TypeError, match="model is a QATModel; expected a float model"):
+        Q.prepare_qat(Q.prepare_qat(nn.Sequential(nn.Conv2d(1, 2, 3)), x), x)
     with pytest.raises(TypeError, match="example_inputs is int"):
         Q.prepare_qat(nn.Conv2d(1, 2, 3), 5)
     with pytest.raises(ValueError, match="activation='int4'; expected 'uint8' or 'int8'"):

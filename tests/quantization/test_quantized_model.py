@@ -58,6 +58,23 @@ def test_the_residual_network_of_ours(onnxruntime_answers: Any) -> None:
     assert kinds.count("Conv") == 21
 
 
+@pytest.mark.parametrize("within", [False, True], ids=["the file", "within a model"])
+def test_a_loaded_file_becomes_int8(within: bool, tmp_path: Any, onnxruntime_answers: Any) -> None:
+    x = images(4, 1, 8, 8)
+    path = tmp_path / "float.onnx"
+    mo.export(models.digits_cnn().eval(), x, path)
+    loaded = mo.load(path)
+    model = nn.Sequential(loaded, nn.Linear(10, 3)) if within else loaded
+    int8 = Q.convert(Q.calibrate(Q.prepare_qat(model, x), [x]))
+    proto = mo.export(int8, x)
+    np.testing.assert_array_equal(onnxruntime_answers(proto, x.array), int8(x).array)
+    assert "BatchNormalization" not in [node.op_type for node in proto.graph.node]
+    weights = [tensor for tensor in proto.graph.initializer if len(tensor.dims) > 1]
+    assert {tensor.data_type for tensor in weights} == {onnx.TensorProto.INT8}
+    again = mo.export(model.eval(), x)  # the float model is written as its file has it, as before
+    assert "BatchNormalization" in [node.op_type for node in again.graph.node]
+
+
 def test_the_file_holds_int8_weights_and_int32_biases() -> None:
     x = images(4, 1, 8, 8)
     int8 = Q.convert(trained(models.digits_cnn(), x))
@@ -98,6 +115,40 @@ def test_a_negative_and_a_vanished_scale_of_the_norm(onnxruntime_answers: Any) -
     np.testing.assert_allclose(y[:, 2], 0.3, atol=0.03)
 
 
+@pytest.mark.parametrize("normalized", [False, True])
+def test_a_bias_is_whole_where_weights_are_nearly_0(normalized: bool, onnxruntime_answers: Any) -> None:
+    """In steps of such weights' scales int32 would end far below the bias."""
+    mn.manual_seed(0)
+    bias = np.array([30, -3, 2, 1], np.float32)
+    small = np.array([0, 1e-12, 1e-6, 1], np.float32)
+    model = nn.Sequential(nn.Conv2d(2, 4, 3), *([nn.BatchNorm2d(4)] if normalized else [nn.ReLU6()])).eval()
+    if normalized:
+        model[1].weight.set_array(small)
+        model[1].bias.set_array(bias)
+    else:
+        model[0].weight.set_array(model[0].weight.array * small.reshape(-1, 1, 1, 1))
+        model[0].bias.set_array(bias)
+    x = images(4, 2, 6, 6)
+    qat = Q.calibrate(Q.prepare_qat(model, x), [x])
+    int8, want = Q.convert(qat), model(x).array
+    step = (want.max() - want.min()) / 255
+    for form in (qat.eval(), int8):
+        assert np.abs(form(x).array - want).max() < 1.5 * step
+    np.testing.assert_array_equal(onnxruntime_answers(mo.export(int8, x), x.array), int8(x).array)
+
+
+def test_a_bias_gets_its_gradient_where_weights_are_nearly_0() -> None:
+    """The last BatchNorm of a residual block often begins with weights of 0."""
+    model = nn.Sequential(nn.Conv2d(2, 3, 3), nn.BatchNorm2d(3))
+    mn.nn.init.zeros_(model[1].weight)
+    model[1].bias.set_array(np.array([0.5, -1, 2], np.float32))
+    x = images(4, 2, 6, 6)
+    qat = Q.calibrate(Q.prepare_qat(model, x), [x])
+    Q.freeze_bn_stats(qat)
+    qat.train()(x).sum().backward()
+    np.testing.assert_allclose(qat.model[1].bias.grad.array, 4 * 4 * 4, rtol=0.35)  # but for what is cut off
+
+
 def test_it_stays_in_evaluation_and_has_a_state() -> None:
     x = images(4, 1, 8, 8)
     qat = trained(models.digits_cnn(), x)
@@ -114,3 +165,10 @@ def test_what_cannot_be_converted_is_named() -> None:
         Q.convert(nn.Linear(2, 2))  # type: ignore[arg-type]
     with pytest.raises(RuntimeError, match="the activation 'input' has no scale"):
         Q.convert(Q.prepare_qat(nn.Sequential(nn.Linear(2, 2)), mn.ones(3, 2)))
+    x = images(4, 2)
+    for name, wrong in (("0.weight", np.inf), ("0.bias", np.nan), ("1.running_var", np.nan)):
+        model = nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3))
+        qat = Q.calibrate(Q.prepare_qat(model, x), [x])
+        qat.model.state_dict()[name].array.flat[0] = wrong
+        with pytest.raises(ValueError, match=r"convert: 0\.weight, or the bias or BatchNorm behind it, has a NaN"):
+            Q.convert(qat)

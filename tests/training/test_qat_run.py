@@ -13,7 +13,7 @@ import pytest
 import minorm as mn
 from minorm import cli
 from minorm import quantization as Q
-from minorm.training import Run, Settings, evaluate
+from minorm.training import NonFiniteLoss, Run, Settings, evaluate
 from minorm.training.run_folder import CHECKPOINT
 
 
@@ -78,6 +78,12 @@ def test_it_begins_with_the_weights_of_a_float_run(tmp_path: Path) -> None:
     assert run.history[0]["val_accuracy"] > 0.9
 
 
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_a_loss_that_is_not_finite_is_said_as_in_floats() -> None:
+    with pytest.raises(NonFiniteLoss, match="epoch 1: the loss is nan"):
+        Run(settings(qat="uint8", lr=1e12), sets=SETS).fit()
+
+
 @pytest.mark.parametrize(
     ("others", "words"),
     [
@@ -106,6 +112,9 @@ def test_the_command_trains_evaluates_and_writes_integers(tmp_path: Path, capsys
     assert cli.main(["doctor", str(out), "--json"]) in (0, 1)
     assert list(json.loads(capsys.readouterr().out)["folding_gap"]) == ["1", "4", "8"]
     assert cli.main(["doctor", str(out), "--fix", "freeze", "--out", str(tmp_path / "fixed")]) == 2
+    capsys.readouterr()
+    assert cli.main(["quantize", str(out), "--out", str(tmp_path / "int8.onnx")]) == 2
+    assert "is trained for int8, and `minorm export` writes its integers" in capsys.readouterr().err
     assert cli.main(["export", str(out), "--out", str(tmp_path / "int8.onnx")]) == 0
     kinds = {tensor.name: tensor.data_type for tensor in onnx.load(tmp_path / "int8.onnx").graph.initializer}
     assert kinds["0_weight"] == kinds["0_zero_point"] == onnx.TensorProto.INT8

@@ -50,13 +50,25 @@ def read(source: Source, args: argparse.Namespace) -> Images:
         args.path, args.data = args.calibrate, args.data or "numpy"
     chosen = sources.choose(source, args)
     train, val = chosen.sets()
-    batches, labels = [], []
+    arrays, labels = [], []
     for images, targets in chosen.loaders(train, val)[1]:
-        batches.append(Tensor(images.numpy()))
+        arrays.append(images.numpy())
         labels.append(targets.numpy())
         if sum(map(len, labels)) >= args.images:
             break
-    return Images(batches, np.concatenate(labels))
+    return _batched(source, np.concatenate(arrays)[: args.images], np.concatenate(labels)[: args.images])
+
+
+def _batched(source: Source, array: Any, labels: Any) -> Images:
+    """In batches; a file that fixes their length gets whole ones of that length."""
+    shape = source.model.inputs[0].shape if source.kind == "onnx" and source.model.inputs else None
+    fixed = shape[0] if shape and isinstance(shape[0], int) else None
+    if fixed is not None and not 0 < fixed <= len(array):
+        raise ValueError(f"{source.path} takes {fixed} images at a time; expected as many, and there are {len(array)}")
+    length = fixed or BATCH
+    count = len(array) if fixed is None else len(array) // fixed * fixed
+    batches = [Tensor(array[start : min(start + length, count)]) for start in range(0, count, length)]
+    return Images(batches, None if labels is None else labels[:count])
 
 
 def _pictures(source: Source, args: argparse.Namespace) -> Images:
@@ -80,7 +92,7 @@ def _pictures(source: Source, args: argparse.Namespace) -> Images:
     array = np.asarray(scale(floats, np.random.default_rng(0)), np.float32)
     known = set(labels) <= set(found.classes)
     numbers = np.array([found.classes.index(label) for label in labels]) if known else None
-    return Images([Tensor(array[start : start + BATCH]) for start in range(0, len(array), BATCH)], numbers)
+    return _batched(source, array, numbers)
 
 
 def _below(folder: str) -> Iterator[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import functools
+import math
 import os
 from collections.abc import Sequence
 from typing import Any
@@ -12,10 +13,10 @@ import minorm as mn
 from minorm import quantization
 from minorm.cli import extras, output, sources
 from minorm.cli.one_line_errors import UsageError
-from minorm.cli.options import external_root
+from minorm.cli.options import external_root, output_files
 from minorm.cli.quantize import calibration_images, runtime_comparison
 from minorm.cli.quantize.calibration_images import Images
-from minorm.quantization import QConfig, calibrate, convert, get_default_qat_qconfig, measure_noise
+from minorm.quantization import LayerNoise, QConfig, calibrate, convert, get_default_qat_qconfig, measure_noise
 from minorm.quantization.fake_quantize import FakeQuantize
 from minorm.quantization.qat import prepared
 from minorm.quantization.qconfig import ACTIVATION_TYPES
@@ -69,11 +70,11 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(f"--images {args.images}: expected at least 1")
     if args.opset is not None and args.opset < 13:
         raise UsageError(f"--opset {args.opset}: expected 13 or more, from which on each channel may have a scale")
-    for path in filter(None, (args.out, args.plot)):
-        atomic.destination(path, "quantize")
     source = sources.opened(args)
-    if os.path.exists(args.out) and os.path.samefile(args.out, source.path):
-        raise UsageError(f"--out {args.out} is the model itself; expected another file")
+    if source.qat is not None:
+        raise UsageError(f"{source.path} is trained for int8, and `minorm export` writes its integers; expected a "
+                         "float model")  # fmt: skip
+    output_files.check("quantize", source.path, args.out, args.plot)
     images = calibration_images.read(source, args)
     report = quantized(source, images, args)
     rows = report.pop("rows")
@@ -86,15 +87,13 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         output.show_json(report)
     else:
-        _show(report, args)
+        _show(report, rows, args)
     return 0
 
 
 def quantized(source: Any, images: Images, args: argparse.Namespace) -> dict[str, Any]:
     """Write the file; the report, with its layers as objects under `rows`."""
     model = source.model.eval()
-    if hasattr(model, "original"):
-        model.original = None  # what is written is what runs, and not the file that was read
     batches = images.batches
     wanted = [outcome(model, batch) for batch in batches]
     activation = functools.partial(FakeQuantize, OBSERVERS[args.observer], dtype=ACTIVATION_TYPES[args.activation])
@@ -117,7 +116,7 @@ def quantized(source: Any, images: Images, args: argparse.Namespace) -> dict[str
             "values": sum(y.numel() for y in mine),
             "differ": sum(int((a.array != b.array).sum()) for a, b in zip(mine, fake, strict=True)),
         },
-        "layers": [vars(row) for row in noise],
+        "layers": [_plain(row) for row in noise],
         "stay_float": list(qat.plan.floats),
         "bytes": {"float": len(floats), "int8": len(whole)},
         "onnxruntime": runtime_comparison.compared(floats, whole, batches, mine),
@@ -136,10 +135,15 @@ def outcome(model: Any, batch: mn.Tensor) -> mn.Tensor:
     return first
 
 
-def _show(report: dict[str, Any], args: argparse.Namespace) -> None:
+def _plain(row: LayerNoise) -> dict[str, Any]:
+    """A layer's row for JSON, which has no infinity: null where nothing was lost."""
+    return {key: None if isinstance(value, float) and math.isinf(value) else value for key, value in vars(row).items()}
+
+
+def _show(report: dict[str, Any], rows: Sequence[LayerNoise], args: argparse.Namespace) -> None:
     runtime, sizes = report["onnxruntime"], report["bytes"]
     output.say(f"{report['model']}: {report['images']:,} images, observer {args.observer}")
-    for line in table(report["layers"], report["score"]):
+    for line in table(rows, report["score"]):
         output.say(line)
     for name in report["stay_float"]:
         output.say(f"stays float: {name}, which no integer operation reads")
@@ -160,11 +164,11 @@ def _show(report: dict[str, Any], args: argparse.Namespace) -> None:
         )
 
 
-def table(layers: Sequence[dict[str, Any]], score: str) -> list[str]:
+def table(layers: Sequence[LayerNoise], score: str) -> list[str]:
     """The layers, a line each."""
-    width = max(len(str(row["name"])) for row in layers)
+    width = max(len(row.name) for row in layers)
     lines = [f"{'layer':{width}}  weight dB  output dB  {score} lost"]
     for row in layers:
-        cost = "" if row["cost"] is None else f"{row['cost']:10.2%}"
-        lines.append(f"{row['name']:{width}}  {row['weight']:9.1f}  {row['output']:9.1f}  {cost}")
+        cost = "" if row.cost is None else f"{row.cost:10.2%}"
+        lines.append(f"{row.name:{width}}  {row.weight:9.1f}  {row.output:9.1f}  {cost}")
     return lines

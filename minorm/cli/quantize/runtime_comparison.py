@@ -20,13 +20,14 @@ TURNS = 7
 
 
 def written(source: Source, example: Tensor) -> bytes:
-    """The float model as an ONNX file."""
+    """The float model as an ONNX file, with all its weights in it."""
     import minorm.onnx
 
-    if source.kind == "onnx":
+    if source.kind == "onnx" and not source.model.original.outside:
         with open(source.path, "rb") as file:
             return file.read()
-    contents: bytes = minorm.onnx.export(source.model, example[:2]).SerializeToString()
+    given = None if source.kind == "onnx" else example
+    contents: bytes = minorm.onnx.export(source.model, given).SerializeToString()
     return contents
 
 
@@ -36,7 +37,7 @@ def write(model: Any, example: Tensor, args: argparse.Namespace, source: Source)
     from minorm.onnx.graph import encoding
     from minorm.serialization import atomic
 
-    proto = minorm.onnx.export(model, example[:2], opset_version=args.opset)
+    proto = minorm.onnx.export(model, example, opset_version=args.opset)
     described = {} if source.preprocessing is None else sources.description(source.preprocessing)
     for key, value in described.items():
         proto.metadata_props.add(key=key, value=value)

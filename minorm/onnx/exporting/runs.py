@@ -95,7 +95,7 @@ def _scopes(model: Callable[..., Any]) -> Iterator[None]:
         for path, module in model.named_modules() if isinstance(model, Module) else ():
             stack.callback(_put_back, module.__dict__, "forward", module.__dict__.get("forward"))
             whole = isinstance(module, GraphModule) and module.original is not None and module is not model
-            module.__dict__["forward"] = _scoped(module.forward, Embedded(path, module) if whole else Scope(path))
+            module.__dict__["forward"] = _scoped(module.forward, Scope(path), Embedded(path, module) if whole else None)
         yield
 
 
@@ -106,8 +106,14 @@ def _put_back(attributes: dict[str, Any], name: str, value: Any) -> None:
         attributes[name] = value
 
 
-def _scoped(forward: Callable[..., Any], scope: Scope) -> Callable[..., Any]:
-    return lambda *args, **kwargs: scope.call(forward, *args, **kwargs)
+def _scoped(forward: Callable[..., Any], scope: Scope, file: Embedded | None) -> Callable[..., Any]:
+    """file: writes a loaded graph as its file has it, unless an interceptor changes what its operations compute."""
+
+    def called(*args: Any, **kwargs: Any) -> Any:
+        how = scope if file is None or trace.state.interceptor is not None else file
+        return how.call(forward, *args, **kwargs)
+
+    return called
 
 
 @contextmanager
