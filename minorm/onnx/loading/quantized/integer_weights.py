@@ -49,7 +49,7 @@ def as_floats(model: Any, max_bytes: int) -> tuple[Any, bool]:
 
 def _is_stored(node: Any, held: dict[str, Any]) -> bool:
     """A DequantizeLinear of integers in the file, whose scale and zero point are in it too, and fit."""
-    given = [held.get(name) for name in node.input if name]
+    given: list[Any] = [held.get(name) for name in node.input if name]
     if node.op_type != "DequantizeLinear" or node.domain or len(node.output) != 1 or not all(node.input[:2]):
         return False
     if len(given) not in (2, 3) or any(t is None or t.data_location == onnx.TensorProto.EXTERNAL for t in given):
