@@ -137,7 +137,7 @@ def _module(
     budget = Budget(max_bytes)
     opsets = validation.opsets_of(model)
     model = sparse.densified(model, folder, budget)
-    model, stored = integer_weights.as_floats(model)
+    model, stored = integer_weights.as_floats(model, max_bytes)
     initializers = _initializers(model, folder, budget)
     inputs = [_input(entry) for entry in model.graph.input if entry.name not in initializers]
     flattener = Flattener(model, opsets, folder, budget)

@@ -10,68 +10,89 @@ is int32, which ONNX's QuantizeLinear does not make: that node is the module's a
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from typing import Any
 
 import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
+from minorm.onnx.graph import tensors
 from minorm.onnx.graph.names import reads_of
+from minorm.onnx.graph.tensors import Budget
 from minorm.onnx.loading import metadata
 
 INTEGERS = (onnx.TensorProto.INT8, onnx.TensorProto.UINT8, onnx.TensorProto.INT32)
 
 
-def as_floats(model: Any) -> tuple[Any, bool]:
-    """The model with such weights as floats, and True; the model itself, and False, where it has none."""
+def as_floats(model: Any, max_bytes: int) -> tuple[Any, bool]:
+    """The model with such weights as floats, and True; the model itself, and False, where it has none.
+
+    A node that makes no sense is left as it is: what reads it says why.
+    """
     if model.producer_name != metadata.OURS:
         return model, False
     held = {tensor.name: tensor for tensor in model.graph.initializer}
     for entry in model.graph.input:
         held.pop(entry.name, None)
-    read = [name for node in model.graph.node for name in reads_of([node])]
-    found = [n for n in model.graph.node if _is_stored(n, held) and read.count(n.input[0]) == 1]
+    read = Counter(name for node in model.graph.node for name in reads_of([node]))
+    read.update(entry.name for entry in model.graph.output)
+    found = [n for n in model.graph.node if _is_stored(n, held) and read[n.input[0]] == 1]
     if not found:
         return model, False
     changed = onnx.ModelProto()
     changed.CopyFrom(model)
-    _rewrite(changed.graph, {node.output[0] for node in found})
+    _rewrite(changed.graph, {node.output[0] for node in found}, Budget(max_bytes))
     return changed, True
 
 
 def _is_stored(node: Any, held: dict[str, Any]) -> bool:
-    """A DequantizeLinear whose inputs are all tensors of the file."""
-    return (
-        node.op_type == "DequantizeLinear"
-        and not node.domain
-        and all(name in held for name in node.input if name)
-        and held[node.input[0]].data_type in INTEGERS
-        and held[node.input[0]].data_location != onnx.TensorProto.EXTERNAL
-    )
+    """A DequantizeLinear of integers in the file, whose scale and zero point are in it too, and fit."""
+    given: list[Any] = [held.get(name) for name in node.input if name]
+    if node.op_type != "DequantizeLinear" or node.domain or len(node.output) != 1 or not all(node.input[:2]):
+        return False
+    if len(given) not in (2, 3) or any(t is None or t.data_location == onnx.TensorProto.EXTERNAL for t in given):
+        return False
+    integers, scale, zero = (*given, None)[:3]
+    if integers.data_type not in INTEGERS or scale.data_type != onnx.TensorProto.FLOAT:
+        return False
+    if zero is not None and (zero.data_type != integers.data_type or math.prod(zero.dims) != math.prod(scale.dims)):
+        return False
+    dims, axis = integers.dims, axis_of(node)
+    along = -len(dims) <= axis < len(dims) and [dims[axis]] == list(scale.dims)
+    one = math.prod(scale.dims) == 1 and len(scale.dims) <= 1
+    return (one or along) and (zero is None or len(zero.dims) <= 1)
 
 
-def _rewrite(graph: Any, outputs: set[str]) -> None:
+def _rewrite(graph: Any, outputs: set[str], budget: Budget) -> None:
     held = {tensor.name: tensor for tensor in graph.initializer}
     nodes = []
     for node in graph.node:
         if outputs.intersection(node.output):
-            nodes.append(_quantize(graph, held, node))
+            nodes.append(_quantize(graph, held, node, budget))
         nodes.append(node)
     refill_nodes(graph, nodes)
 
 
-def _quantize(graph: Any, held: dict[str, Any], node: Any) -> Any:
+def _quantize(graph: Any, held: dict[str, Any], node: Any, budget: Budget) -> Any:
     """The QuantizeLinear in front of a DequantizeLinear, whose tensor becomes floats."""
+
+    def array(name: str) -> Any:
+        return tensors.read(held[name], f"initializer {name!r}", None, budget)
+
     name, scale = node.input[:2]
     zero = node.input[2] if len(node.input) > 2 and node.input[2] else f"{name}.zero_point"
-    integers = numpy_helper.to_array(held[name])
+    integers, step = array(name), array(scale)
     if zero not in held:
         nothing = numpy_helper.from_array(np.zeros(tuple(held[scale].dims), integers.dtype), zero)
         held[zero] = graph.initializer.add()
         held[zero].CopyFrom(nothing)
-    axis, step = axis_of(node), numpy_helper.to_array(held[scale])
-    steps = integers - spread(numpy_helper.to_array(held[zero]), integers, axis)
-    held[name].CopyFrom(numpy_helper.from_array((steps * spread(step, integers, axis)).astype(step.dtype), name))
+    wide = np.dtype(np.float64 if integers.dtype == np.int32 else np.float32)  # which hold the differences exactly
+    budget.take(integers.size * wide.itemsize, f"initializer {name!r} in floats")
+    offset, factor = (spread(parameter, integers, axis_of(node)).astype(wide) for parameter in (array(zero), step))
+    floats = (integers.astype(wide) - offset) * factor
+    held[name].CopyFrom(numpy_helper.from_array(floats.astype(step.dtype, copy=False), name))
     node.input[0] = f"{name}.integers"
     quantize = helper.make_node("QuantizeLinear", [name, scale, zero], [node.input[0]], f"{name}/QuantizeLinear")
     quantize.attribute.extend(node.attribute)

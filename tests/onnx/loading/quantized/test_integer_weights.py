@@ -120,6 +120,82 @@ def test_a_file_of_ours_in_another_type_and_back() -> None:
         np.testing.assert_array_equal(model(x).array, want)
 
 
+def of_ours(w: Any, scale: Any, *zero: Any) -> Any:
+    """A file of minorm: x times W, which is stored as integers."""
+    arrays = dict(zip(("w", "scale", "zero"), (w, scale, *zero), strict=False))
+    held = [numpy_helper.from_array(np.asarray(array), name) for name, array in arrays.items()]
+    nodes = [
+        helper.make_node("DequantizeLinear", list(arrays), ["floats"]),
+        helper.make_node("MatMul", ["x", "floats"], ["y"]),
+    ]
+    x, y = (helper.make_tensor_value_info(n, onnx.TensorProto.FLOAT, [2, 2]) for n in ("x", "y"))
+    graph = helper.make_graph(nodes, "g", [x], [y], held)
+    opsets = [helper.make_opsetid("", 17)]
+    return helper.make_model(graph, producer_name="minorm", opset_imports=opsets, ir_version=8)
+
+
+def _short(proto: Any) -> None:
+    proto.graph.initializer[0].raw_data = b"1"
+
+
+def _huge(proto: Any) -> None:
+    proto.graph.initializer[0].dims[:] = [1 << 40, 1 << 40]
+
+
+def _negative(proto: Any) -> None:
+    proto.graph.initializer[0].dims[0] = -2
+
+
+def _without_a_scale(proto: Any) -> None:
+    del proto.graph.node[0].input[1:]
+
+
+def _without_a_result(proto: Any) -> None:
+    del proto.graph.node[0].output[:]
+
+
+def _unknown_type(proto: Any) -> None:
+    proto.graph.initializer[1].data_type = 99
+
+
+def _elsewhere(proto: Any) -> None:
+    scale = proto.graph.initializer[1]
+    scale.ClearField("raw_data")
+    scale.data_location = onnx.TensorProto.EXTERNAL
+    scale.external_data.add(key="location", value="elsewhere.bin")
+
+
+W = np.ones((2, 2), np.int8)
+CHANGES = (_short, _huge, _negative, _without_a_scale, _without_a_result, _unknown_type, _elsewhere)
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_damaged_file_is_refused_as_any_other(change: Any, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By an error of load's; and files in the folder that one is in are not read."""
+    (tmp_path / "elsewhere.bin").write_bytes(np.float32(0.5).tobytes())
+    monkeypatch.chdir(tmp_path)
+    proto = of_ours(W, np.float32(0.5))
+    change(proto)
+    with pytest.raises(mo.LoadError, match="load: "):
+        mo.load(proto)
+
+
+@pytest.mark.parametrize(
+    "arrays",
+    [(np.int8(3), np.ones(2, np.float32)), (W, np.ones(3, np.float32)), (W, np.ones((2, 2), np.float32)),
+     (W, np.ones(2, np.float32), np.ones(3, np.int8)), (W, np.float32(1), np.int32(1)), (W, np.int64(2))],
+)  # fmt: skip
+def test_scales_that_do_not_fit_are_errors_of_the_node(arrays: Any) -> None:
+    with pytest.raises(ValueError, match="DequantizeLinear"):
+        mo.load(of_ours(*arrays))(mn.ones(2, 2))
+
+
+def test_floats_of_the_weights_count_as_the_files() -> None:
+    proto = of_ours(np.ones((2, 100_000), np.int8), np.float32(0.5))
+    with pytest.raises(mo.LoadError, match=r"initializer 'w' in floats takes 800000 bytes"):
+        mo.load(proto, max_bytes=900_000)
+
+
 def test_a_model_of_another_producer_stays_as_it_was() -> None:
     """Integers of any file are constants: what others mean by them is not ours to say."""
     w = numpy_helper.from_array(np.array([[3, -2]], np.int8), "w")
