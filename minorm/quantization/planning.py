@@ -19,7 +19,7 @@ import minorm.functional as F
 from minorm.devices import dtypes
 from minorm.functional.piecewise import hardtanh
 from minorm.functional.volumes import adaptive_avg_pool3d
-from minorm.nn import Module
+from minorm.nn import Module, ModuleDict
 from minorm.ops import elementwise, indexing, pooling, reduction, shape
 from minorm.quantization.recorded_steps import Site, Step, tensors_of, watch
 from minorm.tensor.tensor import Tensor
@@ -36,6 +36,7 @@ PASSING = (
 )  # fmt: skip
 SHAPING = (shape.Reshape, shape.Permute, shape.Expand, indexing.GetItem)
 BESIDE = (elementwise.Add, elementwise.Sub, elementwise.Mul, elementwise.Div, shape.Cat)
+ATTRIBUTES = {"model", "plan", "ends"}  # of the int8 model, beside those of every module
 
 
 @dataclass
@@ -113,7 +114,7 @@ class _Planner:
                 if step.changed or id(tensor) not in makers:
                     makers[id(tensor)] = i
         self.returned = {makers[id(tensor)] for tensor in returned if id(tensor) in makers}
-        self.keys: set[str] = set()
+        self.keys = set(dir(ModuleDict()))  # those in use: the FakeQuantize layers will lie in one, by their keys
 
     def run(self) -> None:
         """Fill in the plan."""
@@ -214,7 +215,8 @@ class _Planner:
         if stem.endswith("_weight"):
             stem, suffix = stem.removesuffix("_weight"), "_weight"
         key, number = stem, 1
-        while {key + suffix, f"{key}_bias"} & self.keys:  # which are the names of the int8 model's buffers
+        taken = self.keys | ATTRIBUTES  # as these are the names of the int8 model's buffers
+        while {key + suffix, f"{key}_bias"} & taken:
             number += 1
             key = f"{stem}_{number}"
         self.keys |= {key + suffix, f"{key}_bias"}

@@ -82,7 +82,32 @@ class Tokens(nn.Module):
         return self.head(y)
 
 
+class Named(nn.Module):
+    """Layers and a Parameter that are called as methods and attributes of modules are."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.keys, self.values = nn.Linear(4, 4), nn.Linear(4, 4)
+        self.plan, self.items = nn.Parameter(mn.randn(3, 4)), nn.Parameter(mn.randn(3, 3))
+
+    def forward(self, x: mn.Tensor) -> mn.Tensor:
+        return F.linear(F.linear(self.keys(x) + self.values(x), self.plan), self.items)
+
+
+class Tied(nn.Module):
+    """One layer that runs twice."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.a = nn.Linear(4, 4)
+
+    def forward(self, x: mn.Tensor) -> mn.Tensor:
+        return self.a(F.relu(self.a(x)))
+
+
 EASY_TO_MISREAD = {
+    "tied": (Tied, (6, 4), ()),
+    "names of attributes": (Named, (6, 4), ()),
     "tokens": (Tokens, (4, 3, 8, 8), ()),
     "two arms": (TwoArms, (4, 3, 8, 8), ()),
     "one name": (OneName, (4, 3, 8, 8), ()),
@@ -188,7 +213,7 @@ def test_a_clip_at_the_end_gives_what_integers_stand_for(onnxruntime_answers: An
 
 def test_a_layer_in_evaluation_stays_so_after_calibration_and_measuring() -> None:
     x = images(4, 3, 8, 8)
-    qat = Q.prepare_qat(nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.Conv2d(4, 2, 1)), x).train()
+    qat: Any = Q.prepare_qat(nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.Conv2d(4, 2, 1)), x).train()
     qat.model[1].eval()
     modes = [module.training for module in qat.modules()]
     Q.calibrate(qat, [x])
