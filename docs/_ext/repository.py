@@ -59,7 +59,7 @@ def _target(here: Path, page: Path, path: str, anchor: str) -> str:
         file = DOCS / f"{PAGE_OF[file]}.md"
     elif file.is_dir() and (file / "README.md").is_relative_to(DOCS):
         file = file / "README.md"
-    if file.is_relative_to(DOCS) and file.suffix in (".md", ".png", ".svg"):
+    if file.is_relative_to(DOCS) and file.suffix in (".md", ".png", ".svg", ".onnx"):
         return os.path.relpath(file, page) + anchor
     return f"source:{file.relative_to(ROOT)}{anchor}"
 

@@ -18,13 +18,13 @@ from minorm.optim.optimizer import Optimizer
 from minorm.optim.plateau import ReduceLROnPlateau as ReduceLROnPlateau  # noqa: PLC0414  passed on
 from minorm.optim.schedule import LRScheduler, set_momentum
 
-Function = Callable[[int], float]
+Factor = Callable[[int], float]
 
 
 class _ByFunction(LRScheduler):
     """Functions of t, one for each group; they are not part of the state."""
 
-    def __init__(self, optimizer: Optimizer, lr_lambda: Function | Sequence[Function], last_epoch: int = -1) -> None:
+    def __init__(self, optimizer: Optimizer, lr_lambda: Factor | Sequence[Factor], last_epoch: int = -1) -> None:
         many: list[Any] = (
             list(lr_lambda) if isinstance(lr_lambda, (list, tuple)) else [lr_lambda] * len(optimizer.param_groups)
         )

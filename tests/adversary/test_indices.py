@@ -91,6 +91,8 @@ CASES = {
     "ctc_loss": Case(lambda x, i: F.ctc_loss(x, i, mn.tensor([9, 9]), mn.tensor([3, 3])), (9, 2, 6), (2, 3), 6),
     "ctc_loss, lengths": Case(lambda x, i: F.ctc_loss(x, mn.ones(2, 3).long(), mn.tensor([9, 9]), i), (9, 2, 6),
                               (2,), 4),
+    "ctc_loss, steps": Case(lambda x, i: F.ctc_loss(x, mn.ones(2, 2).long(), i + 6, mn.tensor([2, 2])), (9, 2, 6),
+                            (2,), 4),
     "a packed LSTM": Case(_lengths, (6, 3, 4), (3,), 6),
 }  # fmt: skip
 
@@ -105,7 +107,9 @@ KEPT = {
     "CrossEntropy.classes": "cross_entropy",
     "CrossEntropy.lse": "own",
     "NLL.index": "nll_loss",
+    "CTC.lengths": "ctc_loss, lengths",
     "CTC.places": "ctc_loss",
+    "CTC.steps": "ctc_loss, steps",
     "GridSample.grid": "own",  # its shape alone
     "MaxPool.indices": "own",  # the user gets a copy, in int64
     "Diagonal.places": "own",
@@ -113,7 +117,7 @@ KEPT = {
 INDEXING = {"add_at", "add_along", "at", "bincount", "cross_entropy_grad", "max_backward", "put_along_axis", "repeat",
             "scatter", "take", "take_along_axis"}  # fmt: skip
 NUMBERS = {
-    "axis", "batch", "dtype", "hidden", "how", "inputs", "last", "needs", "outputs", "shape", "states",
+    "axis", "batch", "dtype", "hidden", "how", "inputs", "last", "moving", "needs", "outputs", "shape", "states",
 }  # fmt: skip  # no arrays
 
 
