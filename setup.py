@@ -53,8 +53,14 @@ LEVELS = {
     "baseline": ["-O2", "-ftree-vectorize", "-fvect-cost-model=dynamic"] if X86 else [],
     "v3": ["-march=x86-64-v3"],
     "v4": ["-march=x86-64-v4", "-mprefer-vector-width=512"],
-    "amx": ["-march=x86-64-v4", "-mprefer-vector-width=512", "-mamx-tile", "-mamx-bf16", "-mamx-int8",
-            "-DMINORM_TILES"],
+    "amx": [
+        "-march=x86-64-v4",
+        "-mprefer-vector-width=512",
+        "-mamx-tile",
+        "-mamx-bf16",
+        "-mamx-int8",
+        "-DMINORM_TILES",
+    ],
 }
 TILED = {"integers", "products"}  # what there is for amx; all else runs as v4 there
 

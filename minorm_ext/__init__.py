@@ -3,8 +3,8 @@
 Every `.pyx` below this folder is compiled three times on x86-64: into `baseline` (any processor), `v3` (AVX2) and `v4`
 (AVX-512), the levels of the x86-64 psABI. Which copy runs is decided here, once, by what the processor can do, so that
 a wheel built on one machine runs at full speed on another. `integers` and `products` are compiled a fourth time, for
-processors with matrix tiles (`amx`); everything else runs as v4 there. Three are compiled once, into `baseline`: `machine`, which is
-asked first, and `memory` and `switch`, which compute nothing.
+processors with matrix tiles (`amx`); everything else runs as v4 there. Three are compiled once, into `baseline`:
+`machine`, which is asked first, and `memory` and `switch`, which compute nothing.
 `MINORM_MAX_LEVEL=baseline|v3|v4|amx` in the environment holds the choice down, to see what another processor computes;
 `MINORM_WINOGRAD=0` lets all convolutions be direct sums.
 
