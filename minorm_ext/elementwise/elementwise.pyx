@@ -147,8 +147,8 @@ def run(int number, object a, object b, object out, Py_ssize_t n, Type type, dou
 # ---- several operations, one after the other -----------------------------------------------------------------------
 #
 # A chain takes a block of elements through all its steps while it lies in the first cache, so that memory is read and
-# written once. Every step is the loop of `run`: the bits are those of one map after the other. 16 bits are rounded after
-# each step, as these are.
+# written once. Every step is the loop of `run`: the bits are those of one map after the other. 16 bits are rounded
+# after each step, as these are.
 
 cdef enum:
     MOST_STEPS = 16

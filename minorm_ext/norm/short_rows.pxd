@@ -148,7 +148,7 @@ cdef inline void sums_of_counted(const Work* w, Rows* rows, void* scratch, doubl
 cdef inline void moments_again(
     const Work* w, const Data* x, Rows* rows, Py_ssize_t i, bint whole, double a, double q, void* scratch
 ) noexcept nogil:
-    """d and var of a row whose squares left the range of their type, or whose shift was poor; var is not yet divided."""
+    """d and var of a row whose squares left the range of their type, or whose shift was poor; var is undivided."""
     cdef Data gathered = staged_view(&w.x, scratch, w.plan.single)
     cdef double first
     cdef Moments m
