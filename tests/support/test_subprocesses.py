@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from pathlib import Path
@@ -28,6 +29,13 @@ def run(folder: Path, program: str, seconds: float = 30.0, **how: object) -> int
 def test_a_program_ends(tmp_path, program, status, said):
     assert run(tmp_path, program) == status
     assert subprocesses.last_words(str(tmp_path / "errors")) == said
+
+
+def test_variables_stand_beside_those_of_this_process(tmp_path, monkeypatch):
+    monkeypatch.setenv("MINORM_TEST_KEPT", "1")
+    program = "import os, sys; sys.exit(os.environ['MINORM_TEST_KEPT'] + os.environ['MINORM_TEST_ADDED'] != '12')"
+    assert run(tmp_path, program, environment={"MINORM_TEST_ADDED": "2"}) == 0
+    assert "MINORM_TEST_ADDED" not in os.environ
 
 
 def test_a_crash_is_named():
