@@ -64,7 +64,7 @@ def mobilenet(activation: Any) -> nn.Module:
 
 
 class Joined(nn.Module):
-    """Two ways whose results are concatenated, and a gate."""
+    """Two branches that are concatenated, and a gate."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -13,7 +13,6 @@ from minorm.tensor.tensor import Tensor
 
 FUNCTION = "gives a Tensor, or a tuple of Tensors, for Tensors"
 STRICT = "True is a RuntimeError where a result does not depend on an input, False gives zeros"
-STRATEGIES = ("reverse-mode", "forward-mode")
 GRAPH = "True gives results in the graph, which can be differentiated"
 
 
@@ -77,12 +76,6 @@ class Call:
                 "strict=False gives a constant"
             )
         return [zeros_like(x) if g is None else g for x, g in zip(inputs, found, strict=True)]
-
-
-def check_strategy(operation: str, name: str, strategy: str) -> None:
-    """ValueError for a strategy that PyTorch does not have."""
-    if strategy not in STRATEGIES:
-        raise ValueError(f"{operation}: {name} is {strategy!r}; expected {' or '.join(map(repr, STRATEGIES))}")
 
 
 def tensors(operation: str, name: str, values: Any) -> tuple[Tensor, ...]:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from minorm.autograd.derivatives import FUNCTION, GRAPH, STRICT, Call, check_strategy, finished
+from minorm.autograd.derivatives import FUNCTION, GRAPH, STRICT, Call, finished
 from minorm.graph.grad_mode import enable_grad
 from minorm.support.documented import documented
 from minorm.tensor.combining import stack
 from minorm.tensor.creation import ones_like, zeros
 from minorm.tensor.tensor import Tensor
 
+STRATEGIES = ("reverse-mode", "forward-mode")
 UNUSED = "taken, without effect: a row is one walk"
 STRATEGY = '"reverse-mode" or "forward-mode", without effect: a row is one walk'
 
@@ -43,17 +44,23 @@ def jacobian(
         tensor([[2., 0.],
                 [0., 4.]])
     """
-    check_strategy("jacobian", "strategy", strategy)
+    _check_strategy("jacobian", "strategy", strategy)
     call = Call("jacobian", func, inputs, create_graph)
     found = [call.packed(_of_output(call, y, strict, create_graph)) for y in call.outputs]
     return found[0] if call.one_output else tuple(found)
+
+
+def _check_strategy(operation: str, name: str, strategy: str) -> None:
+    """ValueError for a strategy that PyTorch does not have."""
+    if strategy not in STRATEGIES:
+        raise ValueError(f"{operation}: {name} is {strategy!r}; expected {' or '.join(map(repr, STRATEGIES))}")
 
 
 def _of_output(call: Call, y: Tensor, strict: bool, create_graph: bool) -> list[Tensor]:
     """For each input the derivatives of all elements of one output."""
     if y.numel() == 0:
         return [zeros(*y.shape, *x.shape, dtype=x.dtype, device=x.device) for x in call.inputs]
-    with enable_grad():  # which elements are which is part of the graph, whatever the caller has switched off
+    with enable_grad():  # y[i] belongs to the graph, also inside the caller's no_grad()
         flat = y.reshape(-1)
         parts = [flat[i] for i in range(flat.numel())]
         rows = [call.gradients([part], call.inputs, [ones_like(part)], strict, create_graph) for part in parts]
@@ -86,7 +93,7 @@ def hessian(
         tensor([[ 6.,  0.],
                 [ 0., 12.]])
     """
-    check_strategy("hessian", "outer_jacobian_strategy", outer_jacobian_strategy)
+    _check_strategy("hessian", "outer_jacobian_strategy", outer_jacobian_strategy)
 
     def slopes(*given: Tensor) -> Any:
         call = Call("hessian", func, given, True)

@@ -3,10 +3,10 @@
     found = mn.diagnose(model, loader)
     print(found)
 
-image_batches.py draws images, passes.py runs the model twice over them. subject.py is the model: one of minorm, whose
-steps recording.py sees and where modes.py leaves no trace, or a module of PyTorch (pytorch/). records.py keeps what is
-measured (measured.py), symptoms.py and statistics_symptoms.py have the statistic of each finding, findings.py its
-severity, explaining.py the words, diagnosis_report.py what is returned.
+image_batches.py draws images, passes.py runs the model twice over them. subject.py wraps the model: one of minorm
+(recording.py sees its steps, modes.py leaves no trace) or a module of PyTorch (pytorch/). records.py fills what
+measured.py holds, symptoms.py and statistics_symptoms.py have the statistic of each finding, findings.py its severity,
+explaining.py the words, diagnosis_report.py what is returned.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def diagnose(model: Any, loader: Iterable[Any] | None = None, *, batch_size: int
 
 
 def _inputs(model: Any) -> Any:
-    """What an ONNX graph declares of its inputs; TypeError for what is none."""
+    """The inputs that an ONNX graph declares; TypeError for any other model."""
     if not hasattr(model, "input_names"):
         raise TypeError("diagnose: loader is None; expected batches, as only an ONNX graph says what its input is")
     return model.inputs

@@ -143,13 +143,13 @@ WORDS: Mapping[str, Words] = {
 }
 
 
-# What is done otherwise in PyTorch: (why or None where it is the same, fix).
 HOLD = "hold the statistics: layer.eval() after each model.train(), or a FrozenBatchNorm2d"
 AS_IN_PYTORCH = (
     "in PyTorch momentum is the share that comes in; in ONNX, Keras, Flax and minorm the share that is kept. Taken "
     "over as it stands, the statistics are those of the last batch or two, and change with it"
 )
 UPDATE_BN = "torch.optim.swa_utils.update_bn(loader, model)"
+# Of a model of PyTorch, in place of the texts above: why, or None where it is the same, and the fix.
 PYTORCH: Mapping[str, tuple[str | None, str]] = {
     "stale_statistics": (None, f"{UPDATE_BN} computes them anew"),
     "untouched_statistics": (None, f"{UPDATE_BN} fills them in. Train with model.train()"),

@@ -69,7 +69,7 @@ def drawn(loader: Any) -> Images:
 
 
 def random(inputs: Sequence[Any]) -> Images:
-    """Noise for the inputs that an ONNX file declares: one of floats, whatever its batch is.
+    """Noise for an ONNX file that declares one input, of floats; ValueError for any other.
 
     The first axis is the batch; another one that is free gets FREE.
     """

@@ -1,4 +1,4 @@
-"""What two passes over the images leave of each layer: its state, and moments of what went through it."""
+"""Holds what two passes over the images measure: of each layer its state, and moments of its inputs and outputs."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ class Measured:
     """All that findings are judged by."""
 
     images: Images
-    batch_size: int | None  # that the model trains with; None where nobody says it
+    batch_size: int | None  # that the model trains with; None where it is not known
     norms: list[Norm]
     activations: list[Activation]
     affine: list[Affine]

@@ -36,8 +36,11 @@ def measure(model: Any, images: Images, batch_size: int | None) -> Measured:
     records = Records(subject.ranks(), subject.drifting(), subject.saved_in_training())
     logits: dict[str, list[Any]] = {"E": [], "R": []}
     with subject.borrowed():
-        subject.evaluation()
         for which in ("E", "R"):
+            if which == "E":
+                subject.evaluation()
+            else:
+                subject.reference(records.folded())
             records.which = which
             for places, x in images.batches():
                 records.first = places.start == 0
@@ -46,7 +49,6 @@ def measure(model: Any, images: Images, batch_size: int | None) -> Measured:
                 if records.failed:
                     raise ArithmeticError(records.failed)
                 logits[which].append(array_of(y))
-            subject.reference(records.folded())
     whole = {which: np.concatenate(parts) for which, parts in logits.items()}
     norms, activations = [*records.norms.values()], [*records.activations.values()]
     return Measured(

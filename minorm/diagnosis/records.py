@@ -1,4 +1,4 @@
-"""From steps to what is kept of each layer: a record of every normalization, activation and map with a bias."""
+"""Turns steps into records: one of every normalization, activation and map with a bias."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from minorm.diagnosis import layer_statistics
 from minorm.diagnosis.measured import Measured, Norm
 from minorm.diagnosis.symptom import NOTE, WARNING, Symptom
 
-USUAL_BATCH = 32  # where nobody says with which one a model trains
+USUAL_BATCH = 32  # where it is not known with which one a model trains
 
 
 def untouched(norm: Norm, measured: Measured) -> Symptom | None:
@@ -121,7 +121,7 @@ def offset_limit(norm: Norm, measured: Measured) -> float:
 
 
 def _noise_kept(norm: Norm) -> float:
-    """The variance of an average with this momentum, over that of a batch; nobody averages in a frozen layer."""
+    """The variance of an average with this momentum, over that of a batch; 0 in a frozen layer."""
     if norm.frozen:
         return 0.0
     if norm.momentum is None:
@@ -145,7 +145,7 @@ def skipped(norm: Norm) -> Symptom | None:
 
 
 def batch_error(norm: Norm, batch_size: int | None) -> float | None:
-    """The error of the output; None where no batch has a part in it, or nobody says how large it is."""
+    """The error of the output; None where no batch has a part in it, or its size is not known."""
     if batch_size is None or norm.running is None or norm.frozen or norm.per_sample:
         return None
     return layer_statistics.output_error(layer_statistics.spread(*norm.moments()), _samples(norm, batch_size))

@@ -1,4 +1,4 @@
-"""What a diagnosis runs: a Module of minorm here, a module of PyTorch in pytorch/model.py. Both show the same Steps."""
+"""Runs the model of a diagnosis: a Module of minorm, or one of PyTorch (pytorch/model.py). Both show the same Steps."""
 
 from __future__ import annotations
 

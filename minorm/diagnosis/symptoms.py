@@ -26,9 +26,10 @@ def of(measured: Measured) -> Iterator[Symptom]:
         if norm.folded is not None:
             yield _folded(norm.name, norm.folded)
             continue
-        yield from _of_the_layer(norm, measured)
+        explained = running.untouched(norm, measured) or running.convention(norm, measured.framework)
+        yield from _of_the_layer(norm, measured.framework, explained)
         if not measured.random:
-            yield from _of_the_data(norm, measured)
+            yield from _of_the_data(norm, measured, explained)
     if measured.random:
         return
     for activation in measured.activations:
@@ -39,11 +40,11 @@ def of(measured: Measured) -> Iterator[Symptom]:
             yield _folded(affine.name, found)
 
 
-def _of_the_layer(norm: Norm, measured: Measured) -> list[Symptom]:
-    """What its numbers alone show."""
+def _of_the_layer(norm: Norm, framework: str, explained: Symptom | None) -> list[Symptom]:
+    """Symptoms that show in the layer's own numbers; `explained`: why its statistics may be far off."""
     return _some(
-        running.untouched(norm, measured) or running.convention(norm, measured.framework),
-        running.drifts(norm, measured.framework),
+        explained,
+        running.drifts(norm, framework),
         running.in_training(norm),
         running.skipped(norm),
         _half_eps(norm),
@@ -52,9 +53,8 @@ def _of_the_layer(norm: Norm, measured: Measured) -> list[Symptom]:
     )
 
 
-def _of_the_data(norm: Norm, measured: Measured) -> list[Symptom]:
-    """What shows in the images that come in."""
-    explained = running.untouched(norm, measured) or running.convention(norm, measured.framework)
+def _of_the_data(norm: Norm, measured: Measured, explained: Symptom | None) -> list[Symptom]:
+    """Symptoms that show in the images that come in."""
     stale = None if explained else running.stale(norm, measured)
     return _some(
         stale,

@@ -1,4 +1,4 @@
-"""What a Function in PyTorch's form writes down in forward for its backward: `ctx`; and once_differentiable."""
+"""`ctx`, in which a Function in PyTorch's form keeps what its backward needs; and once_differentiable."""
 
 from __future__ import annotations
 
@@ -23,9 +23,8 @@ class Context:
     def __init__(self, needs: tuple[bool, ...]) -> None:
         self.needs_input_grad = needs
         self._to_save: tuple[Any, ...] = ()
-        self._saved: (
-            list[tuple[Any, int | None]] | None
-        ) = []  # a Tensor, or the elements of output i and i; None: freed
+        # A Tensor, or the elements of output i and i; None once they were freed.
+        self._saved: list[tuple[Any, int | None]] | None = []
         self._dirty: tuple[Any, ...] = ()
         self._constant: tuple[Any, ...] = ()
         self._materialize = True

@@ -218,7 +218,7 @@ def _joined_all(kind: Any, node: Node, inputs: tuple[Any, ...], results: tuple[A
         elif not dtypes.is_float(y.dtype):
             joined[key] = y
         elif key in dirty:
-            output = y.from_array(y.array.copy(), node, places[key])
+            output = y.from_array(y._copied(y.array), node, places[key])
             joined[key] = y._go_on_as(f"{kind.__name__}.apply", output)
         else:
             joined[key] = _joined(node, inputs, y, places[key])
@@ -228,7 +228,7 @@ def _joined_all(kind: Any, node: Node, inputs: tuple[Any, ...], results: tuple[A
 def _joined(node: Node, inputs: tuple[Any, ...], y: Any, i: int) -> Any:
     """Output i as another Tensor than forward made, in the graph.
 
-    Where it shares memory with an input a recorded change in place would have to reach that: it is refused.
+    Where it shares memory with an input, a recorded change in place is refused: it would have to reach the input.
     """
     output = y.from_array(y.array, node, i)
     output.version = y.version

@@ -48,7 +48,7 @@ def backward(
     """
     ends = _several("backward", "tensors", tensors)
     given = _one_for_each("backward", "grad_tensors", grad_tensors, ends)
-    weights = _weights("backward", ("tensors", "grad_tensors"), ends, given)
+    weights = _weights("backward", ("tensor", "grad_tensors"), ends, given)
     if ends:
         start(ends, weights, given, retain_graph, create_graph, inputs)
 

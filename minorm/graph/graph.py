@@ -33,7 +33,7 @@ def serial() -> int:
 
 
 def is_tensor(value: Any) -> bool:
-    """Is it a Tensor? This room does not know the class."""
+    """Is it a Tensor? The class itself is not known here."""
     return hasattr(value, "from_array") and hasattr(value, "creator")
 
 

@@ -31,7 +31,7 @@ def walk(
 
 
 class _Walk:
-    """What waits where, and what is wanted: None is every leaf."""
+    """Holds the gradients that wait, and those that were found; `wanted` is None for every leaf."""
 
     def __init__(self, wanted: Wanted | None) -> None:
         self.wanted = wanted
@@ -122,17 +122,13 @@ def add_to_leaves(seeds: Sequence[tuple[Any, Any]], retain_graph: bool, inputs: 
 
     The first one is a copy: a hook, or a Function of the user, may hold the gradient, and grad is the user's to change.
     """
-    found = [(source, dy) for source, dy in walk(seeds, retain_graph, inputs).values() if not _is_function(source)]
+    # A result between has retained its gradient, and its place belongs to a Function.
+    leaves = [(x, dy) for x, dy in walk(seeds, retain_graph, inputs).values() if not isinstance(x, Function)]
     with enable_grad():
-        hooked = [(leaf, hooks.run_recorded(leaf, 0, dy)) for leaf, dy in found]
+        hooked = [(leaf, hooks.run_recorded(leaf, 0, dy)) for leaf, dy in leaves]
     with enable_grad(), adding:
         for leaf, gradient in hooked:
             leaf.grad = gradient.clone() if leaf.grad is None else leaf.grad + gradient
-
-
-def _is_function(source: Any) -> bool:
-    """Is it no leaf? Then the walk has left its gradient in the Tensor that asked for it."""
-    return isinstance(source, Function)
 
 
 def gradients_of(inputs: Sequence[Any], seeds: Sequence[tuple[Any, Any]], retain_graph: bool) -> list[Any]:

@@ -50,13 +50,13 @@ class Interceptor(Protocol):
     """Sees every outermost operation while `intercepted` is open, and says what it returns."""
 
     def call(self, function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
-        """In the place of `function(**arguments)`, a public function."""
+        """Is called in the place of `function(**arguments)`, a public function."""
 
     def applied(self, function: type, arguments: dict[str, Any], result: Any) -> Any:
-        """What an autograd Function that was applied by itself (x + y) returns in the place of `result`."""
+        """Returns what takes the place of `result`, where an autograd Function was applied by itself (x + y)."""
 
     def changed(self, tensor: Any) -> None:
-        """The last operation changed `tensor` in place (x += y): that is its result."""
+        """Is told that the last operation changed `tensor` in place (x += y): that is its result."""
 
 
 class _Unread(list[Any]):
@@ -88,7 +88,7 @@ def record() -> Iterator[list[Call]]:
 
 @contextmanager
 def intercepted(interceptor: Interceptor | None) -> Iterator[None]:
-    """Inside, the interceptor stands between the model and its operations; None: no longer.
+    """Inside, the interceptor stands between the model and its operations; None takes it away.
 
     Operations run one by one, as in every trace. What the interceptor itself calls it does not see again.
     """

@@ -1,4 +1,4 @@
-"""Which Functions lead to the Tensors whose gradients were asked for: a walk passes by all others.
+"""Finds the Functions that lead to the Tensors whose gradients were asked for: a walk passes by all others.
 
 A gradient penalty differentiates for images, and the gradients of the weights would be thrown away.
 """

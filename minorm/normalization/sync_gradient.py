@@ -13,6 +13,7 @@ from minorm.normalization.call import NormCall
 from minorm.normalization.tensor_form import TensorForm
 
 Array = Any
+LABEL = "the sums of batch_norm's second gradient"
 
 
 class SumAcross(Function):
@@ -23,10 +24,10 @@ class SumAcross(Function):
 
     def forward(self, x: Array, *, group: Any) -> Array:
         self.group = group
-        return group.all_reduce(x, label="the sums of batch_norm's second gradient")
+        return group.all_reduce(x, label=LABEL)
 
     def backward(self, dy: Array) -> Array:
-        return self.group.all_reduce(dy, label="the sums of batch_norm's second gradient")
+        return self.group.all_reduce(dy, label=LABEL)
 
     def gradient(self, dy: Any) -> Any:
         return SumAcross.apply(dy, group=self.group)

@@ -1,4 +1,4 @@
-"""A lock that a signal and a fork may meet."""
+"""Makes locks that neither the handler of a signal nor a fork can leave stuck."""
 
 from __future__ import annotations
 

@@ -163,7 +163,7 @@ class Tensor(Methods["Tensor"]):
             return backend(array).copying.copy(array)
 
     def __getstate__(self) -> Any:
-        """What copy and pickle take along: all but the hooks."""
+        """The state that copy and pickle take: all but the hooks."""
         state: Any = object.__getstate__(self)
         state[1].pop("_hooks", None)
         return state

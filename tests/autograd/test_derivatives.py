@@ -88,18 +88,9 @@ def test_as_in_pytorch(name: str, create_graph: bool, strict: bool) -> None:
     assert outcome(mn, name, **options) == outcome(torch, name, **options)
 
 
-def test_strategies() -> None:
-    x = mn.tensor([1.0, 2.0])
-    functional = mn.autograd.functional
-    for strategy in ("reverse-mode", "forward-mode"):
-        found = functional.jacobian(lambda x: x * x, x, vectorize=True, strategy=strategy)
-        assert found.tolist() == [[2.0, 0.0], [0.0, 4.0]]
-    with pytest.raises(ValueError, match="jacobian: strategy is 'sideways'; expected 'reverse-mode' or 'forward-mode'"):
-        functional.jacobian(lambda x: x * x, x, strategy="sideways")
-    with pytest.raises(ValueError, match="hessian: outer_jacobian_strategy is 'up'; expected 'reverse-mode'"):
-        functional.hessian(lambda x: (x * x).sum(), x, outer_jacobian_strategy="up")
+def test_a_derivative_that_is_to_be_differentiated_and_is_constant() -> None:
     with pytest.raises(RuntimeError, match="jvp: a derivative does not depend on the inputs"):
-        functional.jvp(lambda x: x * 2, x, mn.ones(2), create_graph=True, strict=True)
+        mn.autograd.functional.jvp(lambda x: x * 2, mn.ones(2), mn.ones(2), create_graph=True, strict=True)
 
 
 @pytest.mark.parametrize("kind", ["vjp", "jvp", "vhp", "hvp"])

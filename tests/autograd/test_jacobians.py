@@ -66,3 +66,15 @@ def test_no_grad_around_them_changes_nothing() -> None:
     with mn.no_grad():
         assert mn.autograd.functional.jacobian(lambda x: x * x, x).tolist() == [[2, 0], [0, 4]]
         assert mn.autograd.functional.hessian(lambda x: (x**3).sum(), x).tolist() == [[6, 0], [0, 12]]
+
+
+def test_strategies() -> None:
+    x = mn.tensor([1.0, 2.0])
+    functional = mn.autograd.functional
+    for strategy in ("reverse-mode", "forward-mode"):
+        found = functional.jacobian(lambda x: x * x, x, vectorize=True, strategy=strategy)
+        assert found.tolist() == [[2.0, 0.0], [0.0, 4.0]]
+    with pytest.raises(ValueError, match="jacobian: strategy is 'sideways'; expected 'reverse-mode' or 'forward-mode'"):
+        functional.jacobian(lambda x: x * x, x, strategy="sideways")
+    with pytest.raises(ValueError, match="hessian: outer_jacobian_strategy is 'up'; expected 'reverse-mode'"):
+        functional.hessian(lambda x: (x * x).sum(), x, outer_jacobian_strategy="up")

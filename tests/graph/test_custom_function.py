@@ -23,7 +23,7 @@ WORDS: dict[str, str] = {}  # what our error says, where both raise
 
 
 class Library:
-    """What a case is written with."""
+    """One of the two libraries, and short names for what the cases need of it."""
 
     def __init__(self, library: Any) -> None:
         self.library, self.grad = library, library.autograd.grad
@@ -740,7 +740,7 @@ def test_as_in_pytorch(name: str) -> None:
 
 
 def test_a_change_in_place_of_a_result_is_not_lost_on_its_input(rng: np.random.Generator) -> None:
-    """Where it is not recorded nothing stands in its way."""
+    """Inside no_grad() the change is not recorded, and so it is allowed."""
 
     class Same(Function):
         @staticmethod

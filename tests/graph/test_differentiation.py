@@ -1,4 +1,4 @@
-"""What backward and grad are asked: of which Tensors, with which weights, for which leaves. Run in both libraries."""
+"""backward and grad of several Tensors, with weights, for some leaves alone: run in both libraries."""
 
 from __future__ import annotations
 
@@ -173,8 +173,8 @@ CONSTANT = mn.ones(2)
         (with_inputs(lambda _: 3), TypeError, "backward: inputs is int; expected a Tensor, or several"),
         (with_inputs(lambda of: [of.y, None]), TypeError, r"backward: inputs\[1\] is NoneType; expected a Tensor"),
         (with_inputs(lambda of: [of.y, CONSTANT]), RuntimeError, r"inputs\[1\] does not require grad"),
-        (lambda of: backward_of([of.z, CONSTANT]), RuntimeError, "tensors 1 does not require grad"),
-        (lambda of: backward_of([of.y]), RuntimeError, r"tensors 0 has shape \(2,\); expected one .* grad_tensors"),
+        (lambda of: backward_of([of.z, CONSTANT]), RuntimeError, "backward: tensor 1 does not require grad"),
+        (lambda of: backward_of([of.y]), RuntimeError, r"tensor 0 has shape \(2,\); expected one .* grad_tensors"),
         (lambda of: backward_of(3), TypeError, "backward: tensors is int"),
         (lambda of: backward_of([of.z, of.z], mn.ones(())), RuntimeError, "grad_tensors has 1 elements; expected 2"),
         (lambda of: backward_of(of.z, 1.0), TypeError, r"grad_tensors\[0\] is float; expected a Tensor or None"),

@@ -1,4 +1,4 @@
-"""What leads to the Tensors that are asked for."""
+"""Wanted finds what leads to the Tensors that are asked for."""
 
 from __future__ import annotations
 

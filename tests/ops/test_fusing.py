@@ -53,7 +53,7 @@ def both(steps: Steps, given: dict[int, Any], ends: tuple[int, ...] = ()) -> tup
 
 
 def fused_kinds(steps: Steps, given: dict[int, Any]) -> list[type[Application]]:
-    """What stands for them."""
+    """The kinds of applications that `fused` makes of these steps."""
     first = max(given) + 1
     applications = [Application(*step, (first + i,)) for i, step in enumerate(steps)]
     arrays = ran(applications, given, first + len(steps))

@@ -200,7 +200,7 @@ def test_texts_are_walked_twice_and_need_a_step(rng: np.random.Generator) -> Non
 
 
 def modules() -> Iterator[str]:
-    """Those that define a Function."""
+    """The names of the modules that define a Function."""
     root = Path(mn.__file__).parent
     for file in root.rglob("*.py"):
         if "Function):" in file.read_text(encoding="utf-8"):

@@ -332,6 +332,18 @@ def test_a_pickle_from_when_data_was_the_array() -> None:
     assert pickle.loads(pickle.dumps(x)).tolist() == copy.deepcopy(x).tolist() == [0, -1, -2]
 
 
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))])
+def test_hooks_are_not_copied(copied: Any) -> None:
+    """As in PyTorch; a hook may be a lambda, which pickle refuses."""
+    x = mn.ones(2, requires_grad=True)
+    x.register_hook(lambda g: g * 10)
+    other = copied(x)
+    for tensor in (x, other):
+        (tensor * 2).sum().backward()
+    assert x.grad is not None
+    assert (x.grad.tolist(), other.grad.tolist()) == ([20, 20], [2, 2])
+
+
 def test_a_new_array_leaves_the_graph_of_the_old_one_alone() -> None:
     w = mn.tensor([1.0, 2.0], requires_grad=True)
     y = (w * w).sum()

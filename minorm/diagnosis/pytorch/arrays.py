@@ -1,4 +1,4 @@
-"""Tensors of PyTorch as arrays and back, and what tells a module or a tensor of PyTorch without importing it."""
+"""Turns tensors of PyTorch into arrays and back, and knows its modules and tensors without importing it."""
 
 from __future__ import annotations
 

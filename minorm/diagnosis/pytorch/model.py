@@ -19,7 +19,7 @@ from minorm.tensor.tensor import Tensor
 
 
 class TorchModel:
-    """Of a compiled module, the module that was compiled."""
+    """Runs a torch.nn.Module; of a compiled one, the module that was compiled."""
 
     framework = "pytorch"
 
@@ -94,7 +94,7 @@ class TorchModel:
         return {n for n in fixed_layers(self.model) & self.training if getattr(modules[n], "momentum", 0.0) != 0.0}
 
     def saved_in_training(self) -> set[str]:
-        """None: it is no file."""
+        """No layers: a module is no file."""
         return set()
 
     def ranks(self) -> dict[str, int]:

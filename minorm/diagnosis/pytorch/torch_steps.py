@@ -1,4 +1,4 @@
-"""The steps of a module of PyTorch, as those of ours: hooks say which module runs, a mode which functions it calls.
+"""Sees the steps of a module of PyTorch as those of ours: hooks say which module runs, a mode which functions it calls.
 
 torch.overrides.TorchFunctionMode sees every call of torch and torch.nn.functional, so F.relu in a forward counts as
 nn.ReLU does. Arrays are copied before the call, as an activation may work in place.
@@ -112,15 +112,15 @@ class Watcher:
         what = NORMS.get(operation, operation)
         if kind == "norm" and given.get("running_mean") is not None and self.kept is not None and name not in self.kept:
             call: dict[str, Any] = {**given, "running_mean": None, "running_var": None, FROM_BATCH[what]: True}
-            first, args = next(iter(call)), ()
+            first = next(iter(call))
             run = functools.partial(function, **{key: value for key, value in call.items() if key != first})
         else:
             run = functools.partial(_called, function, args[1:], kwargs)
         before, copied = self._maker(x), _ours(x)
         y = run(x)
-        if not arrays.is_tensor(y[0] if isinstance(y, tuple) else y):
-            return y
         result = y[0] if isinstance(y, tuple) else y
+        if not arrays.is_tensor(result):
+            return y
         options = {key: _ours(value) for key, value in given.items()}
         facts = self._facts(what, name, given) if kind == "norm" else {}
         self.norms += kind == "norm"

@@ -74,7 +74,7 @@ def _state() -> Any:
 
 
 def healthy(**options: Any) -> Any:
-    """A trained network, a new one for each who asks."""
+    """A trained network, a new one in each call."""
     model = network(**options)
     model.load_state_dict(_state())
     return model.eval()

@@ -1,4 +1,4 @@
-"""Kernels of processors that are not at hand: built with what these have of their own in plain C."""
+"""Kernels of processors that are not at hand: built with the instructions of these in plain C."""
 
 from __future__ import annotations
 

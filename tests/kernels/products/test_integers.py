@@ -263,7 +263,7 @@ def test_no_address_is_outside_the_arrays(level):
 
 
 def test_the_kernel_itself_refuses_short_arrays():
-    """The last gate: whatever Python believes of the shapes, memory of that size is there."""
+    """The last gate: a wrong shape from Python is an error, and no read or write outside of an array."""
     w = cpu.Weights(np.zeros((3, 4), np.int8), (1, 4, 3, 1), (12, 1, 4, 0), -2)
     ends = np.zeros(4, np.int32), None, None
     y = np.zeros((2, 4), np.int32)
