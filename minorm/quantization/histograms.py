@@ -1,4 +1,4 @@
-"""Observers that count what passes, and cut outliers off.
+"""Observers that count the numbers that pass, and cut outliers off.
 
 One outlier makes min-max's scale so large that all others lose their precision. A percentile cuts it off; the mean
 squared error weighs what is cut off against what is rounded.
@@ -18,7 +18,7 @@ from minorm.tensor.tensor import Tensor
 
 
 class _Histogram(ObserverBase):
-    """Counts of |x| or x in `bins` equal parts of the widest range so far."""
+    """Counts of x in BINS equal parts of the widest range so far."""
 
     BINS: ClassVar[int] = 2048
 
