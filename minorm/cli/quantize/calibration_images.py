@@ -43,7 +43,7 @@ def classes(outputs: Sequence[Tensor]) -> Any:
 
 
 def read(source: Source, args: argparse.Namespace) -> Images:
-    """Those that the options name; ValueError where there is none."""
+    """The images that the options name; ValueError if there are none."""
     if args.calibrate is not None and not args.calibrate.endswith(".npz"):
         return _pictures(source, args)
     if args.calibrate is not None:
