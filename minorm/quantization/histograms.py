@@ -1,7 +1,7 @@
 """Observers that count the numbers that pass, and cut outliers off.
 
 One outlier makes min-max's scale so large that all others lose their precision. A percentile cuts it off; the mean
-squared error weighs what is cut off against what is rounded.
+squared error weighs the error of cutting off against that of rounding.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class _Histogram(ObserverBase):
         self.register_buffer("histogram", Tensor(np.zeros(self.BINS, np.float64)))
 
     def observe(self, array: Any) -> None:
-        """Take one batch: what was counted goes into the bins of the wider range that holds both."""
+        """Take one batch. If it widens the range, earlier counts go into the bins of the wider one."""
         if type(array) is not np.ndarray:
             array = array.get()
         self._need_finite(array)

@@ -69,7 +69,7 @@ def test_a_run_becomes_int8(run: Path, tmp_path: Path, capsys: pytest.CaptureFix
     assert kinds["0_weight"] == onnx.TensorProto.INT8
 
 
-def test_a_files_own_words_go_along_and_the_table_is_told(
+def test_a_files_metadata_goes_along_and_the_table_is_printed(
     run: Path, arrays: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     model, out = tmp_path / "model.onnx", tmp_path / "int8.onnx"

@@ -1,4 +1,4 @@
-"""A model that trains while it is rounded: what is prepared, what freezing does, its state, and its errors."""
+"""A model that trains while it is rounded: its preparation, its freeze, its state, and its errors."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ class Images:
 
     @property
     def kind(self) -> str:
-        """What `score` is."""
+        """What `score` measures."""
         return "accuracy" if self.labels is not None else "agreement"
 
     def score(self, outputs: Sequence[Tensor], wanted: Sequence[Tensor]) -> float:
