@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 MEASURED = 16_384  # images at most that precise_bn takes its statistics from
 FOLDED = 8  # batches that the gap of folding is measured on
 FIXES = ("precise_bn", "freeze")
-FORMS = (".png", ".svg", ".pdf")
 
 
 def add(commands: Any) -> None:
@@ -112,8 +111,7 @@ def _check(args: argparse.Namespace) -> None:
     """UsageError for options that do not go together."""
     if (args.fix is None) != (args.out is None):
         raise UsageError("--fix and --out FILE go together: what to do, and where the corrected model goes")
-    if args.plot and not args.plot.lower().endswith(FORMS):
-        raise UsageError(f"--plot {args.plot}: expected a name that ends in .png, .svg or .pdf")
+    output_files.check_picture("--plot", args.plot)
     for option in ("image_size", "batch_size"):
         value = getattr(args, option)
         if value is not None and not 1 <= value <= LARGEST:
@@ -167,7 +165,7 @@ def _built(args: argparse.Namespace) -> _Patient:
 
 
 def _fill(model: Any, path: str) -> None:
-    """Weights out of a file, of which arrays alone are read."""
+    """Load the weights of a file, of which arrays alone are read."""
     found = initial.arrays_by_name(path, "--weights")
     if isinstance(model, nn.Module):
         model.load_state_dict({name: Tensor(array) for name, array in found.items()})
@@ -197,6 +195,4 @@ def _fixed(source: Source, loader: DataLoader, fix: str, out: str) -> str:
 def _draw(found: Diagnosis, title: str, path: str) -> None:
     from minorm.cli.views import doctor_picture
 
-    figure = doctor_picture.picture(found, title)
-    with atomic.replacing(path, "doctor") as file:
-        figure.savefig(file, format=path[-3:].lower(), dpi=130)
+    output_files.write_picture("doctor", doctor_picture.picture(found, title), path)

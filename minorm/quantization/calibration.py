@@ -1,4 +1,4 @@
-"""Scales without training: a float model runs on images, and each observer sees what passes."""
+"""Finds scales without training: a float model runs on images, and each observer sees what passes."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def rounding(model: QATModel, keys: Iterable[str] | None) -> Iterator[None]:
 def calibrate(model: QATModel, batches: Iterable[Any]) -> QATModel:
     """Give every activation its scale by what the float model computes, in evaluation; returns the model.
 
-    ValueError where there is no batch.
+    ValueError if there is no batch.
 
     Example:
         >>> qat = mn.quantization.prepare_qat(nn.Sequential(nn.Linear(3, 2)), mn.randn(4, 3))

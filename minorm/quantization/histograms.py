@@ -1,7 +1,7 @@
-"""Observers that count what passes, and cut outliers off.
+"""Observers that count the numbers that pass, and cut outliers off.
 
 One outlier makes min-max's scale so large that all others lose their precision. A percentile cuts it off; the mean
-squared error weighs what is cut off against what is rounded.
+squared error weighs the error of cutting off against that of rounding.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from minorm.tensor.tensor import Tensor
 
 
 class _Histogram(ObserverBase):
-    """Counts of |x| or x in `bins` equal parts of the widest range so far."""
+    """Counts of x in BINS equal parts of the widest range so far."""
 
     BINS: ClassVar[int] = 2048
 
@@ -34,7 +34,7 @@ class _Histogram(ObserverBase):
         self.register_buffer("histogram", Tensor(np.zeros(self.BINS, np.float64)))
 
     def observe(self, array: Any) -> None:
-        """Take one batch: what was counted goes into the bins of the wider range that holds both."""
+        """Take one batch. If it widens the range, earlier counts go into the bins of the wider one."""
         if type(array) is not np.ndarray:
             array = array.get()
         self._need_finite(array)

@@ -1,4 +1,4 @@
-"""How the int8 model computes a step, and how a file has it.
+"""Computes the steps of an int8 model in integers, and writes them as a file has them.
 
 A convolution, its BatchNorm and its ReLU are one step of integers, as onnxruntime and devices compute it:
 
@@ -123,7 +123,7 @@ class Integers(Steps):
         output = self.model.plan.steps[step.last].output
         assert output is not None
         zero = getattr(self.model, f"{step.source.key}_zero_point")
-        x = arguments["x" if "x" in arguments else "input"]
+        x = arguments["x"]
         q = Tensor.from_array((self.model.grid(step.source.key).integers(x.array) + zero.array).astype(zero.dtype))
         if function is F.linear:
             rows = q.reshape(-1, q.shape[-1])

@@ -1,9 +1,9 @@
-"""What rounding costs, layer by layer.
+"""Measures what rounding costs, layer by layer.
 
 noise   10 log10(sum x^2 / sum (x - rounded x)^2), in dB: of a weight, and of what a layer gives in the int8 model
         beside the float one. 20 dB is an error of a tenth, 40 dB of a hundredth
 cost    how much of the score goes when this layer alone is rounded
-fold    how far BatchNorm with its running statistics, which is what is folded, is from BatchNorm with the batch's
+fold    how far BatchNorm with its running statistics, which are folded, is from BatchNorm with the batch's
 """
 
 from __future__ import annotations
@@ -51,13 +51,13 @@ class LayerNoise:
 
 
 class _Powers:
-    """Sums, over batches, of the squares of a signal and of what rounding adds to it."""
+    """Sums, over batches, of the squares of a signal and of how far another one is from it."""
 
     def __init__(self) -> None:
         self.signal = self.noise = 0.0
 
-    def add(self, signal: Any, rounded: Any) -> None:
-        x, y = signal.astype(np.float64), rounded.astype(np.float64)
+    def add(self, signal: Any, other: Any) -> None:
+        x, y = signal.astype(np.float64), other.astype(np.float64)
         self.signal += float((x**2).sum())
         self.noise += float(((x - y) ** 2).sum())
 
@@ -72,7 +72,7 @@ class _Powers:
     {},
     model="a model of `prepare_qat` that has scales; it stays as it is",
     batches="Tensors: images to run on",
-    score="what is to be kept, for what the model returns of all batches: an accuracy, say; None measures no cost",
+    score="a function of what the model returns for all batches, such as an accuracy; None measures no cost",
 )
 def measure_noise(
     model: QATModel, batches: Sequence[Tensor], score: Callable[[list[Tensor]], float] | None = None
@@ -105,7 +105,7 @@ def measure_noise(
 
 
 def _several(name: str, model: Any, batches: Any) -> list[Tensor]:
-    """The batches, which are run more than once; ValueError where there is none."""
+    """The batches as a list, to run on more than once; ValueError if there are none."""
     check(name, model, batches)
     found = list(batches)
     if not found:
@@ -120,7 +120,7 @@ def _results(model: QATModel, batches: Sequence[Tensor], keys: Iterable[str] | N
 
 
 def _compare(model: QATModel, batch: Tensor, outputs: dict[str, _Powers]) -> None:
-    """Add what passes each activation's FakeQuantize in the int8 model to that in the float one: a batch in memory."""
+    """Run one batch in floats and rounded; add each activation's signal and noise to `outputs`."""
     floats: dict[str, Any] = {}
 
     def keep(key: str, _: Any, __: Any, result: Tensor) -> None:
@@ -139,19 +139,16 @@ def _compare(model: QATModel, batch: Tensor, outputs: dict[str, _Powers]) -> Non
 class _Gaps(Interception):
     """Runs a float model with running statistics, and each folded BatchNorm once more with the batch's."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, gaps: dict[str, _Powers]) -> None:
         super().__init__(plan)
-        self.gaps: dict[str, tuple[float, float]] = {}
+        self.gaps = gaps  # by the path of the BatchNorm
 
     def compute(self, step: Step, function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
         result = trace.called(function, arguments)
         if step.folded:
             own = {"weight": arguments["weight"], "bias": arguments["bias"], "eps": arguments["eps"]}
             other = F.batch_norm(arguments["x"], None, None, training=True, **own)
-            squares = float(((result.array - other.array).astype(np.float64) ** 2).sum())
-            power = float((result.array.astype(np.float64) ** 2).sum())
-            before = self.gaps.get(step.path, (0.0, 0.0))
-            self.gaps[step.path] = before[0] + squares, before[1] + power
+            self.gaps.setdefault(step.path, _Powers()).add(result.array, other.array)
         return result
 
     def finish(self, step: Step, result: Any) -> Any:  # noqa: ARG002
@@ -160,7 +157,7 @@ class _Gaps(Interception):
 
 @documented({}, model="a model of `prepare_qat`; it stays as it is", batches="Tensors: batches as in training")
 def folding_gap(model: QATModel, batches: Sequence[Tensor]) -> dict[str, float]:
-    """Of each folded BatchNorm by its path, the relative error between its two forms in floats:
+    """The relative error between the two forms of each folded BatchNorm, in floats, by its path:
 
         sqrt(sum (folded - unfolded)^2 / sum folded^2)
 
@@ -175,13 +172,9 @@ def folding_gap(model: QATModel, batches: Sequence[Tensor]) -> dict[str, float]:
         ['1']
     """
     batches = _several("folding_gap", model, batches)
-    gaps: dict[str, tuple[float, float]] = {}
+    gaps: dict[str, _Powers] = {}
     with evaluating(model):
         for batch in batches:
-            interception = _Gaps(model.plan)
-            with trace.intercepted(interception):
+            with trace.intercepted(_Gaps(model.plan, gaps)):
                 model.model(batch)
-            for path, (squares, power) in interception.gaps.items():
-                before = gaps.get(path, (0.0, 0.0))
-                gaps[path] = before[0] + squares, before[1] + power
-    return {path: math.sqrt(squares / power) if power else 0.0 for path, (squares, power) in gaps.items()}
+    return {path: math.sqrt(gap.noise / gap.signal) if gap.signal else 0.0 for path, gap in gaps.items()}

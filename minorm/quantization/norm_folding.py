@@ -1,4 +1,4 @@
-"""What folding a BatchNorm does to the convolution before it.
+"""Folds a BatchNorm into the convolution before it.
 
 BatchNorm behind a convolution, with a = weight / sqrt(var + eps), is one more linear map of each channel:
 

@@ -1,4 +1,4 @@
-"""Observers: what has passed, and the scale and zero point that fit it.
+"""Observers remember the ends of what has passed, and find the scale and zero point that fit them.
 
     observer = MinMaxObserver()
     observer(x)                                     # returns x, and remembers its ends
@@ -28,7 +28,7 @@ from minorm.support.documented import documented
 from minorm.tensor.tensor import Tensor
 
 ENDS = {np.dtype(np.int8): (-128, 127), np.dtype(np.uint8): (0, 255)}
-EPS = float(np.finfo(np.float32).eps)  # the least scale, as PyTorch's: what is constant and 0 still has one
+EPS = float(np.finfo(np.float32).eps)  # the least scale, as PyTorch's, so that a constant 0 has one too
 OPTIONS = {
     "dtype": "minorm.uint8 or minorm.int8",
     "symmetric": "True puts 0 in the middle of the integers",
@@ -118,7 +118,7 @@ class ObserverBase(Module):
             return bool((self.min_val.array <= self.max_val.array).all())
 
     def ends(self) -> tuple[Any, Any]:
-        """The ends that the integers shall span, arrays."""
+        """The ends that the integers span, arrays."""
         return self.min_val.array, self.max_val.array
 
     def calculate_qparams(self) -> tuple[Tensor, Tensor]:
@@ -192,7 +192,7 @@ class MinMaxObserver(ObserverBase):
 class MovingAverageMinMaxObserver(ObserverBase):
     """Moving averages of each batch's least and largest number: ends += averaging_constant * (batch's - ends).
 
-    A batch with a NaN or an infinity leaves them as they are: in training it is the loss that tells.
+    A batch with a NaN or an infinity leaves them as they are: in training the loss reports it.
 
     Example:
         >>> observer = mn.quantization.MovingAverageMinMaxObserver(averaging_constant=0.5)

@@ -1,4 +1,4 @@
-"""What of a model becomes integers: found by running it once and watching its operations.
+"""Finds which operations of a model become integers, by running it once and watching them.
 
     weighted    convolutions and linear maps: int8 weights, int32 bias, and integers in and out
     joining     sums, concatenations, averages: integers in and out
@@ -11,6 +11,7 @@ they hand to each other is not rounded: only what the last of them returns.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -93,6 +94,12 @@ def bounds(step: Step) -> tuple[float | None, float | None]:
     return 0.0, 6.0 if step.target is F.relu6 else None
 
 
+def numbered(wish: str, is_taken: Callable[[str], bool]) -> str:
+    """The name, or the first of name_2, name_3 ... that is not taken."""
+    names = itertools.chain((wish,), (f"{wish}_{number}" for number in itertools.count(2)))
+    return next(name for name in names if not is_taken(name))
+
+
 class _Planner:
     def __init__(
         self, model: Module, plan: Plan, args: tuple[Any, ...], returned: list[Tensor], exclude: tuple[str, ...]
@@ -138,7 +145,10 @@ class _Planner:
                 self._site(step.last, step.path, i)
 
     def _is_out(self, step: Step) -> bool:
-        return any(step.path == path or step.path.startswith(f"{path}.") for path in self.exclude)
+        return self._is_excluded(step.path)
+
+    def _is_excluded(self, path: str) -> bool:
+        return any(path == out or path.startswith(f"{out}.") for out in self.exclude)
 
     def _is_weighted(self, step: Step) -> bool:
         if step.target not in WEIGHTED or id(step.arguments["weight"]) not in self.names or self._is_out(step):
@@ -187,7 +197,7 @@ class _Planner:
             if number is None:
                 return None
             if number not in self.plan.inputs:
-                self.plan.inputs[number] = Site(self._key(f"input{number or ''}"), -1)
+                self.plan.inputs[number] = Site(self._key(f"input{number or ''}"))
             return self.plan.inputs[number]
         i = reader.makers[id(tensor)]
         step = self.steps[i]
@@ -197,13 +207,13 @@ class _Planner:
         return self._site(i, step.path, i, place)
 
     def _site(self, i: int, path: str, named_by: int, place: int = 0) -> Site:
-        """The site behind step i, at that Tensor of its result; made where there was none."""
+        """The site behind step i, at that Tensor of its result; a new one if it has none yet."""
         step = self.steps[i]
         if place not in step.outputs:
             target = self.steps[named_by].target
             weight = self.steps[named_by].weight
             path = path or ("" if weight is None else weight.removesuffix("_weight"))
-            step.outputs[place] = Site(self._key(path or str(target.__name__)), i)
+            step.outputs[place] = Site(self._key(path or str(target.__name__)))
         return step.outputs[place]
 
     def _weight_key(self, name: str) -> str:
@@ -214,21 +224,14 @@ class _Planner:
         stem, suffix = name.replace(".", "_"), ""
         if stem.endswith("_weight"):
             stem, suffix = stem.removesuffix("_weight"), "_weight"
-        key, number = stem, 1
         taken = self.keys | ATTRIBUTES  # as these are the names of the int8 model's buffers
-        while {key + suffix, f"{key}_bias"} & taken:
-            number += 1
-            key = f"{stem}_{number}"
+        key = numbered(stem, lambda key: not taken.isdisjoint((key + suffix, f"{key}_bias")))
         self.keys |= {key + suffix, f"{key}_bias"}
         self.plan.weights[key + suffix] = name
         return key + suffix
 
     def _key(self, wish: str) -> str:
-        wish = wish.replace(".", "_").lower()
-        key, number = wish, 1
-        while key in self.keys:
-            number += 1
-            key = f"{wish}_{number}"
+        key = numbered(wish.replace(".", "_").lower(), lambda key: key in self.keys)
         self.keys.add(key)
         return key
 
@@ -244,7 +247,7 @@ class _Planner:
         for name, parameter in self.model.named_parameters():
             path, _, last = name.rpartition(".")
             layer = owners.get(path, self.model)
-            out = any(path == p or path.startswith(f"{p}.") for p in self.exclude) or "" in self.exclude
+            out = "" in self.exclude or self._is_excluded(path)
             if out or parameter.ndim < 2 or name in weights or not self._needs_integers(layer):
                 continue
             if self._is_beside([i for i, step in enumerate(self.steps) if step.reads(parameter)]):

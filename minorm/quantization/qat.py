@@ -33,7 +33,7 @@ INT32 = 2**31
 
 
 class Interception:
-    """Runs a model step by step along its plan; what a step computes, a subclass says."""
+    """Runs a model step by step along its plan; a subclass says what a step computes."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan, self.place = plan, 0
@@ -48,7 +48,7 @@ class Interception:
         return self.finish(self._next(function), result)
 
     def changed(self, tensor: Tensor) -> None:
-        """A change in place needs no word: the tensor has taken the rounded value."""
+        """Nothing is left to do for a change in place: the tensor has taken the rounded value."""
 
     def compute(self, step: Step, function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
         """What a step gives before it is rounded."""
@@ -232,7 +232,7 @@ def prepared(
     exclude: tuple[str, ...],
     strict: bool = True,
 ) -> QATModel:
-    """What `prepare_qat` says. strict=False leaves layers float that have no int8 form: `plan.floats` names them."""
+    """`prepare_qat`; with strict=False, layers without an int8 form stay float, and `plan.floats` names them."""
     if not isinstance(model, Module):
         raise TypeError(f"prepare_qat: model is a {type(model).__name__}; expected an nn.Module")
     if isinstance(model, QATModel):

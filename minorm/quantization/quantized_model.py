@@ -18,10 +18,11 @@ from minorm.nn import Module
 from minorm.quantization.fake_quantize import FakeQuantize
 from minorm.quantization.integer_steps import Grid, Integers, Written
 from minorm.quantization.norm_folding import least_bias_step, slope_and_offset
-from minorm.quantization.planning import Plan
+from minorm.quantization.planning import Plan, numbered
 from minorm.quantization.qat import INT32, Interception, QATModel
 from minorm.quantization.recorded_steps import Step, round_parts, tensors_of
 from minorm.support.documented import documented
+from minorm.support.nested import mapped
 from minorm.tensor.tensor import Tensor
 
 CPU = "cpu"
@@ -64,10 +65,7 @@ class QuantizedModel(Module):
 
     def add_weighted(self, place: int, key: str, weight: Any, scale: Any, bias: Any, bias_scale: Any) -> None:
         """The integers of a convolution or a linear layer."""
-        wish, number = key, 1
-        while key in self.keys.values():
-            number += 1
-            key = f"{wish}_{number}"
+        key = numbered(key, lambda key: key in self.keys.values())  # one weight may be in several steps
         self.keys[place] = key
         self.register_buffer(key, Tensor(weight))
         self.register_buffer(f"{key}_scale", Tensor(scale))
@@ -105,14 +103,7 @@ class QuantizedModel(Module):
 
 def _moved(value: Any, device: Any) -> Any:
     """A Tensor, or those in a tuple, list or dict, on another device."""
-    if isinstance(value, Tensor):
-        return value.to(device)
-    if isinstance(value, dict):
-        return {key: _moved(entry, device) for key, entry in value.items()}
-    if isinstance(value, (tuple, list)):
-        moved = [_moved(entry, device) for entry in value]
-        return moved if isinstance(value, list) else tuple(moved)
-    return value
+    return mapped(value, Tensor, lambda tensor: tensor.to(device))
 
 
 class _Folds(Interception):

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from minorm.graph import trace
 from minorm.graph.grad_mode import no_grad
 from minorm.nn import Module
+from minorm.support.nested import mapped
 from minorm.tensor.tensor import Tensor
 
 
@@ -55,10 +56,9 @@ class Step:
 
 @dataclass
 class Site:
-    """A tensor that is rounded: the key of its fake quantization, and the step it came from (-1: the input)."""
+    """A tensor that is rounded, by the key of its fake quantization."""
 
     key: str
-    step: int
 
 
 class _Watcher:
@@ -86,29 +86,20 @@ def tensors_of(value: Any) -> list[Tensor]:
     """The Tensors in a result or in arguments."""
     if isinstance(value, Tensor):
         return [value]
-    if isinstance(value, dict):
+    if isinstance(value, Mapping):
         value = list(value.values())
     return [t for part in value for t in tensors_of(part)] if isinstance(value, (tuple, list)) else []
 
 
 def round_parts(value: Any, sites: dict[int, Site], rounds: Callable[[Tensor, str], Tensor]) -> Any:
     """A Tensor, or what holds several, with those rounded whose places `sites` names; tensors_of has their order."""
-    return _round_part(value, sites, rounds, itertools.count()) if sites else value
+    places = itertools.count()
 
-
-def _round_part(
-    value: Any, sites: dict[int, Site], rounds: Callable[[Tensor, str], Tensor], places: Iterator[int]
-) -> Any:
-    if isinstance(value, Tensor):
+    def part(tensor: Tensor) -> Tensor:
         place = next(places)
-        return rounds(value, sites[place].key) if place in sites else value
-    if isinstance(value, dict):
-        return type(value)({key: _round_part(part, sites, rounds, places) for key, part in value.items()})
-    if isinstance(value, (tuple, list)):
-        parts = [_round_part(part, sites, rounds, places) for part in value]
-        # a namedtuple takes its parts one by one
-        return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
-    return value
+        return rounds(tensor, sites[place].key) if place in sites else tensor
+
+    return mapped(value, Tensor, part) if sites else value
 
 
 @contextlib.contextmanager

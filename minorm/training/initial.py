@@ -79,7 +79,7 @@ def begin(model: Module, given: str) -> Initial:
 
 
 def arrays_by_name(path: str, command: str = "init") -> dict[str, Array]:
-    """The arrays of a .safetensors, .npz or .pt file by name; ValueError, which begins with `command`, for none."""
+    """The arrays of a .safetensors, .npz or .pt file by name; ValueError, in the name of `command`, if it has none."""
     state: Any = read_arrays(path) if path.endswith(".npz") else checkpoint.load(path)
     if isinstance(state, Mapping):
         state = next((state[part] for part in PARTS if isinstance(state.get(part), Mapping)), state)

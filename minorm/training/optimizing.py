@@ -1,4 +1,4 @@
-"""What moves the weights: the optimizer, the learning rate's way, the average of where they have been, and rounding."""
+"""What moves the weights: the optimizer, the learning rate's way, their average, and rounding to int8 (`qat`)."""
 
 from __future__ import annotations
 

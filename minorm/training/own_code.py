@@ -155,7 +155,6 @@ class ImagesNeeded(ValueError):
 class Built:
     """What the function gave. batches: of images, and labels, where it returned (model, batches)."""
 
-    name: str
     model: Any
     batches: Any = None
 
@@ -171,7 +170,7 @@ def built(given: str, images: tuple[int, int, int] | None = None) -> Built:
     if not isinstance(model, Module) and not arrays.is_module(model):
         raise ValueError(f"{given} returned a {kind_of(model)}; expected a torch.nn.Module or a minorm.nn.Module, or "
                          "(model, batches)")  # fmt: skip
-    return Built(given, model, batches)
+    return Built(model, batches)
 
 
 def _with_images(function: Any, given: str, images: tuple[int, int, int] | None) -> Any:

@@ -121,7 +121,7 @@ class Run:
         self.scheduler = make_scheduler(settings, self.optimizer, self.steps)
         self.average = averaged(settings, self.model)
         self._graphed: GraphedLoop | None = None
-        graph = graph and settings.qat == "none"  # whose layers ask for their switches
+        graph = graph and settings.qat == "none"  # FakeQuantize reads its switches on the CPU, which no graph records
         if graph and self._trained is self.model and settings.accumulate == 1 and device_of(self.model) != "cpu":
             self._graphed = GraphedLoop(self.model, self.loss_function, self.optimizer, settings.clip_grad)
         self.epoch = 0  # finished ones

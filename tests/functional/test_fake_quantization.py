@@ -87,8 +87,11 @@ def test_other_floats_are_rounded_in_their_type(rng: np.random.Generator, dtype:
             lambda x: F.fake_quantize_per_channel_affine(x, mn.ones(2), mn.zeros(2), 1, 0, 5),
             r"scale has shape \(2,\); expected \(3,\), one for each place along axis 1 of x; x.shape is \(2, 3\)",
         ),
-        (lambda x: F.fake_quantize_per_channel_affine(x, mn.ones(2), mn.zeros(2), 7, 0, 5), "7"),
-        (lambda x: F.fake_quantize_per_tensor_affine(x.long(), 1.0, 0, 0, 5), "int64"),
+        (
+            lambda x: F.fake_quantize_per_channel_affine(x, mn.ones(2), mn.zeros(2), 7, 0, 5),
+            r"dim=7 is out of range for shape \(2, 3\)",
+        ),
+        (lambda x: F.fake_quantize_per_tensor_affine(x.long(), 1.0, 0, 0, 5), "x is int64; expected a float type"),
         (lambda x: F.fake_quantize_per_tensor_affine(x, 0.0, 0, 0, 5), "scale=0.0; expected a positive number"),
         (lambda x: F.fake_quantize_per_tensor_affine(x, float("nan"), 0, 0, 5), "scale=nan; expected a positive"),
         (lambda x: F.fake_quantize_per_tensor_affine(x, 1.0, 6, 0, 5), "zero_point=6; expected 0 to 5"),

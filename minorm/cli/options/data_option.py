@@ -11,7 +11,7 @@ from minorm.training.settings import MODEL_FOR
 
 
 class DataSets(list[str]):
-    """The names of data sets; a path counts as one too: a text with a slash, or what is there."""
+    """The names of data sets; a path counts as one too: a text with a slash, or a file or folder that exists."""
 
     def __contains__(self, given: object) -> bool:
         is_path = isinstance(given, str) and (os.sep in given or "/" in given or os.path.exists(given))
@@ -19,7 +19,7 @@ class DataSets(list[str]):
 
 
 def usual_data(path: str) -> str:
-    """What images at a path are where nothing else is said."""
+    """The kind of data that a path means by itself: a .npz file or a folder."""
     return "numpy" if path.endswith(".npz") else "folder"
 
 

@@ -1,11 +1,14 @@
-"""The files that a command writes: checked before its work, and not after it."""
+"""Checks the files that a command writes, before its work and not after it; writes pictures."""
 
 from __future__ import annotations
 
 import os
+from typing import Any
 
 from minorm.cli.one_line_errors import UsageError
 from minorm.serialization import atomic
+
+PICTURES = (".png", ".svg", ".pdf")
 
 
 def check(command: str, model: str, *paths: str | None) -> None:
@@ -21,3 +24,15 @@ def check(command: str, model: str, *paths: str | None) -> None:
         if target in targets:
             raise UsageError(f"{path} is named twice; expected a file for each option")
         targets.add(target)
+
+
+def check_picture(option: str, path: str | None) -> None:
+    """UsageError for a path whose ending is that of no picture; None for an option that was not given."""
+    if path and not path.lower().endswith(PICTURES):
+        raise UsageError(f"{option} {path}: expected a name that ends in .png, .svg or .pdf")
+
+
+def write_picture(command: str, figure: Any, path: str) -> None:
+    """Write a figure of matplotlib in the form that the path's ending says."""
+    with atomic.replacing(path, command) as file:
+        figure.savefig(file, format=path[-3:].lower(), dpi=130)

@@ -28,7 +28,7 @@ class Images:
 
     @property
     def kind(self) -> str:
-        """What `score` is."""
+        """What `score` measures."""
         return "accuracy" if self.labels is not None else "agreement"
 
     def score(self, outputs: Sequence[Tensor], wanted: Sequence[Tensor]) -> float:
@@ -43,7 +43,7 @@ def classes(outputs: Sequence[Tensor]) -> Any:
 
 
 def read(source: Source, args: argparse.Namespace) -> Images:
-    """Those that the options name; ValueError where there is none."""
+    """The images that the options name; ValueError if there are none."""
     if args.calibrate is not None and not args.calibrate.endswith(".npz"):
         return _pictures(source, args)
     if args.calibrate is not None:

@@ -20,14 +20,12 @@ from minorm.quantization import LayerNoise, QConfig, calibrate, convert, get_def
 from minorm.quantization.fake_quantize import FakeQuantize
 from minorm.quantization.qat import prepared
 from minorm.quantization.qconfig import ACTIVATION_TYPES
-from minorm.serialization import atomic
 
 OBSERVERS = {
     "minmax": quantization.MinMaxObserver,
     "percentile": quantization.PercentileObserver,
     "mse": quantization.MSEObserver,
 }
-FORMS = (".png", ".svg", ".pdf")
 
 
 def add(commands: Any) -> None:
@@ -62,10 +60,9 @@ def add(commands: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Calibrate, write, and report."""
     extras.need("onnx", "onnxruntime")
+    output_files.check_picture("--plot", args.plot)
     if args.plot:
         extras.need("matplotlib")
-        if not args.plot.lower().endswith(FORMS):
-            raise UsageError(f"--plot {args.plot}: expected a name that ends in .png, .svg or .pdf")
     if args.images < 1:
         raise UsageError(f"--images {args.images}: expected at least 1")
     if args.opset is not None and args.opset < 13:
@@ -82,8 +79,7 @@ def run(args: argparse.Namespace) -> int:
         from minorm.cli.views import quantization_picture
 
         figure = quantization_picture.picture(rows, os.path.basename(source.path))
-        with atomic.replacing(args.plot, "quantize") as file:
-            figure.savefig(file, format=args.plot[-3:].lower(), dpi=130)
+        output_files.write_picture("quantize", figure, args.plot)
     if args.json:
         output.show_json(report)
     else:
@@ -125,7 +121,7 @@ def quantized(source: Any, images: Images, args: argparse.Namespace) -> dict[str
 
 
 def outcome(model: Any, batch: mn.Tensor) -> mn.Tensor:
-    """What the model says of a batch: its first output."""
+    """The model's first output for a batch."""
     with mn.no_grad():
         result = model(batch)
     first: mn.Tensor = result[0] if isinstance(result, (tuple, list)) else result

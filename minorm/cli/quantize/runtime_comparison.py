@@ -54,16 +54,14 @@ def compared(floats: bytes, int8: bytes, batches: Sequence[Tensor], mine: Sequen
     """
     import onnxruntime
 
-    answers = {}
-    for exact in (False, True):
-        session = _session(onnxruntime, int8, exact)
-        answers[exact] = [_run(session, batch) for batch in batches]
+    sessions = {exact: _session(onnxruntime, int8, exact) for exact in (False, True)}
+    answers = {exact: [_run(session, batch) for batch in batches] for exact, session in sessions.items()}
     wanted = classes(mine)
     same = {exact: int((classes([Tensor(y) for y in found]) == wanted).sum()) for exact, found in answers.items()}
     apart = any(not np.array_equal(a, b) for a, b in zip(answers[False], answers[True], strict=True))
     return {
         "float_ms": _milliseconds(_session(onnxruntime, floats, False), batches[0]),
-        "int8_ms": _milliseconds(_session(onnxruntime, int8, False), batches[0]),
+        "int8_ms": _milliseconds(sessions[False], batches[0]),
         "same_class": same[False],
         "same_class_exact": same[True],
         "saturates": apart,

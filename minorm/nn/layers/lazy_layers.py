@@ -127,37 +127,37 @@ class LazyLinear(_Lazy, becomes=Linear):
 
 
 class LazyConv1d(_LazyConv, becomes=Conv1d):
-    """Conv1d whose in_channels the first input tells; one without a batch axis does, too."""
+    """Conv1d whose in_channels the first input tells, with or without a batch axis."""
 
     axis = -2
 
 
 class LazyConv2d(_LazyConv, becomes=Conv2d):
-    """Conv2d whose in_channels the first input tells; one without a batch axis does, too."""
+    """Conv2d whose in_channels the first input tells, with or without a batch axis."""
 
     axis = -3
 
 
 class LazyConv3d(_LazyConv, becomes=Conv3d):
-    """Conv3d whose in_channels the first input tells; one without a batch axis does, too."""
+    """Conv3d whose in_channels the first input tells, with or without a batch axis."""
 
     axis = -4
 
 
 class LazyConvTranspose1d(_LazyConv, becomes=ConvTranspose1d):
-    """ConvTranspose1d whose in_channels the first input tells; one without a batch axis does, too."""
+    """ConvTranspose1d whose in_channels the first input tells, with or without a batch axis."""
 
     axis = -2
 
 
 class LazyConvTranspose2d(_LazyConv, becomes=ConvTranspose2d):
-    """ConvTranspose2d whose in_channels the first input tells; one without a batch axis does, too."""
+    """ConvTranspose2d whose in_channels the first input tells, with or without a batch axis."""
 
     axis = -3
 
 
 class LazyConvTranspose3d(_LazyConv, becomes=ConvTranspose3d):
-    """ConvTranspose3d whose in_channels the first input tells; one without a batch axis does, too."""
+    """ConvTranspose3d whose in_channels the first input tells, with or without a batch axis."""
 
     axis = -4
 
