@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from minorm.conformance.batch_norm_cases import BATCH_NORM_OUTPUTS
 from minorm.conformance.case import Case
 from minorm.conformance.formula import FORMULAS, due
 from minorm.conformance.verdict import STASHED
@@ -27,7 +28,6 @@ from minorm.onnx.graph.reading import Node
 from minorm.serialization import limits
 from minorm.support.argument_errors import kind_of
 
-OUTPUTS = "y", "mean", "var", "saved_mean", "saved_var"  # of a normalization
 PLAIN = int, float, str  # what attributes of normalizations are, or lists of them
 FAR = 10.0  # standard deviations; data that lie closer to 0 have no offset to speak of
 
@@ -146,7 +146,7 @@ def _arrays(
 
 
 def _case(name: str, node: Node, inputs: list[Any], held: set[str]) -> Case:
-    outputs = tuple(OUTPUTS[place] if value else "" for place, value in enumerate(node.outputs[: len(OUTPUTS)]))
+    outputs = tuple(name if given else "" for name, given in zip(BATCH_NORM_OUTPUTS, node.outputs, strict=False))
     if node.operator in STASHED:
         outputs = tuple("inverse" if value == "var" else value for value in outputs)
     weights = tuple(place for place, value in enumerate(_given(node)) if value in held and place)
