@@ -1,4 +1,4 @@
-"""`minorm conform`: which runtime computes normalizations as ONNX says, those of a user's file or all that there are?
+"""`minorm conform`: which runtime computes normalizations as ONNX says? It takes all of them, or those of a file.
 
 It asks minorm, onnxruntime, onnx's reference evaluator and PyTorch, and of twelve others those that are installed. Each
 runs in another process, so that one that crashes or hangs is an answer, and not the end of the command.
@@ -107,7 +107,7 @@ def _show_file(report: Report) -> None:
 
 
 def _reasons(cells: list[Cell], verdict: str) -> dict[tuple[str, str, str], list[str]]:
-    """Runtime, the cause or what was seen, and the page of the cause: the nodes that it is true of."""
+    """The nodes with this verdict, by runtime, cause (or what was seen, where none is known) and page of the cause."""
     found: dict[tuple[str, str, str], list[str]] = {}
     for cell in cells:
         if cell.verdict == verdict:

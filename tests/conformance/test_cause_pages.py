@@ -67,7 +67,7 @@ def _plain(text: str) -> str:
 def test_the_file_is_judged_as_the_page_says(name: str) -> None:
     case = CAUSES[name].case
     if case.kind != OUTPUTS:
-        pytest.skip("gradients are no file's")
+        pytest.skip("no file asks for gradients")
     ((found,), (since,)) = (read := file_cases.read(FOLDER / f"{name}.onnx")).cases, read.since
     assert found.operator == case.operator
     assert since <= case.opset
