@@ -87,7 +87,7 @@ def _asked(
         try:
             outcomes = asking.ask(known[name], asked, cases=given)
             if runtimes is not None and not asking.installed(known[name]):
-                failures[name] = f"{known[name].packages[0]} is not installed"
+                failures[name] = asking.missing(known[name])
         except CannotRun as error:
             failures[name] = f"it cannot run: {error}"
             outcomes = dict.fromkeys(asked, Outcome("absent", failures[name]))

@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("onnx")
 
-from minorm.conformance.asking import ask, installed
+from minorm.conformance.asking import ask, missing
 from minorm.conformance.cases import all_cases
 from minorm.conformance.runtimes import RUNTIMES, Runtime
 from minorm.conformance.verdict import Cell, judge
@@ -40,8 +40,8 @@ def judged() -> Callable[[str, list[int]], list[Cell]]:
 
     def judge_all(name: str, places: list[int]) -> list[Cell]:
         runtime = RUNTIMES[name]
-        if not installed(runtime):
-            pytest.skip(f"{runtime.packages[0]} is not installed")
+        if missing(runtime):
+            pytest.skip(missing(runtime))
         outcomes = ask(runtime, places)
         return [judge(all_cases()[place], name, outcomes[place]) for place in places]
 
