@@ -1,4 +1,4 @@
-"""`minorm conform`: which runtime computes normalizations as ONNX says? It judges all kinds, or those of a file.
+"""`minorm conform`: which runtime computes normalizations as ONNX says? It takes all of them, or those of a file.
 
 It asks minorm, onnxruntime, onnx's reference evaluator and PyTorch, and of twelve others those that are installed. Each
 runs in another process, so that one that crashes or hangs is an answer, and not the end of the command.
@@ -22,6 +22,7 @@ RUNTIMES = (
     "minorm", "onnxruntime", "reference", "torch", "openvino", "opencv", "tract", "mnn", "ncnn", "tvm", "tinygrad",
     "onnx2torch", "flax", "keras", "mlx", "paddle",
 )  # fmt: skip
+OF_A_MODEL = ("shape", "input", "max_bytes", "external_root")
 
 
 def add(commands: Any) -> None:
@@ -44,9 +45,7 @@ def add(commands: Any) -> None:
     )
     shape_option.add(parser)
     input_option.add(parser)
-    parser.add_argument(
-        "--max-bytes", type=int, default=limits.ONNX, metavar="N", help="what the model may take (default 2 GiB)"
-    )
+    parser.add_argument("--max-bytes", type=int, metavar="N", help="what the model may take (default 2 GiB)")
     external_root.add(parser)
     parser.add_argument("--runtime", choices=RUNTIMES, help="this one alone (default: all that are installed)")
     parser.add_argument("--json", action="store_true", help="every cell as JSON, for programs and bug reports")
@@ -73,13 +72,14 @@ def _judged(args: argparse.Namespace) -> Report:
     from minorm.conformance.report import conform, conform_file
 
     runtimes = None if args.runtime is None else [args.runtime]
+    if args.model is None:
+        for name in OF_A_MODEL:
+            if getattr(args, name) not in (None, []):
+                raise ValueError(f"--{name.replace('_', '-')} goes with MODEL.onnx, and no model is given")
+        return conform(runtimes)
     shapes, values = shape_option.parse(args.shape), input_option.parse(args.input)
-    if args.model is not None:
-        found = file_cases.read(args.model, shapes, values, args.max_bytes, args.external_root)
-        return conform_file(found, runtimes)
-    if shapes or values:
-        raise ValueError("--shape and --input are of a model's inputs, and no model is given")
-    return conform(runtimes)
+    most = limits.ONNX if args.max_bytes is None else args.max_bytes
+    return conform_file(file_cases.read(args.model, shapes, values, most, args.external_root), runtimes)
 
 
 def _show_file(report: Report) -> None:
@@ -107,7 +107,7 @@ def _show_file(report: Report) -> None:
 
 
 def _reasons(cells: list[Cell], verdict: str) -> dict[tuple[str, str, str], list[str]]:
-    """The nodes by the runtime, its defect or what was seen, and the page of the defect."""
+    """The nodes with this verdict, by runtime, cause (or what was seen, where none is known) and page of the cause."""
     found: dict[tuple[str, str, str], list[str]] = {}
     for cell in cells:
         if cell.verdict == verdict:

@@ -53,7 +53,13 @@ class CannotRun(RuntimeError):
 
 def installed(runtime: Runtime) -> bool:
     """Whether its packages can be found."""
-    return all(importlib.util.find_spec(package) is not None for package in runtime.packages)
+    return not missing(runtime)
+
+
+def missing(runtime: Runtime) -> str:
+    """Which package cannot be found, in words; "" where all can."""
+    absent = [package for package in runtime.packages if importlib.util.find_spec(package) is None]
+    return f"{absent[0]} is not installed" if absent else ""
 
 
 def ask(
@@ -63,8 +69,9 @@ def ask(
 
     cases   in which the places are; None: `all_cases()`, which the other process makes for itself
     """
-    if not installed(runtime):
-        return dict.fromkeys(places, Outcome("absent", f"{runtime.packages[0]} is not installed"))
+    absent = missing(runtime)
+    if absent:
+        return dict.fromkeys(places, Outcome("absent", absent))
     found: dict[int, Outcome] = {}
     left, crashes = list(places), 0
     while left:

@@ -12,6 +12,7 @@ from minorm.devices.dtypes import bfloat16, float16, float32, float64
 
 OPSETS = (1, 6, 7, 9, 14, 15)
 OFFSETS = (1e2, 1e4, 1e6)
+BATCH_NORM_OUTPUTS = ("y", "mean", "var", "saved_mean", "saved_var")  # before version 14; then three
 CONSUMED = {"consumed_inputs": [0, 0, 0, 1, 1]}
 
 
@@ -54,7 +55,7 @@ def build(
     if spatial is not None:
         given["spatial"] = spatial
     if trains:
-        outputs = ("y", "mean", "var", "saved_mean", "saved_var")[: 5 if opset < 14 else 3]
+        outputs = BATCH_NORM_OUTPUTS[: 5 if opset < 14 else 3]
         fetched = fetched or (None if saved else 3)
         if opset >= 14:
             given["training_mode"] = 1

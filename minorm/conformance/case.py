@@ -30,10 +30,9 @@ class Case:
     fetched   how many of them the caller asks for; None: all
     held      places of the inputs that are initializers of the file; the others are fed
     offset    how many standard deviations the data lie away from 0
-    kind      what is asked: the node's outputs; or what no file can ask for, and a framework gives: the "gradients" of
-              x, scale and bias, for `beside` as y's; a batch norm of which only the entries count where `beside` is
-              true ("masked"); running statistics as the plain average of the batches of x, one sample each
-              ("cumulative")
+    kind      what is asked: "outputs" of the node, or what only a framework gives: "gradients" of x, scale and bias,
+              where `beside` is the gradient of y; "masked", a batch norm of the entries where `beside` is true;
+              "cumulative", running statistics as the plain average of the batches, which are the samples of x
     """
 
     operator: str
@@ -52,7 +51,7 @@ class Case:
     def wanted(self) -> list[tuple[int, str]]:
         """Place and name of each thing that is asked for."""
         if self.kind == GRADIENTS:
-            return list(enumerate(ANSWERS[GRADIENTS][: min(3, len(self.inputs))]))
+            return list(enumerate(ANSWERS[GRADIENTS][: len(self.inputs)]))
         return self.file_outputs if self.kind == OUTPUTS else list(enumerate(ANSWERS[self.kind]))
 
     @property

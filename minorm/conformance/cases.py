@@ -21,7 +21,7 @@ OFFSETS = (1e2, 3e3, 1e4, 1e6)
 
 @functools.cache
 def all_cases() -> tuple[Case, ...]:
-    """Every case, an operator after the other, old versions first; then what only frameworks can be asked for."""
+    """Every case, an operator after the other, old versions first; then those for frameworks alone."""
     return (
         *batch_norm_cases(),
         *(case for opset in (1, 6, 22) for case in instance_norm(opset)),

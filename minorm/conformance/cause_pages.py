@@ -1,4 +1,4 @@
-"""A page for each cause of a disagreement, and a file of less than a kilobyte that shows it.
+"""Writes a page for each cause of a disagreement, and a file of less than a kilobyte that shows it.
 
 python -m minorm.conformance.cause_pages docs/conformance    asks all runtimes, and writes NAME.md, NAME.onnx, README.md
 python -m minorm.conformance.cause_pages docs/conformance NAME    the page and file of this cause alone
@@ -9,6 +9,7 @@ The file has its numbers in it, as defaults of its inputs: `minorm conform NAME.
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from importlib import metadata
@@ -29,13 +30,7 @@ from minorm.conformance.runtimes import RUNTIMES, Runtime
 from minorm.conformance.verdict import RIGHT, WRONG, judge
 from minorm.serialization import atomic
 
-NAMES = {
-    "BatchNormalization": ("x", "scale", "bias", "mean", "var"),
-    "LpNormalization": ("x",),
-    "LRN": ("x",),
-    "MeanVarianceNormalization": ("x",),
-}
-
+NAMES = ("x", "scale", "bias", "mean", "var")  # of the inputs; an operator has the first one, two, three or all
 
 INTRODUCTION = """# Why runtimes disagree
 
@@ -51,7 +46,7 @@ def file(case: Case) -> ModelProto:
     declare_outputs(proto, case)
     for name, array in case.feeds().items():
         proto.graph.initializer.append(numpy_helper.from_array(array, name))
-    proto.ir_version = max(4, proto.ir_version)  # from 4 on a default is one
+    proto.ir_version = max(4, proto.ir_version)  # from version 4 on, an input may have a default
     return proto
 
 
@@ -79,7 +74,7 @@ def text(cause: Cause, outcomes: Mapping[str, Outcome], version: Mapping[str, st
         cell = judge(case, name, outcome)
         if cell.verdict == RIGHT:
             right.append(RUNTIMES[name].title)
-        elif cell.verdict == WRONG and (cell.cause == cause.name):
+        elif cell.verdict == WRONG and cell.cause == cause.name:
             wrong.append((RUNTIMES[name], _given(case, outcome, cell.said)))
     lines = [
         f"# {title(cause)}",
@@ -97,25 +92,24 @@ def text(cause: Cause, outcomes: Mapping[str, Outcome], version: Mapping[str, st
 
 def title(cause: Cause) -> str:
     """The name of a cause as a heading."""
-    words = cause.name.replace("1e-9", "1e_9").replace("-", " ").replace("1e_9", "1e-9").replace("nan", "NaN")
+    words = re.sub(r"(?<!1e)-", " ", cause.name).replace("nan", "NaN")
     return words[0].upper() + words[1:]
 
 
 def named(case: Case) -> list[tuple[str, Any]]:
-    """The inputs by what the operator calls them, and the gradient of y."""
-    names = NAMES.get(case.operator, ("x", "scale", "bias"))
-    found = list(zip(names, case.inputs, strict=False))
+    """The inputs with their names, and the gradient of y where the case has one."""
+    found = list(zip(NAMES, case.inputs, strict=False))
     return [*found, ("gradient of y", case.beside)] if case.kind == GRADIENTS else found
 
 
 def formula(case: Case) -> str:
-    """What is due, in numbers."""
+    """The numbers that are due, by the names of the outputs."""
     values = due(case)
     return ", ".join(f"{name} = {shown(values[place][0], values[place][1])}" for place, name in case.wanted)
 
 
 def shown(value: Any, dtype: Any = None) -> str:
-    """An array in one line; with its type, where that is not float32."""
+    """An array in one line, with its type where it is not float32."""
     array = np.asarray(value)
     kind = np.dtype(array.dtype if dtype is None else dtype)
     line = _numbers(array.astype(np.float64), 12 if kind == np.float64 else 6)

@@ -1,4 +1,4 @@
-"""Why runtimes disagree with the formula: each cause by its name, in a sentence, with the smallest case that shows it.
+"""Lists why runtimes disagree with the formula: each cause has a name, a sentence and the smallest case that shows it.
 
 `python -m minorm.conformance.cause_pages docs/conformance` writes a page and a file for each.
 """
@@ -11,13 +11,14 @@ from typing import Any
 
 import numpy as np
 
+from minorm.conformance.batch_norm_cases import BATCH_NORM_OUTPUTS
 from minorm.conformance.case import GRADIENTS, Case
 from minorm.devices.dtypes import bfloat16, float16, float32, float64
 
 
 @dataclass(frozen=True)
 class Cause:
-    """What a runtime does, said of it ("OpenVINO ..."), and a case in which it shows."""
+    """What a runtime does, as a sentence that begins after its name ("OpenVINO ..."), and a case that shows it."""
 
     name: str
     text: str
@@ -28,12 +29,24 @@ def _f(*values: Any, dtype: Any = float32) -> Any:
     return np.array(values, dtype)
 
 
-def _batch(x: Any, opset: int = 15, **more: Any) -> Case:
-    """A batch norm of two channels, with other statistics stored than the batch has."""
-    given = more.pop("inputs", (_f(1, 1), _f(0, 0), _f(0.5, 0.5), _f(4, 4)))
-    outputs = ("y", "mean", "var") if more.get("training_mode") or "outputs" in more else ("y",)
-    outputs, held, fetched = more.pop("outputs", outputs), more.pop("held", (1, 2, 3, 4)), more.pop("fetched", None)
-    return Case("BatchNormalization", opset, "", (x, *given), more, outputs, fetched, held)
+_ROWS = _f([1, 2], [3, 6])  # two samples of two channels, or two rows
+_ONE, _TWO = (_f(1), _f(0)), (_f(1, 1), _f(0, 0))  # scale and bias, of length one and two
+_NOTHING = np.zeros((0, 2), np.float32)  # an empty batch
+_STORED = (*_TWO, _f(0.5, 0.5), _f(4, 4))  # scale, bias, and other statistics than those of the batch
+
+
+def _batch(
+    x: Any,
+    opset: int = 15,
+    inputs: tuple[Any, ...] = _STORED,
+    outputs: tuple[str, ...] = (),
+    fetched: int | None = None,
+    held: tuple[int, ...] = (1, 2, 3, 4),
+    **attributes: Any,
+) -> Case:
+    """A batch norm; without `outputs`, it has those that version 15 has in its mode."""
+    outputs = outputs or (BATCH_NORM_OUTPUTS[:3] if attributes.get("training_mode") else ("y",))
+    return Case("BatchNormalization", opset, "", (x, *inputs), attributes, outputs, fetched, held)
 
 
 def _other(operator: str, opset: int, *inputs: Any, outputs: tuple[str, ...] = ("y",), **attributes: Any) -> Case:
@@ -45,10 +58,6 @@ def _far(case: Case) -> Case:
     x = case.inputs[0].astype(np.float64)
     return dataclasses.replace(case, offset=float(abs(x.mean()) / x.std()))
 
-
-_ROWS = _f([1, 2], [3, 6])  # two samples of two channels, or two rows
-_FIVE = "y", "mean", "var", "saved_mean", "saved_var"  # of a batch norm that trains, before version 14
-_ONE, _TWO = (_f(1, 1), _f(0, 0)), (_f(1), _f(0))
 
 _ALL = (
     Cause(
@@ -64,7 +73,7 @@ _ALL = (
     Cause(
         "inverse-for-variance",
         "gives 1 / std where the specification says variance",
-        _batch(_ROWS, 9, outputs=_FIVE, held=()),
+        _batch(_ROWS, 9, outputs=BATCH_NORM_OUTPUTS, held=()),
     ),
     Cause(
         "leaves-1e-9-out",
@@ -74,12 +83,12 @@ _ALL = (
     Cause(
         "blends-statistics",
         "normalizes with a blend of the stored and the batch's statistics when y alone is fetched",
-        _batch(_ROWS, 9, outputs=_FIVE, fetched=1),
+        _batch(_ROWS, 9, outputs=BATCH_NORM_OUTPUTS, fetched=1),
     ),
     Cause(
         "type-of-x-for-all",
         "gives every output in the type of x, and not in its own",
-        _other("LayerNormalization", 17, _f([1, 3], dtype=float16), *(p.astype(float16) for p in _ONE),
+        _other("LayerNormalization", 17, _f([1, 3], dtype=float16), *(p.astype(float16) for p in _TWO),
                outputs=("y", "mean", "inverse")),
     ),
     Cause("sums-x", "adds up x, and not |x|", _other("LpNormalization", 22, _f([-3, 4]), p=1)),
@@ -101,7 +110,7 @@ _ALL = (
     Cause(
         "training-of-old-versions",
         "knows training from version 7 on; in versions 1 and 6 it takes the stored statistics, and does not say so",
-        _batch(_ROWS, 6, outputs=_FIVE, fetched=1),
+        _batch(_ROWS, 6, outputs=BATCH_NORM_OUTPUTS, fetched=1),
     ),
     Cause(
         "momentum-the-other-way",
@@ -111,17 +120,17 @@ _ALL = (
     Cause(
         "float32-for-float16",
         "gives float32 where the file says float16",
-        _other("InstanceNormalization", 6, _f([[[1, 3]]], dtype=float16), *(p.astype(float16) for p in _TWO)),
+        _other("InstanceNormalization", 6, _f([[[1, 3]]], dtype=float16), *(p.astype(float16) for p in _ONE)),
     ),
     Cause(
         "reads-float64-as-float32",
         "reads the bytes of float64 as if they were float32",
-        _other("LayerNormalization", 17, _f([1, 3], dtype=float64), *(p.astype(float64) for p in _ONE)),
+        _other("LayerNormalization", 17, _f([1, 3], dtype=float64), *(p.astype(float64) for p in _TWO)),
     ),
     Cause(
         "computes-float64-in-float32",
         "computes float64 in float32",
-        _other("InstanceNormalization", 6, _f([[[1, 2, 4]]], dtype=float64), *(p.astype(float64) for p in _TWO)),
+        _other("InstanceNormalization", 6, _f([[[1, 2, 4]]], dtype=float64), *(p.astype(float64) for p in _ONE)),
     ),
     Cause(
         "no-axis-of-channels",
@@ -142,7 +151,7 @@ _ALL = (
     Cause(
         "variance-by-squares",
         "takes the variance as E[x^2] - E[x]^2, which cancels where the mean is large",
-        _far(_other("GroupNormalization", 21, _f([[1e4 + 1, 1e4 + 2, 1e4 + 4]]), *_TWO, num_groups=1)),
+        _far(_other("GroupNormalization", 21, _f([[1e4 + 1, 1e4 + 2, 1e4 + 4]]), *_ONE, num_groups=1)),
     ),
     Cause(
         "wider-type-of-y",
@@ -173,18 +182,17 @@ _ALL = (
     Cause(
         "rounds-the-mean-of-equal-values",
         "rounds the sum of equal values, so that their mean is another number than they are",
-        _other("InstanceNormalization", 6, np.full((1, 1, 11), 12345.678, np.float32), *_TWO),
+        _other("InstanceNormalization", 6, np.full((1, 1, 11), 12345.678, np.float32), *_ONE),
     ),
     Cause(
         "nan-for-an-empty-batch",
         "gives NaN as the gradient of scale where a batch is empty, and no value stands behind it",
-        Case("BatchNormalization", 15, "", (np.zeros((0, 2), np.float32), *_batch(_ROWS).inputs[1:]),
-             {"training_mode": 1}, ("y", "mean", "var"), 1, (1, 2, 3, 4), 0.0, GRADIENTS, np.zeros((0, 2), np.float32)),
+        dataclasses.replace(_batch(_NOTHING, training_mode=1, fetched=1), kind=GRADIENTS, beside=_NOTHING),
     ),
     Cause(
         "lacks-mean-and-inverse",
         "does not give the mean and 1 / std, for which the file asks beside y",
-        _other("LayerNormalization", 17, _f([1, 3]), *_ONE, outputs=("y", "mean", "inverse")),
+        _other("LayerNormalization", 17, _f([1, 3]), *_TWO, outputs=("y", "mean", "inverse")),
     ),
     Cause(
         "scale-of-each-group",
@@ -201,7 +209,7 @@ _ALL = (
     Cause(
         "crashes-on-16-bits",
         "crashes on bfloat16, and on float16 with statistics of float32",
-        _other("InstanceNormalization", 22, _f([[[1, 3]]], dtype=bfloat16), *(p.astype(bfloat16) for p in _TWO)),
+        _other("InstanceNormalization", 22, _f([[[1, 3]]], dtype=bfloat16), *(p.astype(bfloat16) for p in _ONE)),
     ),
 )  # fmt: skip
 CAUSES = {cause.name: cause for cause in _ALL}

@@ -27,7 +27,7 @@ OPERATORS = tuple(formula.FORMULAS)
 
 @dataclass(frozen=True)
 class Defect:
-    """A cause by its name, and where it holds: these runtimes and operators, such cases, what a verdict says."""
+    """A cause by its name, and where it applies: the runtimes, operators and cases, and words of the verdict."""
 
     runtimes: tuple[str, ...]
     operators: tuple[str, ...]
@@ -291,9 +291,3 @@ def explanation(runtime: str, case: Case, said: str) -> Defect | None:
         if asked and defect.says in said and defect.matches(case):
             return defect
     return None
-
-
-def known(runtime: str, case: Case, said: str) -> str:
-    """The sentence of the first defect that explains it; "" where none does."""
-    defect = explanation(runtime, case, said)
-    return "" if defect is None else defect.text

@@ -1,7 +1,7 @@
-"""The normalizations of a user's own file as cases: each node with the numbers that reach it.
+"""Reads the normalizations of a user's file as cases: each node with the numbers that reach it.
 
-The file is loaded as `minorm.onnx.load` does, with its limits, and cut behind the values that normalizations read; so
-minorm computes what reaches each of them.
+minorm computes these numbers: it loads the file by `minorm.onnx.load`, with its limits, and asks for the values that
+the normalizations read.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from minorm.conformance.batch_norm_cases import BATCH_NORM_OUTPUTS
 from minorm.conformance.case import Case
 from minorm.conformance.formula import FORMULAS, due
 from minorm.conformance.verdict import STASHED
@@ -27,17 +28,16 @@ from minorm.onnx.graph.reading import Node
 from minorm.serialization import limits
 from minorm.support.argument_errors import kind_of
 
-OUTPUTS = "y", "mean", "var", "saved_mean", "saved_var"  # of a normalization
 PLAIN = int, float, str  # what attributes of normalizations are, or lists of them
 FAR = 10.0  # standard deviations; data that lie closer to 0 have no offset to speak of
 
 
 @dataclass(frozen=True)
 class FileCases:
-    """What a file has to be judged.
+    """The normalizations of a file: those to judge, and those that are left out.
 
     cases       one a node, called as the node is
-    since       the version of the operator that each is of, in their order
+    since       the version of each case's operator, in the order of the cases
     left_out    nodes by name, and why they are not judged
     """
 
@@ -55,17 +55,20 @@ def read(
 ) -> FileCases:
     """The normalizations of a file; the second of one name is called `name (2)`.
 
-    LoadError for what is no ONNX file, or for one that minorm does not run up to there.
+    LoadError where the file is not an ONNX file, or where minorm cannot run it up to its normalizations.
 
     shapes    lengths of inputs or free axes, where guessing fails
-    values    what inputs are given: numbers or lists; else they are random, always the same
+    values    numbers or lists for inputs by name; the others get random numbers, always the same
     """
     found = inspect(path, max_bytes, external_root, "conform")
     nodes = _named([node for node in found.nodes if node.operator in FORMULAS and not node.domain])
+    fed = {entry.name for entry in found.proto.graph.input}
+    weights = {tensor.name for tensor in found.proto.graph.initializer}
+    known, held = fed.union(weights, *(node.outputs for node in found.nodes)), weights - fed
     result = FileCases()
     judged = {}
     for name, node in nodes.items():
-        why = _why_left_out(node, found)
+        why = _why_left_out(node, known)
         if why:
             result.left_out[name] = why
         else:
@@ -74,8 +77,6 @@ def read(
         return result
     guess = examples.Guess(shapes or {}, values or {}, Required(found.proto.graph).lengths)
     arrays = _arrays(path, found, list(judged.values()), guess, max_bytes, external_root)
-    fed = {entry.name for entry in found.proto.graph.input}
-    held = {tensor.name for tensor in found.proto.graph.initializer} - fed
     for name, node in judged.items():
         try:
             case = _case(name, node, [arrays[value] for value in _given(node)], held)
@@ -108,7 +109,7 @@ def _given(node: Node) -> list[str]:
     return [name for name in node.inputs if name]
 
 
-def _why_left_out(node: Node, found: Inspection) -> str:
+def _why_left_out(node: Node, known: set[str]) -> str:
     if not node.inputs or "" in node.inputs[: len(_given(node))]:
         return "it lacks an input that it needs"
     if not any(node.outputs):
@@ -119,10 +120,8 @@ def _why_left_out(node: Node, found: Inspection) -> str:
                 return f"its attribute {name!r} is or holds {kind_of(part)}; expected numbers or texts"
     if node.conditions or node.body is not None or node.enters:
         return "it stands in a branch or a loop"
-    known = {value for other in found.nodes for value in other.outputs}
-    known |= {entry.name for entry in found.proto.graph.input} | {t.name for t in found.proto.graph.initializer}
     if not known.issuperset(_given(node)):
-        return "what reaches it cannot be told from outside of the loop that it stands in"
+        return "it reads a value that exists only inside a branch or a loop"
     return ""
 
 
@@ -146,7 +145,7 @@ def _arrays(
 
 
 def _case(name: str, node: Node, inputs: list[Any], held: set[str]) -> Case:
-    outputs = tuple(OUTPUTS[place] if value else "" for place, value in enumerate(node.outputs[: len(OUTPUTS)]))
+    outputs = tuple(name if given else "" for name, given in zip(BATCH_NORM_OUTPUTS, node.outputs, strict=False))
     if node.operator in STASHED:
         outputs = tuple("inverse" if value == "var" else value for value in outputs)
     weights = tuple(place for place, value in enumerate(_given(node)) if value in held and place)

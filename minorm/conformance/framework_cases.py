@@ -1,4 +1,4 @@
-"""What no ONNX file can ask for, and frameworks give: gradients, masks, and the plain average of the batches."""
+"""Makes the cases that frameworks can be asked for and no ONNX file: gradients, masks, plain averages of batches."""
 
 from __future__ import annotations
 

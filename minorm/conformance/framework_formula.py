@@ -1,4 +1,4 @@
-"""What is due for the cases that no ONNX file can ask for, in float64: the derivatives of the formulas of formula.py.
+"""Computes in float64 what is due for the cases of framework_cases.py: above all the derivatives of formula.py.
 
 A function an operator gives the gradients of x, scale and bias for dy, the gradient of y. With xhat the standardized
 data, g = dy * scale and means over the axes of the statistics, the one that most of them share is
@@ -40,7 +40,7 @@ def batch_normalization(case: Case, dy: Any, x: Any, s: Any, b: Any, mean: Any, 
     return dy * s.reshape(shape) / root, (dy * (x - mean.reshape(shape)) / root).sum(axes), dy.sum(axes)
 
 
-def instance_normalization(case: Case, dy: Any, x: Any, s: Any, b: Any) -> Gradients:  # noqa: ARG001  b has no say
+def instance_normalization(case: Case, dy: Any, x: Any, s: Any, b: Any) -> Gradients:  # noqa: ARG001  b drops out
     """Statistics of each channel of each sample."""
     over, scale = tuple(range(2, x.ndim)), formula.along_channels(s, x)
     return through_statistics(x, dy, scale, over, (0, *over), case.get("epsilon", 1e-5))
@@ -64,7 +64,7 @@ def layer_normalization(case: Case, dy: Any, x: Any, s: Any, b: Any = None) -> G
 
 
 def rms_normalization(case: Case, dy: Any, x: Any, s: Any) -> Gradients:
-    """No mean is subtracted, so that none is in the derivative."""
+    """No mean is subtracted: the derivative lacks mean(g)."""
     first = case.get("axis", -1) % x.ndim
     over = tuple(range(first, x.ndim))
     root = np.sqrt((x * x).mean(over, keepdims=True) + case.get("epsilon", 1e-5))
@@ -121,7 +121,7 @@ def masked(case: Case, x: Any, s: Any, b: Any, mean: Any, var: Any) -> list[tupl
     return [(value, case.inputs[0].dtype) for value in found]
 
 
-def cumulative(case: Case, x: Any, *others: Any) -> list[tuple[Any, Any]]:  # noqa: ARG001  an average forgets what was
+def cumulative(case: Case, x: Any, *others: Any) -> list[tuple[Any, Any]]:  # noqa: ARG001  the average replaces the old
     """The average over the batches, of one sample each, of their mean and variance."""
     over = tuple(range(2, x.ndim))
     return [(x.mean(over).mean(0), case.inputs[3].dtype), (x.var(over).mean(0), case.inputs[4].dtype)]

@@ -1,4 +1,4 @@
-"""minorm itself, as `minorm.onnx.load` reads a case's file; masks and plain averages are asked of its function."""
+"""Asks minorm: by a case's file, loaded into a module; for masks and plain averages by `batch_norm`."""
 
 from __future__ import annotations
 

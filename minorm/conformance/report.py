@@ -22,7 +22,7 @@ from minorm.onnx.checking import sandbox
 
 @dataclass(frozen=True)
 class Report:
-    """What was found.
+    """The cells of the runtimes that were asked.
 
     versions    of packages, None where one is not installed
     failures    why a runtime could not run at all
@@ -55,9 +55,7 @@ def conform(
     Each is asked for the kinds of cases that it has. One that is not installed has cells that are unsupported, and an
     extra one has none; one that was asked for by name has failed.
     """
-    return _asked(
-        runtimes, all_cases(), range(len(all_cases())) if places is None else places, known, handed_over=False
-    )
+    return _asked(runtimes, None, places, known)
 
 
 def conform_file(
@@ -66,29 +64,30 @@ def conform_file(
     known: Mapping[str, Runtime] = RUNTIMES,
 ) -> Report:
     """Ask the runtimes for the normalizations of a user's file; each cell has the node's name as its case."""
-    report = _asked(runtimes, found.cases, range(len(found.cases)), known, handed_over=True)
-    since = found.since
-    cells = [dataclasses.replace(c, opset=since[i % len(since)]) for i, c in enumerate(report.cells)]  # one a runtime
+    report = _asked(runtimes, found.cases, None, known)
+    since = {case.name: version for case, version in zip(found.cases, found.since, strict=True)}
+    cells = [dataclasses.replace(cell, opset=since[cell.case]) for cell in report.cells]
     return dataclasses.replace(report, cells=cells, left_out=found.left_out)
 
 
 def _asked(
     runtimes: Iterable[str] | None,
-    cases: Sequence[Case],
-    places: Sequence[int],
+    given: Sequence[Case] | None,
+    places: Sequence[int] | None,
     known: Mapping[str, Runtime],
-    *,
-    handed_over: bool,
 ) -> Report:
+    """given: the cases, None for `all_cases()`; places: of those to ask for, None for all."""
+    cases = all_cases() if given is None else given
+    places = range(len(cases)) if places is None else places
     cells, failures = [], {}
     usual = (name for name, runtime in known.items() if not runtime.extra or asking.installed(runtime))
     names = list(usual if runtimes is None else runtimes)
     for name in names:
         asked = [place for place in places if cases[place].kind in known[name].functions]
         try:
-            outcomes = asking.ask(known[name], asked, cases=cases if handed_over else None)
+            outcomes = asking.ask(known[name], asked, cases=given)
             if runtimes is not None and not asking.installed(known[name]):
-                failures[name] = f"{known[name].packages[0]} is not installed"
+                failures[name] = asking.missing(known[name])
         except CannotRun as error:
             failures[name] = f"it cannot run: {error}"
             outcomes = dict.fromkeys(asked, Outcome("absent", failures[name]))

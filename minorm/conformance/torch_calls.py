@@ -6,7 +6,7 @@ lies the other way round. What PyTorch cannot say is refused.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -20,11 +20,8 @@ def answer(case: Case) -> list[Any]:
     """The outputs that are fetched, as arrays."""
     import torch
 
-    call = CALLS.get(case.operator)
-    if call is None:
-        raise NotImplementedError(f"PyTorch has no {case.operator}")
     with torch.no_grad():
-        results = call(case, *[to_tensor(array) for array in case.inputs])
+        results = _called(case, map(to_tensor, case.inputs))
     return [to_array(results[place]) for place, _ in case.wanted]
 
 
@@ -32,12 +29,10 @@ def gradients(case: Case) -> list[Any]:
     """The gradients of x, scale and bias, by autograd."""
     import torch
 
-    call = CALLS.get(case.operator)
-    if call is None:
-        raise NotImplementedError(f"PyTorch has no {case.operator}")
     given = [to_tensor(array) for array in case.inputs]
     asked = [tensor.requires_grad_() for tensor in given[: len(case.wanted)]]
-    return [to_array(found) for found in torch.autograd.grad(call(case, *given)[0], asked, to_tensor(case.beside))]
+    found = torch.autograd.grad(_called(case, given)[0], asked, to_tensor(case.beside))
+    return [to_array(gradient) for gradient in found]
 
 
 def cumulative(case: Case) -> list[Any]:
@@ -55,6 +50,12 @@ def cumulative(case: Case) -> list[Any]:
             layer(sample[None])
     n = x[0, 0].numel()
     return [to_array(layer.running_mean), to_array(layer.running_var * ((n - 1) / n))]
+
+
+def _called(case: Case, given: Iterable[Any]) -> list[Any]:
+    if case.operator not in CALLS:
+        raise NotImplementedError(f"PyTorch has no {case.operator}")
+    return CALLS[case.operator](case, *given)
 
 
 def _batch_norm(case: Case, x: Any, s: Any, b: Any, mean: Any, var: Any) -> list[Any]:

@@ -10,8 +10,10 @@ import pytest
 
 pytest.importorskip("onnx")
 
+from minorm.conformance.asking import ask, missing
 from minorm.conformance.cases import all_cases
-from minorm.conformance.runtimes import Runtime
+from minorm.conformance.runtimes import RUNTIMES, Runtime
+from minorm.conformance.verdict import Cell, judge
 from tests.conformance.planted import PLANTED, REFUSED, RIGHT, WRONG
 
 
@@ -30,6 +32,20 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, st
 @pytest.fixture
 def planted(module: Any) -> Any:
     return module("planted_wrong", PLANTED)
+
+
+@pytest.fixture
+def judged() -> Callable[[str, list[int]], list[Cell]]:
+    """Ask an installed runtime for the cases at these places, and judge its answers."""
+
+    def judge_all(name: str, places: list[int]) -> list[Cell]:
+        runtime = RUNTIMES[name]
+        if missing(runtime):
+            pytest.skip(missing(runtime))
+        outcomes = ask(runtime, places)
+        return [judge(all_cases()[place], name, outcomes[place]) for place in places]
+
+    return judge_all
 
 
 @pytest.fixture

@@ -50,7 +50,7 @@ def test_one_that_does_not_import_cannot_run(module: Any) -> None:
 
 
 def test_one_that_is_not_installed_is_absent() -> None:
-    found = ask(Runtime("nobody", "nobody:answer", ("no_such_package_here",)), [0, 5])
+    found = ask(Runtime("absent", "absent:answer", ("json", "no_such_package_here")), [0, 5])
     assert [(o.kind, o.text) for o in found.values()] == [("absent", "no_such_package_here is not installed")] * 2
 
 

@@ -11,7 +11,7 @@ import onnx
 import pytest
 
 from minorm.conformance import cause_pages, file_cases
-from minorm.conformance.asking import Outcome, ask, installed
+from minorm.conformance.asking import Outcome, ask, missing
 from minorm.conformance.case import OUTPUTS
 from minorm.conformance.causes import CAUSES
 from minorm.conformance.defects import KNOWN
@@ -67,7 +67,7 @@ def _plain(text: str) -> str:
 def test_the_file_is_judged_as_the_page_says(name: str) -> None:
     case = CAUSES[name].case
     if case.kind != OUTPUTS:
-        pytest.skip("gradients are no file's")
+        pytest.skip("no file asks for gradients")
     ((found,), (since,)) = (read := file_cases.read(FOLDER / f"{name}.onnx")).cases, read.since
     assert found.operator == case.operator
     assert since <= case.opset
@@ -98,8 +98,8 @@ def test_the_index_lists_them_and_nothing_else_lies_there() -> None:
 )
 def test_a_runtime_is_wrong_where_a_page_says_so(name: str) -> None:
     runtime = RUNTIMES[name]
-    if not installed(runtime):
-        pytest.skip(f"{runtime.packages[0]} is not installed")
+    if missing(runtime):
+        pytest.skip(missing(runtime))
     cases: list[Any] = [cause.case for cause in CAUSES.values()]
     said = [place for place, cause in enumerate(CAUSES) if runtime.title in rows(cause) and name != "minorm"]
     outcomes = ask(runtime, said, cases=cases)

@@ -45,6 +45,14 @@ def to_tensor(make: Callable[[Any, str], Any], array: Any) -> Any:
     return make(array.astype(float32) if array.dtype == bfloat16 else array, str(array.dtype))
 
 
+def jax_array(array: Any, kind: str) -> Any:
+    """Numbers of NumPy as JAX has them, with 64 bits allowed; for Flax and Keras."""
+    import jax
+
+    jax.config.update("jax_enable_x64", True)
+    return jax.numpy.asarray(array, kind)
+
+
 def tensors(make: Callable[[Any, str], Any], case: Case) -> list[Any]:
     """All inputs of a case by `to_tensor`."""
     return [to_tensor(make, array) for array in case.inputs]

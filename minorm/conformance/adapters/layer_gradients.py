@@ -1,4 +1,4 @@
-"""The gradients of x, scale and bias in frameworks whose layers are called: an adapter's `forward`, differentiated."""
+"""Differentiates an adapter's `forward`: the gradients of x, scale and bias in frameworks whose layers are called."""
 
 from __future__ import annotations
 
@@ -26,8 +26,7 @@ def keras(case: Case) -> list[Any]:
 def _by_jax(forward: Callable[..., list[Any]], case: Case) -> list[Any]:
     import jax
 
-    jax.config.update("jax_enable_x64", True)
-    given, dy = layers.tensors(jax.numpy.asarray, case), layers.to_tensor(jax.numpy.asarray, case.beside)
+    given, dy = layers.tensors(layers.jax_array, case), layers.to_tensor(layers.jax_array, case.beside)
     asked = len(case.wanted)
     pull = jax.vjp(lambda *some: forward(case, *some, *given[asked:])[0], *given[:asked])[1]
     return [layers.to_array(gradient) for gradient in pull(dy)]

@@ -1,4 +1,4 @@
-"""tinygrad's own layers (tinygrad.nn), whose gradients are asked for; it reads files by tinygrad.py."""
+"""Asks tinygrad's layers (tinygrad.nn) for gradients; tinygrad.py asks it to run files."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Test cases of normalizations that the onnx package does not have, in the two forms that it keeps test cases in.
+"""Writes test cases of normalizations that the onnx package lacks, in the two forms that it keeps test cases in.
 
     python -m minorm.conformance.node_cases DIR
 
-writes DIR/node/test_NAME and DIR/simple/test_NAME (model.onnx and test_data_set_0, as onnx's backend tests read them),
+makes DIR/node/test_NAME and DIR/simple/test_NAME (model.onnx and test_data_set_0, as onnx's backend tests read them),
 DIR/case with the Python sources they come from, and a README. sources/ has these sources: they import onnx and NumPy
 alone, as files of onnx/backend/test/case do, and compute what is expected in float64. collecting.py runs them.
 """

@@ -1,4 +1,4 @@
-"""Runs the sources with an `expect` that keeps each case, where onnx's own would add it to the cases of the package."""
+"""Runs the sources with an `expect` that keeps each case; onnx's own would add it to the cases of the package."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ class NodeCase:
 
     @property
     def operator(self) -> str:
-        """Of the normalization."""
+        """The operator of the normalization, the first node."""
         return str(self.model.graph.node[0].op_type)
 
     @property
     def opset(self) -> int:
-        """Of ONNX's own operators."""
+        """The version of ONNX's own operators that the model asks for."""
         return int(next(entry.version for entry in self.model.opset_import if not entry.domain))
 
 
@@ -44,7 +44,7 @@ def source_files() -> list[Path]:
 
 
 def kind_of(path: Path) -> str:
-    """Which cases a source makes: it says by where it takes `expect` from."""
+    """Which cases a source makes; the module from which it takes `expect` tells."""
     return next(kind for kind, module in KINDS.items() if f"from {module} import expect" in path.read_text())
 
 
@@ -74,7 +74,7 @@ def _info(name: str, array: Any) -> Any:
 
 @contextmanager
 def _replaced(kind: str, expect: Any) -> Iterator[None]:
-    """Inside, the module of onnx has another `expect`; a source takes it from there."""
+    """Give onnx's module another `expect` for a while; a source takes it from there."""
     module = importlib.import_module(KINDS[kind])
     before = module.expect
     module.expect = expect  # type: ignore[attr-defined]
@@ -86,7 +86,7 @@ def _replaced(kind: str, expect: Any) -> Iterator[None]:
 
 @contextmanager
 def _seeds_kept() -> Iterator[None]:
-    """NumPy's old generator, which onnx's Base seeds before each export, is as before afterwards."""
+    """Restore NumPy's old generator at the end: onnx's Base seeds it before each export."""
     before = np.random.get_state()  # noqa: NPY002  it is the one that the sources draw from
     try:
         yield

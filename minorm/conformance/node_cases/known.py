@@ -1,9 +1,8 @@
-"""Which cases a runtime gets wrong or refuses, by the pattern of their names, and why."""
+"""Names the cases that onnx.reference gets wrong or refuses, by patterns, and says why."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from fnmatch import fnmatchcase
 
 IN_16_BITS = "it computes in float16 throughout"
 REFERENCE: Mapping[str, str] = {  # onnx.reference of onnx 1.23
@@ -19,15 +18,3 @@ REFERENCE: Mapping[str, str] = {  # onnx.reference of onnx 1.23
     "test_l1normalization_opset1": "it adds x and not the absolute value of x",
     "test_lrn_*": "it takes the window of a channel from as many samples as there are channels",
 }
-ONNXRUNTIME: Mapping[str, str] = {  # 1.22 and later, on the CPU
-    "test_batchnorm_training_mode_offset_10000": "its mean is not exact",
-    "test_instancenorm_offset_1000*": "its mean is not exact",
-    "test_group_normalization_offset_*": "it runs the function body",
-    "test_group_normalization_float16_stash_float": "it runs the function body",
-    "test_mvn_equal_values*": "0 / 0",
-}
-
-
-def why(name: str, known: Mapping[str, str]) -> str | None:
-    """Why a runtime differs in the case; None where it does not."""
-    return next((reason for pattern, reason in known.items() if fnmatchcase(name, pattern)), None)

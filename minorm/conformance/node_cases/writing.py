@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from onnx import numpy_helper
 
@@ -76,10 +75,10 @@ def readme(cases: Sequence[NodeCase]) -> str:
         f"| {operator} | {', '.join(map(str, sorted(set(opsets))))} | {len(opsets)} |"
         for operator, opsets in sorted(counts.items())
     )
-    kinds: list[Any] = [case.kind for case in cases]
+    kinds = [case.kind for case in cases]
     return README.format(
         nodes=kinds.count("node"),
         models=kinds.count("simple"),
         table=table,
-        differ="\n".join(f"| {cases} | {why} |" for cases, why in REFERENCE.items()),
+        differ="\n".join(f"| {pattern} | {why} |" for pattern, why in REFERENCE.items()),
     )

@@ -11,10 +11,8 @@ import pytest
 pytest.importorskip("onnx")
 
 from minorm.conformance import adapters
-from minorm.conformance.asking import ask, installed
 from minorm.conformance.cases import all_cases
 from minorm.conformance.runtimes import RUNTIMES
-from minorm.conformance.verdict import judge
 
 PLACES = {(c.operator, c.opset, c.name): place for place, c in enumerate(all_cases())}
 EXTRA = [name for name, runtime in RUNTIMES.items() if runtime.extra]
@@ -52,13 +50,8 @@ def test_an_adapter_is_short_and_imports_without_its_runtime(name: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", EXTRA)
-def test_what_it_says(name: str) -> None:
-    runtime = RUNTIMES[name]
-    if not installed(runtime):
-        pytest.skip(f"{runtime.packages[0]} is not installed")
-    places = [PLACES[key] for key, _ in EXPECTED[name]]
-    outcomes = ask(runtime, places)
-    cells = [judge(all_cases()[place], name, outcomes[place]) for place in places]
+def test_what_it_says(name: str, judged: Any) -> None:
+    cells = judged(name, [PLACES[key] for key, _ in EXPECTED[name]])
     assert [(c.verdict, c.said) if c.verdict != v else v for c, (_, v) in zip(cells, EXPECTED[name], strict=True)] == [
         verdict for _, verdict in EXPECTED[name]
     ]

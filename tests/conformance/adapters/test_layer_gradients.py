@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 pytest.importorskip("onnx")
 
-from minorm.conformance.asking import ask, installed
 from minorm.conformance.case import CUMULATIVE, GRADIENTS, MASKED
 from minorm.conformance.cases import all_cases
 from minorm.conformance.runtimes import RUNTIMES
-from minorm.conformance.verdict import judge
 
 CASES = {(c.operator, c.name): place for place, c in enumerate(all_cases()) if c.kind != "outputs"}
 UNIT = "LayerNormalization", "gradients, float32"
@@ -36,13 +36,8 @@ def test_who_is_asked() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", EXPECTED)
-def test_what_they_give(name: str) -> None:
-    runtime = RUNTIMES[name]
-    if not installed(runtime):
-        pytest.skip(f"{runtime.packages[0]} is not installed")
-    places = [CASES[key] for key in EXPECTED[name]]
-    outcomes = ask(runtime, places)
-    cells = [judge(all_cases()[place], name, outcomes[place]) for place in places]
+def test_what_they_give(name: str, judged: Any) -> None:
+    cells = judged(name, [CASES[key] for key in EXPECTED[name]])
     said = [(cell.verdict, cell.said) for cell in cells]
     assert [verdict for verdict, _ in said] == list(EXPECTED[name].values()), said
     assert all(cell.defect for cell in cells if cell.verdict == "wrong")

@@ -1,7 +1,9 @@
-"""onnx.reference and onnxruntime differ in the cases that known.py names, and in no others."""
+"""onnx.reference differs in the cases that known.py names, and in no others; onnxruntime in none but those below."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from fnmatch import fnmatchcase
 from typing import Any
 
 import numpy as np
@@ -11,10 +13,21 @@ pytest.importorskip("onnx")
 
 import onnx
 
-from minorm.conformance.node_cases import known
 from minorm.conformance.node_cases.collecting import NodeCase, collect
+from minorm.conformance.node_cases.known import REFERENCE
 
 NODES = {case.name: case for case in collect() if case.kind == "node"}
+ONNXRUNTIME = (  # from version 1.22 on, on the CPU
+    "test_batchnorm_training_mode_offset_10000",  # its mean is not exact
+    "test_instancenorm_offset_1000*",
+    "test_group_normalization_offset_*",  # it runs the function body
+    "test_group_normalization_float16_stash_float",
+    "test_mvn_equal_values*",  # it gives 0 / 0
+)
+
+
+def differs(name: str, patterns: Iterable[str]) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
 def agrees(case: NodeCase, got: Any) -> bool:
@@ -41,7 +54,7 @@ def test_reference(name: str) -> None:
         right = agrees(case, ReferenceEvaluator(case.model).run(None, feeds(case)))
     except Exception:  # noqa: BLE001  it raises all kinds
         right = False
-    assert right == (known.why(name, known.REFERENCE) is None)
+    assert right != differs(name, REFERENCE)
 
 
 @pytest.mark.parametrize("name", NODES)
@@ -56,11 +69,9 @@ def test_onnxruntime(name: str) -> None:
     except Exception as error:  # noqa: BLE001  its own classes have no common public base
         pytest.skip(str(error).splitlines()[0][:100])
     right = agrees(case, session.run(None, feeds(case)))
-    if known.why(name, known.ONNXRUNTIME) is None:
-        assert right
+    assert right or differs(name, ONNXRUNTIME)
 
 
 def test_every_pattern_names_a_case() -> None:
-    for table in (known.REFERENCE, known.ONNXRUNTIME):
-        for pattern in table:
-            assert [name for name in NODES if known.why(name, {pattern: "why"})], pattern
+    for pattern in (*REFERENCE, *ONNXRUNTIME):
+        assert any(differs(name, [pattern]) for name in NODES), pattern
