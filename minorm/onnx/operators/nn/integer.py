@@ -150,7 +150,7 @@ def _check_conv(w: Tensor, x_zero: Tensor | None, w_zero: Tensor | None, w_scale
 
 def _check_result(scale: Tensor, zero: Tensor, columns: tuple[int, ...] | None = None) -> None:
     """Scale and zero point of the result: one number, or one for each column."""
-    if zero.dtype not in (dtypes.int8, dtypes.uint8):
+    if zero.dtype not in dtypes.BYTES:
         raise TypeError(f"y_zero_point is {zero.dtype}; expected int8 or uint8")
     for name, parameter in (("y_scale", scale), ("y_zero_point", zero)):
         if parameter.shape != columns:
