@@ -123,7 +123,7 @@ def prepare_conv(
         taps, rows, pitch = _packed_plane(w.shape[2:], form, shape)
         if rows * form[0][1] * pitch < LARGE:
             return _depthwise_conv(x.shape, w, int(x_zero), w_zero, form, (taps, rows, pitch), shape, bias, how, dtype)
-    if is_short(w.shape, groups):
+    if _is_short(w.shape, groups):
         return _short_conv(w, int(x_zero), w_zero, form, bias, how, dtype)
     outputs, channels, kernel = len(w) // groups, w.shape[1], math.prod(w.shape[2:])
     steps = outputs * channels * kernel, channels * kernel, kernel, 1
@@ -176,7 +176,7 @@ def _depthwise_conv(
     return convolve
 
 
-def is_short(w_shape: Ints, groups: int) -> bool:
+def _is_short(w_shape: Ints, groups: int) -> bool:
     """Whether a group's sums are so short that float32 holds them, and its cells would be nearly empty."""
     return groups > 1 and w_shape[1] < kernels.GROUP and math.prod(w_shape[1:]) <= SHORT
 

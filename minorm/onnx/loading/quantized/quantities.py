@@ -85,8 +85,6 @@ def quantity(node: Node, name: str, w: Wiring) -> Quantity | None:
     dtype = w.types.get(name) if zero is None else zero.dtype
     if w.types.get(name, dtype) != dtype:
         return None
-    if dtype is None and name in w.arrays:
-        dtype = w.arrays[name].dtype
     if dtype is None and node.operator == "QuantizeLinear" and not node.get("output_dtype", 0):
         dtype = dtypes.uint8
     if dtype not in dtypes.BYTES or scale.ndim > 1 or (zero is not None and zero.size != scale.size):

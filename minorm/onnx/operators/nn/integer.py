@@ -7,7 +7,6 @@ onnxruntime does (minorm/ops/quantization.py). No gradient passes integers.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -35,7 +34,7 @@ def read_conv_integer(node: Node) -> Callable[..., Tensor]:
 
     def conv(x: Tensor, w: Tensor, x_zero: Tensor | None = None, w_zero: Tensor | None = None) -> Tensor:
         _check_conv(w, x_zero, w_zero, None)
-        return IntegerConvolution.apply(x, w, x_zero, w_zero, form=_form(form(x, w)))
+        return IntegerConvolution.apply(x, w, x_zero, w_zero, form=form(x, w))
 
     return whole(node, conv)
 
@@ -73,7 +72,7 @@ def read_qlinear_conv(node: Node) -> Callable[..., Tensor]:
         _check_number("x_scale", x_scale)
         _check_result(y_scale, y_zero)
         scales = x_scale, w_scale, y_scale
-        return IntegerConvolution.apply(x, w, x_zero, w_zero, bias, *scales, y_zero, form=_form(form(x, w)), relu=relu)
+        return IntegerConvolution.apply(x, w, x_zero, w_zero, bias, *scales, y_zero, form=form(x, w), relu=relu)
 
     return whole(node, conv)
 
@@ -112,10 +111,6 @@ def _matmul(
         product = IntegerMatMul.apply(a.unsqueeze(0), b, a_zero, b_zero, *rest, **options)
         return product.squeeze(-2)
     return IntegerMatMul.apply(a, b, a_zero, b_zero, *rest, **options)
-
-
-def _form(how: dict[str, Any]) -> tuple[Any, ...]:
-    return how["stride"], how["padding"], how["dilation"], how["groups"]
 
 
 def _check_row(parameter: Tensor, a: Tensor) -> None:
