@@ -35,7 +35,7 @@ _NAMES = ("float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", 
 NARROW = frozenset(np.dtype(getattr(dtypes.ml_dtypes, name)) for name in _NAMES if hasattr(dtypes.ml_dtypes, name))
 
 
-def spread(parameter, shape, axis, block):
+def spread(parameter: Any, shape: tuple[int, ...], axis: int, block: int) -> Any:
     """A scale or zero point as it broadcasts to x of this shape."""
     if parameter.size == 1 and parameter.ndim <= 1:
         return parameter.reshape(())

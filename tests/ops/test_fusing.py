@@ -53,7 +53,7 @@ def both(steps: Steps, given: dict[int, Any], ends: tuple[int, ...] = ()) -> tup
 
 
 def fused_kinds(steps: Steps, given: dict[int, Any]) -> list[type[Application]]:
-    """What stands for them."""
+    """The kinds of applications that stand for these steps."""
     first = max(given) + 1
     applications = [Application(*step, (first + i,)) for i, step in enumerate(steps)]
     arrays = ran(applications, given, first + len(steps))
@@ -203,7 +203,7 @@ def test_other_broadcasts_stay(other: Any) -> None:
 
 @pytest.mark.parametrize("dtype", [np.float16, dtypes.bfloat16], ids=str)
 def test_one_broadcast_of_16_bits_is_a_pass_too(dtype: Any) -> None:
-    """NumPy would take many times as long for it; of float32 it takes the same."""
+    """NumPy takes many times as long for 16 bits, and no longer for float32."""
     arrays = maps(dtype=dtype)
     names, before, after = both([(elementwise.Add, (1, 2), {})], arrays)
     assert (names, fused_kinds([(elementwise.Add, (1, 2), {})], arrays)) == (["Add"], [Chained])

@@ -131,7 +131,7 @@ def test_the_integers_are_onnxruntimes(name: str) -> None:
 
 @pytest.mark.parametrize("name", CASES)
 def test_the_nodes_of_the_file_are_never_far(name: str) -> None:
-    """In training and where somebody looks: floats, which differ by a step where they are nearly half way."""
+    """In training and where nodes are watched: floats, which differ by a step where they are nearly half way."""
     proto = graph(*CASES[name])
     x = (rng().standard_normal(CASES[name][1]) * 1.5).astype(F)
     model = mo.load(proto)
@@ -296,7 +296,7 @@ def test_a_layer_in_the_place_of_a_node() -> None:
 
 
 def test_weights_cannot_change() -> None:
-    """What was prepared of them once is good for all runs."""
+    """They are prepared once, for all runs."""
     model = mo.load(graph(*CASES["MatMul"]))
     with pytest.raises(ValueError, match="read-only"):
         model.constants["w"].array[:] = 0
