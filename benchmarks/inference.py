@@ -3,13 +3,13 @@
     python -m benchmarks.inference [--batches 1 8] [--seconds 10] [--networks resnet18 vit_tiny] [--processor-time]
                                    [--quantized QDQ]
 
-PyTorch writes the networks of benchmarks/vision.py with random weights and BatchNorm as nodes of its own; all load the
-same file, and their results are compared before they are timed. Times are medians of runs taken in turn in one process,
-in milliseconds. The columns:
+PyTorch writes the networks of benchmarks/vision.py with random weights, BatchNorm as separate nodes; all load the same
+file, and their results are compared before they are timed. Times are medians of runs taken in turn in one process, in
+milliseconds. The columns:
 
     ours, ort, vino      float32 of minorm, onnxruntime and OpenVINO
     ours16, vino*        bfloat16 of minorm, and OpenVINO in the precision that it chooses itself, bfloat16 where the
-                         processor has units for that; the first line names it
+                         processor has units for that; a line above the table names it
     /ort, /vino, /vino*  minorm's time by theirs: below 1 minorm is the faster one
 
 Without OpenVINO (the extra `runtimes`) its columns are empty.
@@ -49,7 +49,8 @@ from benchmarks.timing import in_turn
 
 NETWORKS = {f.__name__: f for f in (vision.resnet18, vision.mobilenet_v2, vision.convnext, vision.vit_tiny)}
 SIZE, SMALL = 224, 32
-CALIBRATION = 4  # images
+QUANTIZED = ("resnet18", "mobilenet_v2")  # the networks of 8 bits, where none is named
+CALIBRATION = 4  # batches
 CLOSE = {"ours": 1e-4, "vino": 1e-4, "ours16": 5e-2, "vino*": 5e-2}  # of the largest output: how far from onnxruntime's
 RATIOS = {"/ort": ("ours", "ort"), "/vino": ("ours", "vino"), "/vino*": ("ours16", "vino*")}
 TIMES = ("ours", "ort", "vino", "ours16", "vino*")
@@ -76,20 +77,17 @@ def exported(name: str, size: int, batch: int) -> bytes:
     return file.getvalue()
 
 
-def quantized(name: str, form: str, batch: int, size: int = SIZE) -> bytes:
+def quantized(name: str, size: int, batch: int, form: str) -> bytes:
     """The network as onnxruntime's quantizer writes it."""
     from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
     from onnxruntime.quantization.shape_inference import quant_pre_process
 
     class Images(CalibrationDataReader):  # type: ignore[misc]
-        def __init__(self, name: str) -> None:
-            self.name, self.left = name, CALIBRATION
+        def __init__(self, input_name: str) -> None:
+            self.feeds = iter([{input_name: images(batch, size, 1 + i)} for i in range(CALIBRATION)])
 
         def get_next(self) -> dict[str, Any] | None:
-            self.left -= 1
-            shape = batch, 3, size, size
-            images = np.random.default_rng(1 + self.left).standard_normal(shape, np.float32)
-            return {self.name: images} if self.left >= 0 else None
+            return next(self.feeds, None)
 
     with tempfile.TemporaryDirectory() as folder:
         paths = [os.path.join(folder, f"{stage}.onnx") for stage in ("float", "ready", "quantized")]
@@ -107,11 +105,11 @@ def quantized(name: str, form: str, batch: int, size: int = SIZE) -> bytes:
 
 def written(name: str, size: int, batch: int, form: str | None) -> bytes:
     """The network as a file, in floats or quantized in this form."""
-    return exported(name, size, batch) if form is None else quantized(name, form, batch, size)
+    return exported(name, size, batch) if form is None else quantized(name, size, batch, form)
 
 
-def images(batch: int, size: int) -> Any:
-    return np.random.default_rng(0).standard_normal((batch, 3, size, size), np.float32)
+def images(batch: int, size: int, seed: int = 0) -> Any:
+    return np.random.default_rng(seed).standard_normal((batch, 3, size, size), np.float32)
 
 
 Run = Callable[[], Any]
@@ -132,8 +130,8 @@ def openvino_run(openvino: Any, file: bytes, x: Any, options: dict[str, str]) ->
     return compiled.get_property("INFERENCE_PRECISION_HINT").to_string(), run
 
 
-def runs_of(name: str, batch: int, openvino: Any = None, form: str | None = None) -> tuple[dict[str, Run], str]:
-    """A run of each, by the names of the columns; and what OpenVINO chooses, "" where it is not there.
+def runs_of(name: str, batch: int, openvino: Any, form: str | None) -> tuple[dict[str, Run], str]:
+    """A run of each, by the names of the columns; and the precision that OpenVINO chooses, "" without it.
 
     form    of an 8-bit model, which only minorm and onnxruntime run
     """
@@ -145,7 +143,8 @@ def runs_of(name: str, batch: int, openvino: Any = None, form: str | None = None
     session = onnxruntime.InferenceSession(file, options, providers=["CPUExecutionProvider"])
     feed = {session.get_inputs()[0].name: x}
     runs: dict[str, Run] = {"ort": lambda: session.run(None, feed)[0]}
-    for column, dtype in (("ours", mn.float32), ("ours16", mn.bfloat16))[: 2 if form is None else 1]:
+    types = {"ours": mn.float32} if form else {"ours": mn.float32, "ours16": mn.bfloat16}
+    for column, dtype in types.items():
         model, given = minorm.onnx.load(file, dtype=dtype).eval(), mn.from_numpy(x).to(dtype)
         runs[column] = functools.partial(_ours, model, given)
     chosen = ""
@@ -159,7 +158,7 @@ def _ours(model: Any, x: Any) -> Any:
     return model(x).numpy()
 
 
-def check(name: str, runs: dict[str, Run], exact: bool = False) -> None:
+def check(name: str, runs: dict[str, Run], exact: bool) -> None:
     """Compare the results with onnxruntime's; exact: they have to be the same."""
     wanted = runs["ort"]()
     for column, close in CLOSE.items():
@@ -191,7 +190,7 @@ def _is_kernel(function: Any) -> bool:
     return str(name).startswith("minorm_ext.")
 
 
-def outside_kernels(name: str, form: str | None = None, repeats: int = 30) -> tuple[int, float]:
+def outside_kernels(name: str, form: str | None, repeats: int = 30) -> tuple[int, float]:
     """The nodes of a run, and the seconds that each of them costs outside the kernels."""
     model = minorm.onnx.load(written(name, SMALL, 1, form)).eval()
     x = mn.from_numpy(images(1, SMALL))
@@ -223,7 +222,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=formatter)
     parser.add_argument("--batches", nargs="+", type=int, default=[1, 8])
     parser.add_argument("--seconds", type=float, default=10, help="for each network and batch")
-    parser.add_argument("--networks", nargs="+", choices=NETWORKS, help="all four; of 8-bit models the first two")
+    parser.add_argument("--networks", nargs="+", choices=NETWORKS, help="all four; of 8-bit models two")
     parser.add_argument("--quantized", choices=("QDQ", "QOperator"), help="8-bit models, in this form")
     parser.add_argument("--processor-time", action="store_true", help="for a machine where other programs run as well")
     args = parser.parse_args()
@@ -239,22 +238,33 @@ def main() -> None:
     print(
         f"minorm {mn.__version__} at level {minorm_ext.levels()[-1]}, onnxruntime {onnxruntime.__version__}, one thread"
     )
+    heading = False
     with mn.no_grad():
-        for place, name in enumerate(args.networks or list(NETWORKS)[: 4 if args.quantized is None else 2]):
+        for name in args.networks or (QUANTIZED if args.quantized else NETWORKS):
             nodes, outside = outside_kernels(name, args.quantized)
             for batch in args.batches:
                 runs, chosen = runs_of(name, batch, openvino, args.quantized)
-                if place == 0 and batch == args.batches[0]:
-                    if openvino is not None:
-                        print(f"OpenVINO {openvino.__version__.split('-')[0]}; vino* is {chosen}")
-                    columns = "".join(f"{column:>8}" for column in (*TIMES, *RATIOS))
-                    print(f"{'network':13} {'batch':>5}{columns} {'nodes':>6} {'us a node':>9}")
+                if not heading:
+                    heading = True
+                    _print_heading(openvino, chosen)
                 check(name, runs, exact=args.quantized is not None)
                 medians = in_turn(list(runs.values()), seconds=args.seconds, clock=clock)
                 times = dict(zip(runs, (1000 * t for t in medians), strict=True))
-                cells = "".join(f"{times[c]:8.2f}" if c in times else f"{'':8}" for c in TIMES)
-                cells += "".join(f"{times[a] / times[b]:8.2f}" if b in times else f"{'':8}" for a, b in RATIOS.values())
-                print(f"{name:13} {batch:5}{cells} {nodes:6} {outside * 1e6:9.1f}", flush=True)
+                print(f"{name:13} {batch:5}{_cells(times)} {nodes:6} {outside * 1e6:9.1f}", flush=True)
+
+
+def _print_heading(openvino: Any, chosen: str) -> None:
+    if chosen:
+        print(f"OpenVINO {openvino.__version__.split('-')[0]}; vino* is {chosen}")
+    columns = "".join(f"{column:>8}" for column in (*TIMES, *RATIOS))
+    print(f"{'network':13} {'batch':>5}{columns} {'nodes':>6} {'us a node':>9}")
+
+
+def _cells(times: dict[str, float]) -> str:
+    """The times and their ratios; blanks where something did not run."""
+    ratios = {column: times[a] / times[b] for column, (a, b) in RATIOS.items() if b in times}
+    found = times | ratios
+    return "".join(f"{found[column]:8.2f}" if column in found else f"{'':8}" for column in (*TIMES, *RATIOS))
 
 
 def _openvino() -> Any:

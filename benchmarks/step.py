@@ -8,8 +8,9 @@ which takes up to a minute a network. Times are medians of steps taken in turn i
 the times do not. `ratio` is the time of PyTorch's best over ours: above 1 minorm is the faster one. Before it is timed,
 the first losses are compared.
 
-With --autocast both compute in bfloat16, and minorm's float32 stands beside it; with --qat also minorm's step that
-rounds to int8 on the way (minorm.quantization). `by float32` is what such a step takes of minorm's own in float32.
+With --autocast both compute in bfloat16, and minorm's step in float32 is timed too. With --qat minorm's step that
+rounds to int8 on the way (minorm.quantization) is timed too. `by float32` is the time of the step in bfloat16, or of
+the one that rounds, over that of minorm's step in float32.
 
 The instruction set is held to AVX2 for both by
 
@@ -73,18 +74,18 @@ def step_of(library: Any, model: Any, x: Any, y: Any, autocast: bool = False) ->
     return step
 
 
-def steps_of(name: str, compiled: bool = False, autocast: bool = False, qat: bool = False) -> dict[str, Any]:
-    """By name: minorm's step and PyTorch's, all from the same weights; then those that only minorm is asked for."""
+def steps_of(name: str, compiled: bool, autocast: bool, qat: bool) -> dict[str, Callable[[], float]]:
+    """By name: minorm's step, PyTorch's, and minorm's in float32 or the one that rounds; all from the same weights."""
     import torch
 
     build, channels, size, batch = CASES[name]
     rng = np.random.default_rng(0)
     mn.manual_seed(0)
-    ours, others = build(mn), [build(mn) for _ in range(autocast + qat)]
+    ours, other = build(mn), build(mn)
     state = {key: torch.from_numpy(value.numpy().copy()) for key, value in ours.state_dict().items()}
     images = rng.standard_normal((batch, channels, size, size), np.float32)
     labels = rng.integers(0, 10, (batch, *ours(mn.tensor(images)).shape[2:]))
-    for model in (ours, *others):  # its running statistics have moved
+    for model in (ours, other):  # of ours the running statistics have moved
         model.load_state_dict({key: value.numpy() for key, value in state.items()})
 
     def theirs(channels_last: bool, compiled: bool = False) -> Callable[[], float]:
@@ -105,10 +106,10 @@ def steps_of(name: str, compiled: bool = False, autocast: bool = False, qat: boo
     if compiled:
         found["compiled"] = theirs(False, compiled=True)
     if autocast:
-        found["float32"] = step_of(mn, others[0], x, y)
+        found["float32"] = step_of(mn, other, x, y)
     if qat:
-        floats = [name for name, layer in others[-1].named_modules() if isinstance(layer, mn.nn.ConvTranspose2d)]
-        found["qat"] = step_of(mn, prepare_qat(others[-1], x, exclude=floats), x, y)
+        floats = [name for name, layer in other.named_modules() if isinstance(layer, mn.nn.ConvTranspose2d)]
+        found["qat"] = step_of(mn, prepare_qat(other, x, exclude=floats), x, y)
     return found
 
 
@@ -119,11 +120,10 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=20, help="for each network")
     parser.add_argument("--networks", nargs="+", choices=CASES, default=list(CASES))
     parser.add_argument("--compile", action="store_true", help="torch.compile as well")
-    parser.add_argument("--autocast", action="store_true", help="both in bfloat16, beside minorm's float32")
-    parser.add_argument("--qat", action="store_true", help="minorm's quantization-aware step as well")
+    either = parser.add_mutually_exclusive_group()  # a quantization-aware step computes in float32
+    either.add_argument("--autocast", action="store_true", help="both in bfloat16, beside minorm's float32")
+    either.add_argument("--qat", action="store_true", help="minorm's quantization-aware step as well")
     args = parser.parse_args()
-    if args.autocast and args.qat:
-        raise SystemExit("a quantization-aware step computes in float32; expected --autocast or --qat")
     mn.set_num_threads(args.threads)
     try:
         import torch

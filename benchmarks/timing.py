@@ -31,7 +31,7 @@ def in_turn(
 
     Every callable gets a turn of some calls in each round: a turn is long enough to bring its data back into the
     cache, and short enough that all of them see the same state of the machine. At least `rounds` rounds. `pause` is the
-    sleep before each turn, in seconds. `clock` is what times a call: time.process_time counts no time of others.
+    sleep before each turn, in seconds. `clock` times each call: time.process_time leaves other programs out.
     """
     calls = []
     for f in callables:

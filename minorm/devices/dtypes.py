@@ -38,6 +38,7 @@ dtype = np.dtype  # the class of them all: isinstance(x.dtype, mn.dtype)
 
 HALVES: frozenset[np.dtype[Any]] = frozenset({float16, bfloat16} if ml_dtypes else {float16})
 FLOATS: frozenset[np.dtype[Any]] = HALVES | {float32, float64}
+BYTES: frozenset[np.dtype[Any]] = frozenset({int8, uint8})
 ALL: frozenset[np.dtype[Any]] = FLOATS | {int8, int16, int32, int64, uint8, uint16, uint32, uint64, bool}
 _OWN: dict[Any, Any] = {kind: kind for kind in ALL}  # of equal ones the object above, so that `is` may be asked
 

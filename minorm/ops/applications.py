@@ -117,14 +117,14 @@ class Affine(Application):
 
 
 class Prepared(Application):
-    """A Function on bytes for which all but its first arguments is prepared once, and again when it has changed."""
+    """Runs a Function on bytes that prepares all but its first arguments once, and again when these have changed."""
 
     __slots__ = ("known", "moving")
 
     def __init__(self, application: Application) -> None:
         super().__init__(application.kind, application.inputs, application.options, application.outputs)
         self.moving: int = application.kind.moving  # type: ignore[attr-defined]  # how many come with each run
-        # The other arguments, arrays that cannot change and copies of those that can, and what is prepared of them.
+        # The other arguments (copies of arrays that can change), and the function that was prepared of them.
         self.known: tuple[list[Any] | None, Any] = (None, None)
 
     def compute(self, *arrays: Any) -> Any:
@@ -138,8 +138,8 @@ class Prepared(Application):
 
 
 def _are_equal(a: Any, b: Any) -> bool:
-    """Whether two arrays are of one type, and bit by bit the same; or both absent."""
-    if a is b:  # what is kept cannot change
+    """Whether two arrays are of one type and shape, and equal; or both absent."""
+    if a is b:  # an array that is kept cannot change
         return True
     if a is None or b is None or a.dtype != b.dtype or a.shape != b.shape:
         return False

@@ -69,7 +69,7 @@ class CTC(Function):
     def gradient(self, dy):
         """The shares are the derivative of log P, so they have derivatives of every order.
 
-        What no way leads to has P = 0, whose logarithm has none: there dx is that of `backward`, a constant.
+        An example that no way leads to has P = 0, and log 0 has no derivative: its dx is the constant of `backward`.
         """
         wide, lost = self.alpha.dtype, np.isinf(self.log) & ~self.zeroed
         x, weights = (a.to("cpu").to(wide) for a in (self.input(0, self.x, dy), dy))

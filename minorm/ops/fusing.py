@@ -8,7 +8,7 @@ a list of them, in order, and puts together
 - a product with a matrix, the row that is added to it alone, the Relu of that; not of 16 bits.
 - maps that follow each other on one shape, as Add, Div, Erf, Add, Mul, Mul of a GELU behind a bias
   (kernels/cpu/chain.py).
-- a product or sum of bytes and what prepares its weights and scales: that is done once, as long as they do not change.
+- the preparation of weights and scales for a product or sum of bytes: it is done once, until they change.
 - views of views: Reshape, Permute, Expand and slices, which move nothing.
 
 This is for the CPU's arrays.
@@ -118,7 +118,7 @@ def _read(application: Application) -> tuple[int, ...]:
 
 
 def _with_prepared_weights(applications: Sequence[Application], values: Values) -> list[Application]:
-    """All but the first arguments of a Function on bytes is prepared once, where they are of the graph."""
+    """Prepares all but the first arguments of a Function on bytes once, where these belong to the graph."""
     weights = Counter(register for part in applications if part.kind in ON_BYTES for register in _held(part))
     moving, result = set(values.moving), []
     for part in applications:

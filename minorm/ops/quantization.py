@@ -21,11 +21,11 @@ from typing import Any
 
 import numpy as np
 
-from minorm.devices import dtypes, is_host
-from minorm.devices.dtypes import float32
+from minorm.devices import dtypes, is_host, to_device
+from minorm.devices.dtypes import BYTES, float32
 from minorm.graph.expressions import LinearMap, passing
 from minorm.graph.graph import Function
-from minorm.kernels.reference.integers import BYTES, Form, Requantization, add_factors
+from minorm.kernels.reference.integers import Form, Requantization, add_factors
 from minorm.kernels.select import backend
 from minorm.ops.elementwise import sum_to
 
@@ -35,7 +35,7 @@ _NAMES = ("float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", 
 NARROW = frozenset(np.dtype(getattr(dtypes.ml_dtypes, name)) for name in _NAMES if hasattr(dtypes.ml_dtypes, name))
 
 
-def spread(parameter, shape, axis, block):
+def spread(parameter: Any, shape: tuple[int, ...], axis: int, block: int) -> Any:
     """A scale or zero point as it broadcasts to x of this shape."""
     if parameter.size == 1 and parameter.ndim <= 1:
         return parameter.reshape(())
@@ -131,7 +131,7 @@ class Quantize(Function):
 
 
 class ToIntegers(IntegerFunction):
-    """The same as integers, without a gradient."""
+    """Quantize with integers as its result, without a gradient."""
 
     moving = 0
 
@@ -152,7 +152,7 @@ def _is_plain(floats, scale, zero):
     """Whether all is float32, with one scale for the whole array."""
     return (
         is_host(floats)
-        and floats.dtype == scale.dtype == dtypes.float32
+        and floats.dtype == scale.dtype == float32
         and scale.size == 1
         and scale.ndim <= 1
         and (zero is None or zero.size == 1)
@@ -164,8 +164,8 @@ class Dequantize(Function):
 
     def forward(self, q, scale, zero, *, dtype, axis, block):
         self.scale, self.axis, self.block, self.given = scale, axis, block, q.dtype
-        if q.dtype in BYTES and dtype in (None, dtypes.float32) and not self.needs[1] and _is_plain(scale, scale, zero):
-            self.wide = dtypes.float32
+        if q.dtype in BYTES and dtype in (None, float32) and not self.needs[1] and _is_plain(scale, scale, zero):
+            self.wide = float32
             return backend(q).integers.dequantize(q, scale, zero)
         self.wide = dtypes.compute_type(scale.dtype)
         if q.dtype in NARROW and "float" in q.dtype.name:
@@ -188,7 +188,7 @@ class Dequantize(Function):
         return dq, ds, None
 
     def gradient(self, dy):
-        """What passes through the rounding of Quantize does so in every derivative: steps are q, but for a constant."""
+        """As if Quantize did not round, in every derivative: steps are q less a constant."""
         dy = dy.to(self.wide)
         dq = ds = None
         if self.needs[0]:
@@ -343,13 +343,13 @@ def requantization(x_scale: Any, w_scale: Any, y_scale: Any, y_zero: Any, relu: 
 
 def host(array: Any) -> Any:
     """A scale or zero point as a NumPy array: one number without axes, or a row of them."""
-    found = array if is_host(array) else array.get()
+    found = to_device(array, "cpu")
     return found.reshape(()) if found.size == 1 else found
 
 
 def on_host(array: Any) -> Any:
     """A bias as a NumPy array."""
-    return array if array is None or is_host(array) else array.get()
+    return None if array is None else to_device(array, "cpu")
 
 
 def along_rows(parameter: Any, a: Any) -> Any:

@@ -154,6 +154,6 @@ def fourier(x: Any, axis: int, inverse: bool) -> Any:
 
 
 def transposed_fourier(dy: Any, axis: int, inverse: bool) -> Any:
-    """The transposed of `fourier`, as a map of pairs: what its gradient is."""
+    """The transpose of `fourier` as a map of pairs, which is its gradient."""
     n, dx = dy.shape[axis], fourier(dy, axis, not inverse)
     return (dx / n if inverse else dx * n).astype(dy.dtype)

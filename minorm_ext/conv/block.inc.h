@@ -47,7 +47,7 @@ static INLINE void NAME(part)(const int rows, const int width, const REAL *x, co
         weight = row[i / 3][(number) + i % 3 * w_row] - (VECTOR){0}; /* in every lane */                               \
         UNROLL for (int j = 0; j < width; j++) sum[i][j] = NAME(fma)(weight, pixel[j], sum[i][j]);                     \
     }
-    if (tap_count == 1) { /* nothing but steps from channel to channel */
+    if (tap_count == 1) { /* only steps from channel to channel */
         UNROLL for (int j = 0; j < width; j++) start[j] += taps[0];
         UNROLL for (int i = 0; i < BLOCK_ROWS / 3; i++) row[i] += taps[1];
         for (intptr_t c = 0; c < channels; c++) {

@@ -259,7 +259,7 @@ def chain(
         parallel_for(one_chain, &c, 0, ceil_div(n, c.block), SIGNAL_INTERVAL // (c.block * c.count), threads)
 
 
-# ---- what follows a convolution of 16 bits -------------------------------------------------------------------------
+# ---- the epilogue of a convolution of 16 bits ----------------------------------------------------------------------
 
 cdef struct Finish:
     const char* source

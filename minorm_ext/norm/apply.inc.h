@@ -221,7 +221,7 @@ static INLINE void NAME(grad_params)(const minorm_data *of_dy, const minorm_data
     }
 }
 
-/* dx is NULL where it is not asked for. given: are the statistics, so that nothing is taken off? */
+/* dx is NULL where it is not asked for. given: whether the statistics are given, so that nothing is subtracted. */
 static NOINLINE void NAME(grad)(const minorm_data *dy, const minorm_data *x, const minorm_data *dx,
                                 const minorm_runs *of, bool given, const void *scales, bool each, void *ds, void *db) {
     const REAL *s = scales;

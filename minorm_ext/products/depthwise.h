@@ -1,8 +1,8 @@
 /* Depthwise convolutions of bytes: each output channel reads one channel of x.
  *
  * A padded plane of a channel is packed as 16-bit numbers less their zero point, row by row, and within a row phase by
- * phase of the stride; so a tap is a run of places. Two taps at a time are interleaved and multiplied
- * by a pair of weights: vpmaddwd. Without it there is nothing here, and float32 computes these sums, exactly.
+ * phase of the stride; so a tap is a run of places. Two taps at a time are interleaved and multiplied by a pair of
+ * weights: vpmaddwd. Without that instruction float32 computes these sums, exactly.
  */
 #ifndef MINORM_PRODUCTS_DEPTHWISE_H
 #define MINORM_PRODUCTS_DEPTHWISE_H
@@ -64,7 +64,7 @@ static INLINE void minorm_phase_in(const int step, const bool is_signed, int16_t
     }
 }
 
-/* A plane. What is outside of x is 0 from the beginning, and stays so for all planes. */
+/* Pack a plane. Places outside of x are 0 from the beginning, and stay so for all planes. */
 static NOINLINE void minorm_depthwise_in(const minorm_depthwise *d, int16_t *to, const uint8_t *x, bool is_signed,
                                          int16_t zero) {
     for (intptr_t r = 0; r < d->rows; r++) {
@@ -126,7 +126,7 @@ static NOINLINE void minorm_depthwise_out(const minorm_depthwise *d, const int16
                 high += SHORTS_PRODUCT(SHORTS_HIGH(a, b), weight);
             }
             const intptr_t place = h * d->out_width + w, size = d->out_height * d->out_width;
-            /* a whole vector, of which the next row covers what is not its own, but at the end of the plane */
+            /* a whole vector, even into the next row, which is written later; but not beyond the plane */
             const intptr_t count = size - place < 2 * LANES ? d->out_width - w : 2 * LANES;
             if (ends->scale) minorm_mixed_out(true, ends, low, high, offset, scale, y, place, count);
             else minorm_mixed_out(false, ends, low, high, offset, scale, y, place, count);

@@ -1,7 +1,8 @@
 /* The innermost block of integers: c[i][j] += sum over k of a[rows[i] + steps[k]] . b[k][j], a product of two cells
  * being that of the numbers that they hold, added up.
  *
- * Sums of integers are exact modulo 2^32, so no order matters. What multiplies is decided where the module is loaded:
+ * Sums of integers are exact modulo 2^32, so no order matters. The level and the processor decide which of these
+ * multiplies:
  *
  *     tiles      AMX: tdpbusd, 16 x 16 sums of four bytes at a time
  *     quads      VNNI: vpdpbusd of AVX-512, or of AVX2 where the processor has it
@@ -138,13 +139,13 @@ static inline int minorm_has_quads(void) { return 0; }
 
 #include "products/tile.h"
 
-#define ROWS 32 /* whose sums memory must hold, whatever their number: a multiple */
-#define PANEL_STEPS TILE /* and a panel: a multiple of so many steps, the last ones 0 */
+#define ROWS 32 /* memory for sums must hold a multiple of so many rows */
+#define PANEL_STEPS TILE /* and a panel a multiple of so many steps, the last ones 0 */
 
 /* TILE cells of each of 32 rows, for two tiles. */
 static INLINE void minorm_stage_cells(int32_t *to, const int32_t *a, const int32_t *rows, intptr_t row_count,
                                       const int32_t *steps, intptr_t count) {
-    const bool run = count >= TILE && steps[TILE - 1] - steps[0] == TILE - 1; /* they rise one by one at least */
+    const bool run = count >= TILE && steps[TILE - 1] - steps[0] == TILE - 1; /* steps rise by 1 at least */
     for (int i = 0; i < ROWS; i++, to += TILE) {
         if (i >= row_count) memset(to, 0, TILE * sizeof *to);
         else if (run) memcpy(to, a + rows[i] + steps[0], TILE * sizeof *to);

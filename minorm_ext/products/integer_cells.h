@@ -128,8 +128,8 @@ static NOINLINE void minorm_weights_in(int group, int32_t *to, const uint8_t *w,
 
 /* ---- and out of sums -------------------------------------------------------------------------------------------- */
 
-/* What becomes of the sums of a panel. Without `scale` they are int32; with it they are multiplied by it in float,
-   rounded half way to the even one, moved by `zero` and cut off at low and high: bytes. */
+/* How the sums of a panel become results. Without `scale` they stay int32; with it they become bytes: multiplied by it
+   in float, rounded half way to the even one, moved by `zero` and cut off at low and high. */
 typedef struct {
     const int32_t *offset; /* of each column: the bias, and what the zero point of x brings */
     const int32_t *w_zero; /* of each column, or NULL where all are 0: it is multiplied by the row's own sum */
@@ -149,7 +149,7 @@ static INLINE minorm_floats minorm_between(minorm_floats v, float low, float hig
 #endif
 }
 
-/* What becomes of a vector of sums; `bytes`: there is a scale; `zeros`: there is a w_zero. */
+/* The results of a vector of sums; `bytes`: there is a scale; `zeros`: there is a w_zero. */
 static INLINE VECTOR minorm_finished(const bool bytes, const bool zeros, const minorm_ends *ends, VECTOR sum,
                                      VECTOR offset, VECTOR w_zero, VECTOR scale, int32_t row_sum) {
     sum += offset;
@@ -157,11 +157,11 @@ static INLINE VECTOR minorm_finished(const bool bytes, const bool zeros, const m
     if (!bytes) return sum;
     minorm_floats v = __builtin_convertvector(sum, minorm_floats) * (minorm_floats)scale;
     v = minorm_between(v, (float)(ends->low - ends->zero), (float)(ends->high - ends->zero));
-    v += (minorm_floats){0} + 12582912.0f; /* 1.5 * 2^23: what is added to it is rounded to whole numbers */
+    v += (minorm_floats){0} + 12582912.0f; /* 1.5 * 2^23: to add it rounds to whole numbers */
     return (VECTOR)v - 0x4b400000 + ends->zero;
 }
 
-/* Call a function with what is there as constants. */
+/* Call a function whose first two arguments, bytes and zeros, are constants. */
 #define MINORM_ENDS(ends, function, ...)                                                                               \
     do {                                                                                                               \
         if ((ends)->scale && (ends)->w_zero) function(true, true, ends, __VA_ARGS__);                                  \
@@ -253,7 +253,7 @@ static NOINLINE void minorm_integer_planes_out(const minorm_ends *ends, const in
 
 /* ---- number by number -------------------------------------------------------------------------------------------- */
 
-/* y = what becomes of the sums of one output, which lie beside each other: int32, or whole numbers in float. */
+/* y = the results of one output's sums, which lie beside each other: int32, or whole numbers in float. */
 static NOINLINE void minorm_sums_out(const minorm_ends *ends, const void *sums, bool floats, intptr_t count,
                                      intptr_t output, void *y) {
     const VECTOR offset = (VECTOR){0} + ends->offset[output], none = {0};

@@ -1,5 +1,5 @@
 # cython: cdivision=True
-# Products of integers, as jobs: weights are packed once into panels of columns; a job packs some rows of a matrix, or
+# Products of integers as jobs: weights are packed once into panels of columns; a job packs some rows of a matrix, or
 # the planes of a segment of images (plan.pxd), and multiplies them by some of the panels.
 
 from libc.stdint cimport int16_t, int32_t, intptr_t, uint8_t

@@ -1,6 +1,6 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False, binding=False
 # Matrix products and convolutions of bytes, signed or not, summed exactly in int32. The innermost block is
-# integer_block.h; what is packed, and how it is dealt out to jobs, is in integer_jobs.pxd.
+# integer_block.h; integer_jobs.pxd packs both sides and deals the work out to jobs.
 
 from libc.stdint cimport int16_t, int32_t, intptr_t, uint8_t
 from libc.string cimport memset
@@ -24,7 +24,7 @@ cdef enum:
     MOST_ROWS = 96               # of a job: a multiple of what a block takes at every level
     LEFT = 1 << 17               # cells of these, at most
     AT_ONCE = 1024               # numbers that become floats on the way from bytes to bytes
-    GAP = 16                     # cells between packed rows, lest they share a set of the cache
+    GAP = 16                     # cells between packed rows, so that they do not share a set of the cache
 
 
 cdef class Weights:

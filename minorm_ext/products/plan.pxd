@@ -1,7 +1,7 @@
 # cython: cdivision=True
 # The tables of minorm/kernels/cpu/conv_products.py and the shapes, as the jobs of a convolution read them: those of
-# bfloat16 (planes.pxd) and those of integers (integer_jobs.pxd). And how much of the work is done between two looks at
-# Ctrl-C.
+# bfloat16 (planes.pxd) and those of integers (integer_jobs.pxd). It also says how much of the work is done between two
+# checks for Ctrl-C.
 
 from libc.stdint cimport int32_t, intptr_t
 

@@ -110,7 +110,7 @@ cdef extern from *:
     static int minorm_has_v4(void) { return 0; }
     #endif
 
-    /* Tiles that multiply bfloat16 and bytes: the processor and Linux have to have them, which changes nothing to ask.
+    /* Tiles that multiply bfloat16 and bytes: the processor and Linux have to have them; asking changes nothing.
        Linux also has to permit them to this process, since a thread's registers take 8 KiB more with them wherever they
        are kept; a process that has asked for that keeps the permission, and its signal stacks must have the room. */
     #if defined(__x86_64__) && defined(__linux__)

@@ -103,7 +103,7 @@ def test_weights_that_change_are_prepared_again() -> None:
 
 
 def test_weights_that_are_given_with_each_run_are_not_prepared() -> None:
-    """Nor are integers that anything but a product reads: all readers would get one array."""
+    """Neither are integers that something other than a product reads: all readers would get the same array."""
     product = [Application(IntegerMatMul, (1, 2, 0, 0), {}, (3,))]
     known = {1: ((2, 3), B), 2: ((3, 4), B), 3: ((2, 4), np.int32)}
     assert [type(a) for a in fused(product, known, (3,), (1, 2))] == [Application]

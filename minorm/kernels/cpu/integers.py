@@ -1,7 +1,7 @@
 """Products of 8-bit integers on the CPU: minorm_ext/products/integers.pyx, by AMX, VNNI or pairs of 16 bits.
 
-What does not change between products, the weights above all, is packed once: `prepare_matmul` and `prepare_conv` make
-functions of the rest. Convolutions whose sums are short, depthwise ones above all, are those of float32, which holds
+`prepare_matmul` and `prepare_conv` pack everything that stays the same once, the weights above all, and return a
+function of the rest. Convolutions whose sums are short, depthwise ones above all, are those of float32, which holds
 these sums exactly.
 """
 
@@ -49,17 +49,16 @@ class Weights:
         self.totals = self.packed.column_totals().astype(np.int64)  # (groups, outputs)
 
     def ends(self, zero: int, w_zero: Any, bias: Any, depth: int, how: Requantization | None) -> Any:
-        """What becomes of the sums of each output, as the kernels take it; w_zero and bias like totals, or alike.
+        """How the sums of each output become results, as the kernels take it; w_zero and bias: like totals, or one.
 
-        They sum up x w as both are stored; what is meant is (x - zero) (w - w_zero), where the zero points are moved
+        The kernels sum up x w as both are stored; wanted is (x - zero) (w - w_zero), where the zero points are moved
         with the numbers. So -zero * (what the column adds up to) is added, and -w_zero * (what the row adds up to).
         """
         shape = self.totals.shape
         moved = w_zero - 128 * self.unsigned
         offset = zero * (depth * moved - self.totals) + (0 if bias is None else bias)
         row_zeros = np.ascontiguousarray(np.broadcast_to(moved, shape), np.int32) if moved.any() else None
-        narrowed = None if how is None else _narrowed(how, self.totals.size)
-        return np.ascontiguousarray(offset.astype(np.int32)), row_zeros, narrowed
+        return np.ascontiguousarray(offset.astype(np.int32)), row_zeros, _narrowed(how, self.totals.size)
 
 
 def integer_matmul(
@@ -87,8 +86,9 @@ def prepare_matmul(
         b = np.broadcast_to(b, (*lead, *b.shape[-2:]))
     count, depth = math.prod(b.shape[:-2]), a.shape[-1]
     weights = Weights(b, (count, columns, depth, 1), (depth * columns, 1, columns, 0), -2)
-    ends = weights.ends(int(a_zero) + _moved(a), b_zero, bias, depth, how)
-    dtype, rows, moved = int32 if how is None else how.dtype, math.prod(shape[:-1]) // count, _moved(a)
+    moved = _moved(a)
+    ends = weights.ends(int(a_zero) + moved, b_zero, bias, depth, how)
+    dtype, rows = int32 if how is None else how.dtype, math.prod(shape[:-1]) // count
 
     def multiply(a: Any) -> Any:
         a = np.broadcast_to(a, (*lead, *a.shape[-2:])) if stacked else a
@@ -123,12 +123,13 @@ def prepare_conv(
         taps, rows, pitch = _packed_plane(w.shape[2:], form, shape)
         if rows * form[0][1] * pitch < LARGE:
             return _depthwise_conv(x.shape, w, int(x_zero), w_zero, form, (taps, rows, pitch), shape, bias, how, dtype)
-    if is_short(w.shape, groups):
+    if _is_short(w.shape, groups):
         return _short_conv(w, int(x_zero), w_zero, form, bias, how, dtype)
     outputs, channels, kernel = len(w) // groups, w.shape[1], math.prod(w.shape[2:])
     steps = outputs * channels * kernel, channels * kernel, kernel, 1
     weights = Weights(w, (groups, outputs, channels, kernel), steps, 1)
-    zero, moved = int(x_zero) + _moved(x), _moved(x)
+    moved = _moved(x)
+    zero = int(x_zero) + moved
     by_group = w_zero if w_zero.size == 1 else w_zero.reshape(groups, outputs)
     of_group = None if bias is None else bias.astype(np.int64).reshape(groups, outputs)
     ends = weights.ends(zero, by_group, of_group, channels * kernel, how)
@@ -164,8 +165,7 @@ def _depthwise_conv(
     weights[:, : w[0].size] = w.reshape(len(w), -1).astype(np.int16) - w_zero[:, None].astype(np.int16)
     sizes = *x_shape[2:], *shape[2:], stride_h, stride_w, low_h, low_w, rows, pitch
     convolution = kernels.DepthwiseConvolution(x_shape[0], groups, len(w) // groups, sizes, places, weights)
-    offset = np.zeros(len(w), np.int32) if bias is None else np.ascontiguousarray(bias)
-    ends = offset, None, None if how is None else _narrowed(how, len(w))
+    ends = _ends(bias, how, len(w))
 
     def convolve(x: Any) -> Any:
         y = empty(shape, dtype)
@@ -176,7 +176,7 @@ def _depthwise_conv(
     return convolve
 
 
-def is_short(w_shape: Ints, groups: int) -> bool:
+def _is_short(w_shape: Ints, groups: int) -> bool:
     """Whether a group's sums are so short that float32 holds them, and its cells would be nearly empty."""
     return groups > 1 and w_shape[1] < kernels.GROUP and math.prod(w_shape[1:]) <= SHORT
 
@@ -186,8 +186,7 @@ def _short_conv(
 ) -> Callable[[Any], Any]:
     """By float32, which holds the products and their sums exactly."""
     kernel = (w.astype(np.int64) - w_zero.reshape(-1, *(1,) * (w.ndim - 1))).astype(float32)
-    offset = np.zeros(len(w), np.int32) if bias is None else np.ascontiguousarray(bias)
-    ends = offset, None, None if how is None else _narrowed(how, len(w))
+    ends = _ends(bias, how, len(w))
 
     def convolve(x: Any) -> Any:
         wide = empty(x.shape, float32)
@@ -207,8 +206,7 @@ def requantize(sums: Any, how: Requantization, axis: int = 1) -> Any:
     if sums.dtype not in (int32, float32) or not sums.size or not _is_finite(how) or how.scale.size not in (1, count):
         return reference.requantize(sums, how, axis)
     y = empty(sums.shape, how.dtype)
-    ends = np.zeros(count, np.int32), None, _narrowed(how, count)
-    kernels.finish(plain(sums), sums.dtype == float32, ends, y, math.prod(sums.shape[:axis]), count)
+    kernels.finish(plain(sums), sums.dtype == float32, _ends(None, how, count), y, math.prod(sums.shape[:axis]), count)
     return y
 
 
@@ -248,8 +246,14 @@ def planned(x_shape: Ints, w_shape: Ints, stride: Ints, padding: Pairs, dilation
     return kernels.IntegerConvolution({**tables, "distances": np.ascontiguousarray(tables["steps"][:, 0])}, sizes)
 
 
+def _ends(bias: Any, how: Requantization | None, count: int) -> Any:
+    """How exact sums of so many outputs become results, as the kernels take it: zero points are in the sums."""
+    offset = np.zeros(count, np.int32) if bias is None else np.ascontiguousarray(bias)
+    return offset, None, _narrowed(how, count)
+
+
 def _narrowed(how: Requantization | None, count: int) -> Any:
-    """scale, zero, low and high, for so many outputs."""
+    """scale, zero, low and high, for so many outputs; None where they stay sums."""
     if how is None:
         return None
     scale = how.scale.ravel()

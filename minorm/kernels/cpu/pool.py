@@ -12,11 +12,10 @@ from typing import Any
 import numpy as np
 
 import minorm_ext
-from minorm.devices.dtypes import HALVES, float32, float64
+from minorm.devices.dtypes import BYTES, HALVES, float32, float64
 from minorm.kernels.cpu.memory import empty
 from minorm.kernels.cpu.operands import plain
 from minorm.kernels.reference import pool as reference
-from minorm.kernels.reference.integers import BYTES
 from minorm.kernels.reference.pool import output_shape, reached
 
 __all__ = ["avg_backward", "avg_forward", "max_backward", "max_forward", "output_shape"]

@@ -1,7 +1,7 @@
 """Products of 8-bit integers, summed exactly: in int64, cut to int32.
 
     integer_matmul(a, b, ...)     sum over k of (a[i, k] - a_zero) * (b[k, j] - b_zero[j]), plus bias[j]
-    integer_conv(x, w, ...)         the same over the taps and channels of a convolution
+    integer_conv(x, w, ...)       the same over the taps and channels of a convolution
     requantize(sums, how, axis)   bytes again: round(sums * scale) + zero, cut off at the ends
 
 Sums that leave int32 come in again at its other end. `how` in place of None lets a product return what `requantize`
@@ -17,11 +17,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from minorm.devices import namespace
+from minorm.devices.dtypes import BYTES
 from minorm.kernels.reference.conv import checked
 from minorm.kernels.reference.conv_tiles import Ints, Pairs
 
 Form = tuple[Ints, Pairs, Ints, int]
-BYTES = (np.dtype(np.int8), np.dtype(np.uint8))
 
 
 class Requantization(NamedTuple):

@@ -1,4 +1,4 @@
-"""Makes integers again of the weights of a loaded int8 model, of which quantized/integer_weights.py made floats."""
+"""Turns the weights of a loaded int8 model back into integers; quantized/integer_weights.py made floats of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The float type that a loaded graph computes in: that of its file, or the one that `to` gave it since.
+"""Knows the float type that a loaded graph computes in: that of its file, or the one that `to` gave it since.
 
 `to` may be called on a module around the graph, so its tensors tell. One of each float type that the file has is
 watched, because a file may hold several, float16 weights beside float32 ones: `to(mn.float32)` changes some of them.
@@ -17,11 +17,11 @@ from minorm.tensor.tensor import Tensor
 
 
 class FloatType:
-    """The types of the file, and what became of them.
+    """Watches one tensor of each float type of the file, to see what `to` makes of it.
 
     held        parameters and buffers
     inputs      the types that the file declares of its inputs
-    constants   the types of its other tensors; they count where all else are integers
+    constants   the types of its other tensors; they count where all others are integers
     """
 
     def __init__(self, held: Iterable[Tensor], inputs: Iterable[Any], constants: Iterable[Any] = ()) -> None:
@@ -41,7 +41,7 @@ class FloatType:
                 self._made.append(self._watched[dtype])
 
     def converted_to(self) -> Any:
-        """What `to` made of the floats; None where they are as in the file."""
+        """The type that `to` gave the floats; None where they have those of the file."""
         return next((tensor.dtype for before, tensor in self._watched.items() if tensor.dtype != before), None)
 
     def apply(self, fn: Callable[[Tensor], Tensor]) -> None:

@@ -130,7 +130,7 @@ class Builder:
         steps = {step.names: step for step in frame.steps}
         fused = [found for group in self.groups if (found := self._fused(group, steps)) is not None]
         constants = {name: narrow.tensor(self.constants[name]) for name in frame.slots if name in self.constants}
-        for name in self.fixed:  # what is prepared of them once is good for all runs
+        for name in self.fixed:  # so preparing them once is enough for all runs
             if name in constants:
                 constants[name].array.flags.writeable = False
         model = GraphModule(
@@ -143,7 +143,6 @@ class Builder:
             constants,
             self.budget,
         )
-        model.fuse(fused)
         model.verdicts = self.roles.verdicts
         state: dict[str, Tensor] = {**self.parameters, **self.buffers}
         layers = [places.of_layer(node, layer, ours, state) for node, layer in self.layers]
@@ -159,6 +158,7 @@ class Builder:
             model.updates.append((self.buffers[name], self._slot(new), places.layer_of(model, name)))
         for name in self.roles.snapshots:
             model.snapshots.append((self.buffers[name], self._slot(_before(name))))
+        model.fuse(fused)  # which keeps what the updates read
         return model
 
     def _add(self, node: Node, place: int) -> None:

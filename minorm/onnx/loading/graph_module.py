@@ -105,6 +105,7 @@ class GraphModule(Sealed):
         """The graph's outputs for these inputs."""
         dtype = self.converted_to()
         steps = self._steps if dtype is not None else self._inference_steps(inputs)
+        # Where there are fused steps, plans are of these.
         by_plan = dtype is not None or self._fused_steps is None or steps is self._fused_steps
         if by_plan:  # Tensors of a form that has a plan were checked when it was made
             given = inputs if all(isinstance(x, Tensor) for x in inputs) else self.check(inputs)
@@ -145,12 +146,15 @@ class GraphModule(Sealed):
         self._set_fused_steps()
 
     def _set_fused_steps(self) -> None:
-        ends = {*self._output_slots, *(slot for _, slot, _ in self.updates)}
-        kept = ends | {slot for slot, _ in self._given}
-        self._fused_steps = inference_steps(self._steps, self._fused, kept)
+        self._fused_steps = inference_steps(self._steps, self._fused, self._kept_slots())
+
+    def _kept_slots(self) -> set[int]:
+        """The slots that are read after a run, or filled before it."""
+        updated = (slot for _, slot, _ in self.updates)
+        return {*self._output_slots, *updated, *(slot for slot, _ in self._given)}
 
     def _inference_steps(self, inputs: Sequence[Any]) -> list[Step]:
-        """The steps of a run that nobody looks into, and without gradients; else the file's own."""
+        """The fused steps, where the run is not watched and needs no gradients; else the file's own."""
         if self._fused_steps is None or self.training or trace.state.calls is not None or memory_budget.is_watched():
             return self._steps
         given = (*inputs, *self.parameters()) if is_grad_enabled() else ()
@@ -200,8 +204,7 @@ class GraphModule(Sealed):
         self.layers_put_in = {path: layer for path, layer in layers.items() if id(layer) in steps}
         self._plans, self._as_converted = Plans(), None
         self._float_type = self._float_type.told_by([*self._state.values(), *self._of_layers()], self._input_types())
-        ends = {*self._output_slots, *(slot for _, slot, _ in self.updates)}
-        mark_last_uses(self._steps, ends | {slot for slot, _ in self._given})
+        mark_last_uses(self._steps, self._kept_slots())
         self._set_fused_steps()
 
     def _of_layers(self) -> list[Tensor]:

@@ -16,15 +16,7 @@ from minorm.onnx.graph.lengths import length_of
 from minorm.onnx.graph.storage import sparse
 from minorm.onnx.graph.tensors import Budget, text
 from minorm.onnx.graph.weights_folder import Folder
-from minorm.onnx.loading import (
-    metadata,
-    original,
-    recognition,
-    updates,
-    validation,
-    wanted_type,
-    weights,
-)
+from minorm.onnx.loading import metadata, original, recognition, updates, validation, wanted_type, weights
 from minorm.onnx.loading.exchange import spots
 from minorm.onnx.loading.flattening import Flattener
 from minorm.onnx.loading.graph_building import Builder

@@ -1,4 +1,4 @@
-"""`load(path, dtype=...)`: whether a file can be of that float type, and the graph in it."""
+"""`load(path, dtype=...)`: checks that a file can be in that float type, and converts its graph."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kernels of processors that are not at hand: built with the instructions of these in plain C."""
+"""Builds the kernels of processors that are not at hand, with their special instructions in plain C."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ TYPES = st.sampled_from([np.int8, np.uint8])
 
 
 def whole(rng, shape, dtype):
-    """Any bytes, and with some luck the ends alone, where sums are largest."""
+    """Any bytes; a fifth of the time only the least and the largest, whose sums are largest."""
     ends = np.iinfo(dtype)
     if rng.random() < 0.2:
         return rng.choice(np.array([ends.min, ends.max], dtype), shape)
@@ -31,7 +31,7 @@ def whole(rng, shape, dtype):
 
 
 def light(rng, w, axis):
-    """With some luck weights of which two neighbours along an axis have sizes of 128 together, at most."""
+    """Half of the time weights such that the sizes of two neighbours along an axis add up to 128 at most."""
     if rng.random() < 0.5:
         return w
     middle = 128 if w.dtype == np.uint8 else 0
@@ -94,7 +94,7 @@ def each_level(compute, expected):
 
 
 def requantization(rng, sums, columns):
-    """One that leaves most of the sums inside of the type."""
+    """A requantization that leaves most of the sums inside of the type."""
     dtype = rng.choice([np.int8, np.uint8])
     size = max(1.0, float(np.abs(sums.astype(np.float64)).max(initial=0)))
     scale = rng.uniform(20, 150, columns if rng.random() < 0.5 else 1) / size
@@ -189,7 +189,7 @@ def test_half_way_goes_to_the_even_number():
 
 
 def test_far_sums_are_cut_off():
-    """Also where the product leaves what a whole number holds."""
+    """Also where sums times scale are too large for any integer type."""
     sums = np.array([[[-(2**31), 2**31 - 1, 0, 1]]], np.int32)
     for scale in (1e30, 1.0, 1e-30):
         for zero_point in (np.uint8(200), np.int8(-128)):

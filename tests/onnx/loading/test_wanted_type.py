@@ -128,7 +128,7 @@ def test_integers_outside_and_floats_inside(graph_of: Any) -> None:
 
 
 def test_a_weight_that_would_be_infinite(graph_of: Any) -> None:
-    """What is infinite in the file is so everywhere, and a constant may become so, as masks do."""
+    """Numbers that are infinite in the file may stay so, and constants may become infinite, as masks do."""
     nodes = [helper.make_node("MatMul", ["x", "w"], ["h"]), helper.make_node("Add", ["h", "mask"], ["y"])]
     w = np.float32([[1e5, np.inf], [1, 2]])
     held = {"w": w, "mask": np.float32([[-3e38, 0]])}

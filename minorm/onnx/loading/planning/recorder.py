@@ -81,7 +81,7 @@ class Recorder:
     def run(self, step: Any, values: list[Any], dtype: Any) -> None:
         """Run the step, in a trace, with stand-ins for what does not follow from shapes.
 
-        dtype    what the graph was converted to
+        dtype    the type that the graph was converted to, or None
         """
         if self.why:
             step.run(values, dtype)

@@ -5,11 +5,11 @@
     DequantizeLinear -> MaxPool, Reshape, Flatten, ... -> QuantizeLinear            the same node, on the bytes
     DequantizeLinear -> MaxPool, Reshape, Flatten, ... -> one of the above          the same
 
-The file's own nodes stay, and run in training and wherever they are looked at. In inference the graph runs the steps of
-`fused` in place of theirs, with onnxruntime's integers: a sum of products of integers times the quotient of the scales.
-Whatever is not certainly such a pattern is left alone: scales are fixed float32 numbers, one for a tensor or one for
-each output of a weight, a bias is int32 with the product of the scales as its own, and nobody else reads what is in
-between. Weights are integers of the file, or floats that a QuantizeLinear rounds: those of integer_weights.py.
+The file's own nodes stay, and run in training and wherever they are watched. In inference fused_steps.py runs one step
+in place of several, with onnxruntime's integers: a sum of products of integers times the quotient of the scales. A
+group has to be such a pattern for certain: scales are fixed float32 numbers, one for a tensor or one for each output of
+a weight; a bias is int32, and its scale is the product of the scales; no other node reads the values in between.
+Weights are integers of the file, or floats that a QuantizeLinear rounds: those of integer_weights.py.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def _group(last: Node, w: Wiring) -> Group | None:
     if not result.zero_name and operator != core.operator:
         name = unused(f"{last.outputs[0]} zero point", w)
         constants[name] = np.zeros((), result.dtype)
-        inputs = tuple(name if n == "" and place == RESULT_ZERO[operator] else n for place, n in enumerate(inputs))
+        inputs = (*inputs[:RESULT_ZERO], name, *inputs[RESULT_ZERO + 1 :])
     if relu:
         attributes = {**attributes, "relu": 1}
     node = replace(_node(core, operator, inputs, last.outputs[0], attributes), name=last.name)
@@ -111,7 +111,7 @@ def _node(core: Node, operator: str, inputs: tuple[str, ...], output: str, attri
 
 
 Made = tuple[str, tuple[str, ...], dict[str, Any]]  # operator, inputs, attributes
-RESULT_ZERO = {"QLinearConv": 7, "QLinearMatMul": 7, "QLinearAdd": 7}  # the place of the result's zero point
+RESULT_ZERO = 7  # the place of the result's zero point among the inputs of each of these operators
 
 
 def _conv(node: Node, y: Quantity, w: Wiring) -> Made | None:
@@ -169,7 +169,7 @@ _RULES: dict[str, Callable[[Node, Quantity, Wiring], Made | None]] = {
 
 
 def _cuts_off_at_zero(node: Node, y: Quantity, w: Wiring) -> bool | None:
-    """Whether a Relu or Clip cuts off below 0, or nothing that its type would not; None where it does anything else."""
+    """True for a Relu or Clip that cuts off below 0, False for one that the type replaces; None for any other."""
     if node.operator == "Relu":
         return True
     given: list[Any] = [node.attributes.get(name) for name in ("min", "max")] if node.since < 11 else [None, None]
@@ -199,7 +199,7 @@ def _equal(x: Quantity, y: Quantity) -> bool:
 
 
 def _bias(node: Node, x: Quantity, weight: Quantity, w: Wiring) -> tuple[str, ...] | None:
-    """The bias as an input, or no input; None where it is no int32 in units of the product of the scales."""
+    """The bias as an input, or no input; None for one that is not int32 in units of the product of the scales."""
     if not node.has(2):
         return ()
     maker = w.maker(node.inputs[2], "DequantizeLinear")

@@ -1,4 +1,4 @@
-"""The steps of inference, in which several nodes of a graph are one on bytes: byte_nodes.py finds them."""
+"""Makes the steps of inference, in which one step on bytes stands for several nodes; byte_nodes.py finds them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Fused:
 
 
 def inference_steps(steps: Sequence[Step], fused: Sequence[Fused], kept: set[int]) -> list[Step] | None:
-    """The steps with those of `fused` in place of their parts, and without what nobody reads then.
+    """The steps with those of `fused` in place of their parts, and without those that are not needed then.
 
     None where there are no such parts. kept: the slots that are read after the run, or filled before it.
     """

@@ -1,11 +1,11 @@
-"""Integers that minorm wrote as the weights of an int8 model, as floats that train.
+"""Turns integers that minorm wrote as the weights of an int8 model into floats that train.
 
     file      W (integers) -> DequantizeLinear -> Conv
     module    W (floats) -> QuantizeLinear -> DequantizeLinear -> Conv
 
 W is the float (q - zero_point) * scale, which QuantizeLinear gives back as q. So the module computes what the file
 says, and goes on training with the file's scales; `exporting/integers_again.py` makes integers of it once more. A bias
-is int32, which ONNX's QuantizeLinear does not make: that node is the module's alone, and never written.
+is int32, which ONNX's QuantizeLinear does not make: only the module has that node, and no file.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from minorm.onnx.graph import tensors
 from minorm.onnx.graph.names import reads_of
 from minorm.onnx.graph.tensors import Budget
 from minorm.onnx.loading import metadata
+from minorm.ops import quantization
 
 INTEGERS = (onnx.TensorProto.INT8, onnx.TensorProto.UINT8, onnx.TensorProto.INT32)
 
@@ -113,7 +114,5 @@ def axis_of(node: Any) -> int:
 
 def spread(parameter: Any, array: Any, axis: int) -> Any:
     """A scale or zero point, float64, as it broadcasts to the tensor."""
-    wide = parameter.astype(np.float64)
-    if wide.size == 1:
-        return wide.reshape(())
-    return wide.reshape([-1 if i == axis % array.ndim else 1 for i in range(array.ndim)])
+    place = axis % array.ndim if array.ndim else 0
+    return quantization.spread(parameter.astype(np.float64), array.shape, place, block=0)

@@ -1,4 +1,4 @@
-"""What the bytes of a quantized graph stand for: scale and zero point, as far as the file fixes them."""
+"""Finds the scale and the zero point of bytes in a quantized graph, as far as the file fixes them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from minorm.devices import dtypes
 from minorm.onnx.graph.reading import Node
 from minorm.onnx.loading.wiring import Wiring
 
-BYTES = (dtypes.int8, dtypes.uint8)
 SAME = ("Flatten", "Identity", "MaxPool", "Reshape", "Squeeze", "Transpose", "Unsqueeze")  # numbers stay what they are
 MOST = 8  # of these nodes between a DequantizeLinear and the node that reads it
 
@@ -86,11 +85,9 @@ def quantity(node: Node, name: str, w: Wiring) -> Quantity | None:
     dtype = w.types.get(name) if zero is None else zero.dtype
     if w.types.get(name, dtype) != dtype:
         return None
-    if dtype is None and name in w.arrays:
-        dtype = w.arrays[name].dtype
     if dtype is None and node.operator == "QuantizeLinear" and not node.get("output_dtype", 0):
         dtype = dtypes.uint8
-    if dtype not in BYTES or scale.ndim > 1 or (zero is not None and zero.size != scale.size):
+    if dtype not in dtypes.BYTES or scale.ndim > 1 or (zero is not None and zero.size != scale.size):
         return None
     return Quantity(name, node.inputs[1], zero_name, scale, zero, dtype, node.get("axis", 1))
 

@@ -109,16 +109,15 @@ def read_conv(node: Node) -> Callable[..., Tensor]:
     form = read_form(node)
 
     def conv(x: Tensor, w: Tensor, b: Tensor | None = None) -> Tensor:
-        how = form(x, w)
-        return CONV[x.ndim - 2](x, w, b, how["stride"], how["padding"], how["dilation"], how["groups"])
+        return CONV[x.ndim - 2](x, w, b, *form(x, w))
 
     return conv
 
 
-def read_form(node: Node) -> Callable[[Tensor, Tensor], dict[str, Any]]:
-    """What a convolution of x with w strides over, pads and so on; room and time for it are asked for."""
+def read_form(node: Node) -> Callable[[Tensor, Tensor], tuple[Any, ...]]:
+    """Stride, padding, dilation and groups of a convolution of x with w; room and time for it are asked for."""
 
-    def form(x: Tensor, w: Tensor) -> dict[str, Any]:
+    def form(x: Tensor, w: Tensor) -> tuple[Any, ...]:
         rank, kernel = x.ndim - 2, w.shape[2:]
         if rank not in CONV:
             raise ValueError(f"x has shape {x.shape}; minorm convolves over 1, 2 or 3 spatial axes")
@@ -130,7 +129,7 @@ def read_form(node: Node) -> Callable[[Tensor, Tensor], dict[str, Any]]:
         _ask(node, x, w, max(x.shape[1], w.shape[0]), padded, places)
         if x.requires_grad and is_grad_enabled():
             _ask_parts(node, strides, padded)
-        return {"stride": strides, "padding": pads, "dilation": dilations, "groups": node["group"]}
+        return strides, pads, dilations, node["group"]
 
     return form
 

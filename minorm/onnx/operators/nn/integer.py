@@ -7,7 +7,6 @@ onnxruntime does (minorm/ops/quantization.py). No gradient passes integers.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -35,7 +34,7 @@ def read_conv_integer(node: Node) -> Callable[..., Tensor]:
 
     def conv(x: Tensor, w: Tensor, x_zero: Tensor | None = None, w_zero: Tensor | None = None) -> Tensor:
         _check_conv(w, x_zero, w_zero, None)
-        return IntegerConvolution.apply(x, w, x_zero, w_zero, form=_form(form(x, w)))
+        return IntegerConvolution.apply(x, w, x_zero, w_zero, form=form(x, w))
 
     return whole(node, conv)
 
@@ -73,7 +72,7 @@ def read_qlinear_conv(node: Node) -> Callable[..., Tensor]:
         _check_number("x_scale", x_scale)
         _check_result(y_scale, y_zero)
         scales = x_scale, w_scale, y_scale
-        return IntegerConvolution.apply(x, w, x_zero, w_zero, bias, *scales, y_zero, form=_form(form(x, w)), relu=relu)
+        return IntegerConvolution.apply(x, w, x_zero, w_zero, bias, *scales, y_zero, form=form(x, w), relu=relu)
 
     return whole(node, conv)
 
@@ -114,10 +113,6 @@ def _matmul(
     return IntegerMatMul.apply(a, b, a_zero, b_zero, *rest, **options)
 
 
-def _form(how: dict[str, Any]) -> tuple[Any, ...]:
-    return how["stride"], how["padding"], how["dilation"], how["groups"]
-
-
 def _check_row(parameter: Tensor, a: Tensor) -> None:
     """A scale or zero point of the left factor: one number, one for each row, or shaped (..., M, 1)."""
     wanted = a.shape[-2:-1]
@@ -150,7 +145,7 @@ def _check_conv(w: Tensor, x_zero: Tensor | None, w_zero: Tensor | None, w_scale
 
 def _check_result(scale: Tensor, zero: Tensor, columns: tuple[int, ...] | None = None) -> None:
     """Scale and zero point of the result: one number, or one for each column."""
-    if zero.dtype not in (dtypes.int8, dtypes.uint8):
+    if zero.dtype not in dtypes.BYTES:
         raise TypeError(f"y_zero_point is {zero.dtype}; expected int8 or uint8")
     for name, parameter in (("y_scale", scale), ("y_zero_point", zero)):
         if parameter.shape != columns:

@@ -448,7 +448,7 @@ def test_arrays_of_numpy_go_by_the_plan_too(planned: Any) -> None:
 
 @pytest.mark.parametrize("dtype", [mn.float32, mn.bfloat16], ids=str)
 def test_a_sequence_of_shapes_among_the_outputs(dtype: Any) -> None:
-    """It is no array, so there is no plan; the run is none the worse for it."""
+    """A sequence has no register, so there is no plan; every run goes node by node."""
     nodes = [
         helper.make_node("Shape", ["x"], ["a"]), helper.make_node("SequenceConstruct", ["a", "a"], ["s"]),
         helper.make_node("Relu", ["x"], ["y"]),

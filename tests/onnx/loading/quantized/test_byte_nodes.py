@@ -131,7 +131,7 @@ def test_the_integers_are_onnxruntimes(name: str) -> None:
 
 @pytest.mark.parametrize("name", CASES)
 def test_the_nodes_of_the_file_are_never_far(name: str) -> None:
-    """In training and where somebody looks: floats, which differ by a step where they are nearly half way."""
+    """In training and where nodes are watched: floats, which differ by a step where they are nearly half way."""
     proto = graph(*CASES[name])
     x = (rng().standard_normal(CASES[name][1]) * 1.5).astype(F)
     model = mo.load(proto)
@@ -296,7 +296,28 @@ def test_a_layer_in_the_place_of_a_node() -> None:
 
 
 def test_weights_cannot_change() -> None:
-    """What was prepared of them once is good for all runs."""
+    """They are prepared once, for all runs."""
     model = mo.load(graph(*CASES["MatMul"]))
     with pytest.raises(ValueError, match="read-only"):
         model.constants["w"].array[:] = 0
+
+
+def test_a_buffer_is_updated_beside_bytes() -> None:
+    """A graph that minorm wrote: its layer trains, and the rest runs on bytes."""
+    nodes, shape, tensors = CASES["Conv"]
+    more = {"mean": F(3), "half": F(0.5), "one": F(1)}
+    proto = graph(f"{nodes} u = Mul(mean, half) v = Add(u, one)", shape, tensors | more)
+    proto.producer_name = "minorm"
+    names = {"mean": "bn.running_mean", "v": "bn.running_mean.updated"}
+    for node in proto.graph.node:
+        node.input[:] = [names.get(name, name) for name in node.input]
+        node.output[:] = [names.get(name, name) for name in node.output]
+    for tensor in proto.graph.initializer:
+        tensor.name = names.get(tensor.name, tensor.name)
+    proto.graph.output.append(onnx.helper.make_tensor_value_info(names["v"], onnx.TensorProto.FLOAT, []))
+    model = mo.load(proto).eval()
+    model.get_submodule("bn").train()
+    with mn.no_grad():
+        for expected_mean in (2.5, 2.25, 2.125, 2.0625):
+            model(mn.zeros(*shape))
+            assert model.get_buffer("bn.running_mean").item() == expected_mean

@@ -171,7 +171,7 @@ CHANGES = (_short, _huge, _negative, _without_a_scale, _without_a_result, _unkno
 
 @pytest.mark.parametrize("change", CHANGES)
 def test_a_damaged_file_is_refused_as_any_other(change: Any, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By an error of load's; and files in the folder that one is in are not read."""
+    """load raises its usual error, and reads no file of the working directory."""
     (tmp_path / "elsewhere.bin").write_bytes(np.float32(0.5).tobytes())
     monkeypatch.chdir(tmp_path)
     proto = of_ours(W, np.float32(0.5))
@@ -197,7 +197,7 @@ def test_floats_of_the_weights_count_as_the_files() -> None:
 
 
 def test_a_model_of_another_producer_stays_as_it_was() -> None:
-    """Integers of any file are constants: what others mean by them is not ours to say."""
+    """Integers of other producers are constants: minorm does not know what they stand for."""
     w = numpy_helper.from_array(np.array([[3, -2]], np.int8), "w")
     scale = numpy_helper.from_array(np.array(0.5, np.float32), "scale")
     nodes = [
