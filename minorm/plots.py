@@ -22,7 +22,7 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 from minorm.support.masking import printable, printable_lines
 from minorm.training import BatchNormWatch
-from minorm.training.outcome import clipped
+from minorm.training.files.outcome import clipped
 
 __all__ = ["confusion", "curves", "least_loss", "training_picture"]
 

@@ -190,7 +190,7 @@ EACH = {
     "test_run_time.py::test_signals_are_answered_while_a_kernel_runs": 7,
     "test_without_kernels.py::test_the_solution_of_a_lab_earns_full_marks": 3,
     "training/test_own_images.py::test_a_run_that_is_cut_short_goes_on_to_the_same_bytes": 7,
-    "training/test_resuming.py::test_more_epochs_are_those_of_a_run_of_so_many": 7,
-    "training/test_resuming.py::test_with_the_word_the_schedule_is_that_of_their_number": 7,
+    "training/files/test_resuming.py::test_more_epochs_are_those_of_a_run_of_so_many": 7,
+    "training/files/test_resuming.py::test_with_the_word_the_schedule_is_that_of_their_number": 7,
     "training/test_run.py::test_a_run_that_was_killed_goes_on_to_the_same_bits": 5,
 }

@@ -25,16 +25,16 @@ try:  # with another project's minorm/__init__.py in the place of ours, this is 
         evaluate,
         export,
         labs,
-        output,
         plot,
         predict,
         quantize,
         train,
     )
+    from minorm.cli.terminal import output
 except ImportError as error:
     installed.explain(error)
     raise
-from minorm.cli.one_line_errors import EXPECTED, UsageError
+from minorm.cli.terminal.one_line_errors import EXPECTED, UsageError
 from minorm.support.masking import printable
 from minorm.support.startup import INTERRUPTED, startup
 

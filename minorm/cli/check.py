@@ -11,9 +11,9 @@ import dataclasses
 import os
 from typing import TYPE_CHECKING, Any
 
-from minorm.cli import extras, output, shape_option
 from minorm.cli.check_verdicts import judge
-from minorm.cli.options import external_root, input_option
+from minorm.cli.options import external_root, input_option, shape_option
+from minorm.cli.terminal import extras, output
 from minorm.cli.views.check_report import Report
 from minorm.serialization import atomic, limits
 
@@ -85,7 +85,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         output.show_json(_plain(report))
     else:
-        from minorm.cli.screen import Screen
+        from minorm.cli.terminal.screen import Screen
         from minorm.cli.views import check_view
 
         check_view.show(Screen(), report, args.brief, args.trainable)

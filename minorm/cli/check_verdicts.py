@@ -13,7 +13,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import minorm as mn
-from minorm.cli import words
+from minorm.cli.terminal import words
 from minorm.cli.views.check_report import Verdict
 
 if TYPE_CHECKING:

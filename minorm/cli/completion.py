@@ -12,7 +12,7 @@ import functools
 from collections.abc import Mapping
 from typing import Any
 
-from minorm.cli import output
+from minorm.cli.terminal import output
 
 SHELLS = ("bash", "zsh", "fish")
 

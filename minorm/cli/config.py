@@ -7,7 +7,7 @@ import difflib
 import tomllib
 from typing import Any
 
-from minorm.cli.one_line_errors import UsageError
+from minorm.cli.terminal.one_line_errors import UsageError
 from minorm.serialization import opening
 
 NOT_IN_A_FILE = ("help", "config", "resume", "other-images", "trust", "traceback")

@@ -9,8 +9,8 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from minorm.cli import extras, output, shape_option
-from minorm.cli.options import external_root, input_option
+from minorm.cli.options import external_root, input_option, shape_option
+from minorm.cli.terminal import extras, output
 from minorm.serialization import limits
 from minorm.support.masking import printable
 
@@ -83,7 +83,7 @@ def _judged(args: argparse.Namespace) -> Report:
 
 
 def _show_file(report: Report) -> None:
-    from minorm.cli.screen import Screen
+    from minorm.cli.terminal.screen import Screen
 
     console = Screen()
     if not report.cells and not report.left_out:
@@ -118,7 +118,7 @@ def _reasons(cells: list[Cell], verdict: str) -> dict[tuple[str, str, str], list
 
 
 def _show(report: Report) -> None:
-    from minorm.cli.screen import Screen
+    from minorm.cli.terminal.screen import Screen
 
     console = Screen()
     names = list(dict.fromkeys(cell.runtime for cell in report.cells))

@@ -7,8 +7,8 @@ import os
 import warnings
 from typing import Any
 
-from minorm.cli import extras, output, shape_option
-from minorm.cli.options import external_root
+from minorm.cli.options import external_root, shape_option
+from minorm.cli.terminal import extras, output
 from minorm.serialization import limits
 from minorm.support.masking import message
 

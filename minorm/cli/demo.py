@@ -17,7 +17,7 @@ import numpy as np
 
 import minorm as mn
 from minorm import models
-from minorm.cli import extras
+from minorm.cli.terminal import extras
 from minorm.data import DataLoader
 from minorm.serialization import atomic
 from minorm.serialization.opening import contents
@@ -68,7 +68,7 @@ class Check:
 def run(args: argparse.Namespace) -> int:
     """The whole demo; returns 1 if a check failed."""
     extras.need("rich", "matplotlib", "sklearn", "onnx", "onnxruntime")
-    from minorm.cli.screen import Screen
+    from minorm.cli.terminal.screen import Screen
 
     if args.epochs < 1 or args.seeds < 1:
         raise ValueError(f"--epochs is {args.epochs} and --seeds {args.seeds}; expected at least 1")

@@ -8,16 +8,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from minorm import nn, quantization
-from minorm.cli import extras, output, sources
-from minorm.cli.one_line_errors import UsageError
+from minorm.cli import sources
 from minorm.cli.options import external_root, output_files
 from minorm.cli.sources import Source
+from minorm.cli.terminal import extras, output
+from minorm.cli.terminal.one_line_errors import UsageError
 from minorm.diagnosis.pytorch import arrays
 from minorm.serialization import atomic
 from minorm.tensor.tensor import Tensor
-from minorm.training import initial
-from minorm.training.own_code import ImagesNeeded, built, is_file
-from minorm.training.preparing import preprocessing
+from minorm.training.data.preparing import preprocessing
+from minorm.training.model import initial
+from minorm.training.model.own_code import ImagesNeeded, built, is_file
 from minorm.training.settings import LARGEST
 
 if TYPE_CHECKING:

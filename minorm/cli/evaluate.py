@@ -8,14 +8,15 @@ from dataclasses import asdict
 from typing import Any
 
 from minorm import nn
-from minorm.cli import output, sources, words
-from minorm.cli.one_line_errors import UsageError
+from minorm.cli import sources
 from minorm.cli.options import external_root
 from minorm.cli.sources import Chosen, Source
+from minorm.cli.terminal import output, words
+from minorm.cli.terminal.one_line_errors import UsageError
 from minorm.data.splits import ALL, TEST, TRAIN, VALIDATION, load_part
 from minorm.training import evaluate
-from minorm.training.guessing import largest_class
-from minorm.training.images import PATH, changes, known, known_before
+from minorm.training.data.guessing import largest_class
+from minorm.training.data.images import PATH, changes, known, known_before
 
 SPLITS = {VALIDATION: "validation accuracy", TEST: "test accuracy", TRAIN: "training accuracy", ALL: "accuracy"}
 

@@ -7,7 +7,8 @@ import warnings
 from typing import Any
 
 import minorm as mn
-from minorm.cli import extras, output, sources
+from minorm.cli import sources
+from minorm.cli.terminal import extras, output
 from minorm.serialization import atomic
 from minorm.support.masking import message
 

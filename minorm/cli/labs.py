@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from minorm.cli import output
-from minorm.cli.one_line_errors import UsageError
+from minorm.cli.terminal import output
+from minorm.cli.terminal.one_line_errors import UsageError
 from minorm.labs import catalogue, cells
 from minorm.labs.judge import gradescope, grading, hints, judging
 from minorm.labs.lab import Lab

@@ -6,7 +6,7 @@ import argparse
 import os
 from typing import Any
 
-from minorm.cli import extras, output
+from minorm.cli.terminal import extras, output
 from minorm.serialization import atomic
 from minorm.training import read_log
 

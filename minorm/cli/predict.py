@@ -10,16 +10,17 @@ from typing import Any
 
 import numpy as np
 
-from minorm.cli import extras, output, sources
+from minorm.cli import sources
 from minorm.cli.options import external_root
 from minorm.cli.sources import Source
+from minorm.cli.terminal import extras, output
 from minorm.data import BrokenImage, Normalize, read_image
 from minorm.data.listing import FORMATS
 from minorm.support.masking import for_spreadsheet, printable
 from minorm.tensor.tensor import Tensor
 from minorm.training import predict
-from minorm.training.outcome import softmax
-from minorm.training.preparing import Preprocessing
+from minorm.training.data.preparing import Preprocessing
+from minorm.training.files.outcome import softmax
 
 BATCH = 32
 

@@ -17,19 +17,23 @@ from typing import Any
 
 import minorm as mn
 from minorm import data, quantization
-from minorm.cli import extras, output, trust
-from minorm.cli.one_line_errors import UsageError
+from minorm.cli import trust
 from minorm.cli.options.data_option import DataSets, data_and_path, usual_data
+from minorm.cli.terminal import extras, output
+from minorm.cli.terminal.one_line_errors import UsageError
 from minorm.cli.trust import Trust
 from minorm.data import DataLoader
 from minorm.devices import dtypes
 from minorm.nn import Module
 from minorm.quantization import QATModel
 from minorm.serialization import checkpoint, limits, opening
-from minorm.training import Settings, images, model_building, optimizing, saved
-from minorm.training.own_code import is_file
-from minorm.training.preparing import MEAN_STD, Preprocessing, load_data, loaders, names_of, preprocessing
-from minorm.training.run_folder import BEST, CHECKPOINT, weights_file
+from minorm.training import Settings, optimizing
+from minorm.training.data import images
+from minorm.training.data.preparing import MEAN_STD, Preprocessing, load_data, loaders, names_of, preprocessing
+from minorm.training.files import saved
+from minorm.training.files.run_folder import BEST, CHECKPOINT, weights_file
+from minorm.training.model import model_building
+from minorm.training.model.own_code import is_file
 from minorm.training.settings import DTYPES, LARGEST, MODEL_FOR
 
 MODEL_HELP = "a run's folder (its best weights), a checkpoint, or an ONNX file"

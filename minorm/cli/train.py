@@ -13,24 +13,27 @@ from typing import Any
 import minorm as mn
 import minorm_ext
 from minorm import distributed
-from minorm.cli import config, output, sources, trust, words
-from minorm.cli.one_line_errors import EXPECTED, UsageError
+from minorm.cli import config, sources, trust
 from minorm.cli.options import train_options
 from minorm.cli.options.train_options import DEVICE, TIMEOUT
-from minorm.cli.telling import Teller, teller
+from minorm.cli.terminal import output, words
+from minorm.cli.terminal.one_line_errors import EXPECTED, UsageError
+from minorm.cli.terminal.telling import Teller, teller
 from minorm.cli.views import run_report
 from minorm.cli.views.events import events
 from minorm.distributed import Group
 from minorm.distributed.launcher import launched
 from minorm.distributed.simulation import check_threads
 from minorm.serialization.checkpoint import load_training
-from minorm.training import Run, Settings, choose_settings, images, resuming, saved
-from minorm.training.defaults import MOST_EPOCHS, OWN
-from minorm.training.guessing import largest_class
-from minorm.training.log_file import LOG, Row
-from minorm.training.own_code import is_file, split
-from minorm.training.preparing import load_data
-from minorm.training.run_folder import BEST, CHECKPOINT, locked
+from minorm.training import Run, Settings, choose_settings
+from minorm.training.data import images
+from minorm.training.data.defaults import MOST_EPOCHS, OWN
+from minorm.training.data.guessing import largest_class
+from minorm.training.data.preparing import load_data
+from minorm.training.files import resuming, saved
+from minorm.training.files.log_file import LOG, Row
+from minorm.training.files.run_folder import BEST, CHECKPOINT, locked
+from minorm.training.model.own_code import is_file, split
 
 
 def add(commands: Any) -> None:

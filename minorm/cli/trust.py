@@ -12,12 +12,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from minorm.cli import output
-from minorm.cli.one_line_errors import UsageError
+from minorm.cli.terminal import output
+from minorm.cli.terminal.one_line_errors import UsageError
 from minorm.distributed.launcher import launched
 from minorm.support.masking import printable
-from minorm.training import model_building
-from minorm.training.own_code import Code
+from minorm.training.model import model_building
+from minorm.training.model.own_code import Code
 
 
 @dataclass(frozen=True)

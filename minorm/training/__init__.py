@@ -1,13 +1,13 @@
-"""Training: the loop itself (loop.py), and a whole run on disk that can stop and go on (run.py)."""
+"""Training: the loop itself (steps/loop.py), and a whole run on disk that can stop and go on (run.py)."""
 
 from minorm.diagnosis.finite import NonFiniteLoss
-from minorm.training.defaults import choose_settings
-from minorm.training.log_file import read_log
-from minorm.training.loop import evaluate, predict, train_epoch
-from minorm.training.model_building import UntrustedCode
+from minorm.training.data.defaults import choose_settings
+from minorm.training.files.log_file import read_log
+from minorm.training.model.model_building import UntrustedCode
 from minorm.training.run import Run
-from minorm.training.score import Score
 from minorm.training.settings import Settings
+from minorm.training.steps.loop import evaluate, predict, train_epoch
+from minorm.training.steps.score import Score
 from minorm.training.watch import BatchNormWatch
 
 __all__ = [

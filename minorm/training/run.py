@@ -29,19 +29,21 @@ from minorm.diagnosis.finite import NonFiniteLoss
 from minorm.distributed import DistributedDataParallel, Group
 from minorm.serialization import atomic, checkpoint
 from minorm.support.documented import documented
-from minorm.training import initial, model_building, optimizing, resuming, saved
-from minorm.training.batches import device_of
-from minorm.training.criterion import make_loss
-from minorm.training.graphed import GraphedLoop
-from minorm.training.images import PARTS, Known, changes, kept, known, known_before, place
-from minorm.training.log_file import LOG, Row, log
-from minorm.training.loop import evaluate, train_by
+from minorm.training import optimizing
+from minorm.training.data.images import PARTS, Known, changes, kept, known, known_before, place
+from minorm.training.data.preparing import folder_of, load_data, loaders, mixed, preprocessing
+from minorm.training.files import resuming, saved
+from minorm.training.files.log_file import LOG, Row, log
+from minorm.training.files.run_folder import BEST, CHECKPOINT, check_copy, keep_copy, locked, on_rank_0
+from minorm.training.model import initial, model_building
+from minorm.training.model.own_code import Code, is_file
 from minorm.training.optimizing import averaged, make_optimizer, make_scheduler
-from minorm.training.own_code import Code, is_file
-from minorm.training.preparing import folder_of, load_data, loaders, mixed, preprocessing
-from minorm.training.run_folder import BEST, CHECKPOINT, check_copy, keep_copy, locked, on_rank_0
-from minorm.training.score import Score
 from minorm.training.settings import Settings
+from minorm.training.steps.batches import device_of
+from minorm.training.steps.criterion import make_loss
+from minorm.training.steps.graphed import GraphedLoop
+from minorm.training.steps.loop import evaluate, train_by
+from minorm.training.steps.score import Score
 
 
 @documented(

@@ -9,7 +9,7 @@ from typing import Any
 
 from minorm import models
 from minorm.support.documented import documented
-from minorm.training.own_code import is_file
+from minorm.training.model.own_code import is_file
 
 MODEL_FOR = {
     "digits": "digits", "mnist": "lenet", "fashion": "lenet", "cifar10": "resnet20",

@@ -26,7 +26,7 @@ from minorm.checkpoint import load_training, save_training
 from minorm.cli import sources
 from minorm.data import ArrayDataset
 from minorm.training import NonFiniteLoss, Run, Settings
-from minorm.training.own_code import Code
+from minorm.training.model.own_code import Code
 from minorm.training.run import CHECKPOINT
 
 SPARE = 1 << 29  # bytes that opening a file of 300 KB may take, on top of what the process has

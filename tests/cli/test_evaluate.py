@@ -12,7 +12,7 @@ import pytest
 
 from minorm import cli
 from minorm.checkpoint import load_training, save_training
-from minorm.training.log_file import read_log
+from minorm.training.files.log_file import read_log
 from minorm.training.run import BEST, CHECKPOINT
 
 Image = pytest.importorskip("PIL.Image")

@@ -19,7 +19,7 @@ import pytest
 
 import minorm as mn
 from minorm import cli, nn
-from minorm.cli import output
+from minorm.cli.terminal import output
 from tests.cli.test_main import parsers
 
 Capture = pytest.CaptureFixture[str]

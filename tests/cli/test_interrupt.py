@@ -20,8 +20,8 @@ import pytest
 
 import minorm
 from minorm.checkpoint import load_training
+from minorm.training.files.run_folder import BEST, CHECKPOINT, LOCK
 from minorm.training.run import LOG
-from minorm.training.run_folder import BEST, CHECKPOINT, LOCK
 
 pytest.importorskip("rich")
 pytest.importorskip("sklearn")

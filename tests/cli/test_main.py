@@ -16,7 +16,7 @@ import pytest
 
 import minorm
 from minorm import cli
-from minorm.cli import extras
+from minorm.cli.terminal import extras
 from minorm.support.startup import startup
 
 

@@ -11,7 +11,7 @@ import pytest
 from minorm import cli
 from minorm.checkpoint import load_training
 from minorm.training import Run
-from minorm.training.images import unpacked
+from minorm.training.data.images import unpacked
 from minorm.training.run import BEST, CHECKPOINT
 from tests.cli.test_evaluate import pictures, scores, trained
 

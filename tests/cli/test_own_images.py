@@ -21,10 +21,10 @@ import pytest
 import minorm as mn
 import minorm_ext
 from minorm import cli, nn
-from minorm.cli import words
+from minorm.cli.terminal import words
 from minorm.cli.views import run_report
 from minorm.training import Run
-from minorm.training.guessing import Guess
+from minorm.training.data.guessing import Guess
 from minorm.training.run import BEST, CHECKPOINT, LOG
 from tests.cli.test_main import hide
 

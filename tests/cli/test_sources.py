@@ -12,9 +12,9 @@ import pytest
 import minorm as mn
 from minorm import checkpoint, cli, nn
 from minorm.cli import sources
-from minorm.cli.one_line_errors import UsageError
-from minorm.training.preparing import Preprocessing
-from minorm.training.run_folder import weights_file
+from minorm.cli.terminal.one_line_errors import UsageError
+from minorm.training.data.preparing import Preprocessing
+from minorm.training.files.run_folder import weights_file
 
 pytest.importorskip("sklearn")
 pytest.importorskip("rich")

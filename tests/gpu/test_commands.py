@@ -16,7 +16,7 @@ from minorm import cli, nn, plots
 from minorm.checkpoint import load_training
 from minorm.data import ArrayDataset, DataLoader
 from minorm.training import BatchNormWatch, Run, Settings
-from minorm.training.outcome import outcome
+from minorm.training.files.outcome import outcome
 from minorm.training.run import BEST, CHECKPOINT, LOG
 
 Image = pytest.importorskip("PIL.Image")

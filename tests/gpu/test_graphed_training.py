@@ -14,9 +14,9 @@ from minorm import nn
 from minorm.checkpoint import load_training
 from minorm.data import ArrayDataset
 from minorm.training import NonFiniteLoss, Run, Settings, train_epoch
-from minorm.training.graphed import GraphedLoop
-from minorm.training.loop import train_by
 from minorm.training.run import BEST, CHECKPOINT, LOG
+from minorm.training.steps.graphed import GraphedLoop
+from minorm.training.steps.loop import train_by
 
 MODEL = """
 from minorm import nn

@@ -17,7 +17,7 @@ import minorm.functional as F
 from minorm import models, nn, optim, quantization
 from minorm.data import ArrayDataset, DataLoader
 from minorm.training import Run, Settings
-from minorm.training.loop import evaluate, predict, train_epoch
+from minorm.training.steps.loop import evaluate, predict, train_epoch
 
 BUILD: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
     "resnet20": (lambda: models.build("resnet20", 3, 4, 10), (8, 3, 4, 4)),

@@ -14,7 +14,7 @@ import minorm as mn
 from minorm import cli
 from minorm import quantization as Q
 from minorm.training import NonFiniteLoss, Run, Settings, evaluate
-from minorm.training.run_folder import CHECKPOINT
+from minorm.training.files.run_folder import CHECKPOINT
 
 
 def squares(n: int = 96, seed: int = 0) -> mn.data.ArrayDataset:

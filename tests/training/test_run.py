@@ -13,8 +13,8 @@ import pytest
 
 import minorm as mn
 from minorm.training import NonFiniteLoss, Run, Settings
+from minorm.training.files.run_folder import LOCK
 from minorm.training.run import CHECKPOINT, LOG, log
-from minorm.training.run_folder import LOCK
 
 pytest.importorskip("sklearn")
 

@@ -6,7 +6,7 @@ import argparse
 import os
 from typing import Any
 
-from minorm.cli.one_line_errors import UsageError
+from minorm.cli.terminal.one_line_errors import UsageError
 from minorm.training.settings import MODEL_FOR
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from minorm.cli.one_line_errors import UsageError
+from minorm.cli.terminal.one_line_errors import UsageError
 from minorm.serialization import atomic
 
 PICTURES = (".png", ".svg", ".pdf")

@@ -7,7 +7,7 @@ import functools
 
 from minorm.cli import sources, trust
 from minorm.training import Settings
-from minorm.training.defaults import BATCH, CROP_SCALE, FEW, MOST_EPOCHS, SIZES, SMALL_BATCH, STEPS
+from minorm.training.data.defaults import BATCH, CROP_SCALE, FEW, MOST_EPOCHS, SIZES, SMALL_BATCH, STEPS
 from minorm.training.settings import CLASS_WEIGHTS, DTYPES, MODEL_FOR, OPTIMIZERS, QAT, SCHEDULES
 
 DEVICE, TIMEOUT = "cpu", 300.0

@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from minorm.cli import extras, output, sources
+from minorm.cli import sources
 from minorm.cli.sources import Source
+from minorm.cli.terminal import extras, output
 from minorm.data import BrokenImage, Normalize, read_image
 from minorm.data.listing import ENDINGS
 from minorm.tensor.tensor import Tensor

@@ -11,11 +11,12 @@ from typing import Any
 
 import minorm as mn
 from minorm import quantization
-from minorm.cli import extras, output, sources
-from minorm.cli.one_line_errors import UsageError
+from minorm.cli import sources
 from minorm.cli.options import external_root, output_files
 from minorm.cli.quantize import calibration_images, runtime_comparison
 from minorm.cli.quantize.calibration_images import Images
+from minorm.cli.terminal import extras, output
+from minorm.cli.terminal.one_line_errors import UsageError
 from minorm.quantization import LayerNoise, QConfig, calibrate, convert, get_default_qat_qconfig, measure_noise
 from minorm.quantization.fake_quantize import FakeQuantize
 from minorm.quantization.qat import prepared

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from minorm.support.masking import for_page
-from minorm.training.outcome import clipped
+from minorm.training.files.outcome import clipped
 
 WIDTH, HEIGHT = 460, 260
 LEFT, RIGHT, TOP, BOTTOM = 52, 12, 26, 36

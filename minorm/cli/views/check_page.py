@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from minorm.cli.terminal.words import counted, listed, odd, shape, short, totals
 from minorm.cli.views.drawing import MOST, Box, escaped, svg
 from minorm.cli.views.page_style import STYLE
-from minorm.cli.words import counted, listed, odd, shape, short, totals
 from minorm.onnx.checking import layers
 from minorm.onnx.graph.lengths import declared_of
 from minorm.onnx.loading import cutting

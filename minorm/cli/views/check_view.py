@@ -12,7 +12,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from minorm.cli.words import bare, counted, listed, odd, shape, short, totals
+from minorm.cli.terminal.words import bare, counted, listed, odd, shape, short, totals
 from minorm.onnx.checking.layers import overview
 from minorm.onnx.loading import cutting
 from minorm.support.masking import printable, printable_lines

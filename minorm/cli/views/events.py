@@ -6,8 +6,8 @@ import importlib.util
 import time
 from typing import Any
 
-from minorm.cli import output
-from minorm.training.log_file import COLUMNS, Row
+from minorm.cli.terminal import output
+from minorm.training.files.log_file import COLUMNS, Row
 
 
 class Events:

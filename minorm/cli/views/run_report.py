@@ -24,10 +24,10 @@ from minorm.serialization import atomic
 from minorm.serialization.checkpoint import load_training
 from minorm.support.masking import for_page
 from minorm.training import Run
-from minorm.training.guessing import Guess, largest_class
-from minorm.training.outcome import Outcome, clipped, outcome, pixels
-from minorm.training.preparing import loaders
-from minorm.training.run_folder import BEST, OUTCOME
+from minorm.training.data.guessing import Guess, largest_class
+from minorm.training.data.preparing import loaders
+from minorm.training.files.outcome import Outcome, clipped, outcome, pixels
+from minorm.training.files.run_folder import BEST, OUTCOME
 
 REPORT = "report.html"
 SHOWN = 24  # images

@@ -11,7 +11,7 @@ onnx = pytest.importorskip("onnx")
 
 from onnx import helper as h  # noqa: E402
 
-from minorm.cli.words import odd  # noqa: E402
+from minorm.cli.terminal.words import odd  # noqa: E402
 from minorm.onnx.checking import inspection  # noqa: E402
 
 rng = np.random.default_rng(0)

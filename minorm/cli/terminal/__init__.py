@@ -1,0 +1,1 @@
+"""How the command line talks: lines, tables, progress, errors and exit codes."""

@@ -1,0 +1,26 @@
+"""The terminal through rich: colours and cursor movements of rich pass, and escape sequences in a text do not."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
+
+from minorm.cli.terminal import output
+
+
+class Screen(Console):
+    """A Console on standard output that masks every text which is drawn, those of tables and bars among them.
+
+    Texts are plain: "[red]" and ":star:" in a name stay what they are, and styles are given as `rich.text.Text`.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(file=output.unmasked(sys.stdout), highlight=False, markup=False, emoji=False)
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        """The pieces of text that rich has made of it, each masked."""
+        for text, style, control in super().render(renderable, options):
+            yield Segment(text if control else output.safe(text, self.encoding), style, control)

@@ -1,0 +1,149 @@
+"""Numbers, shapes and lists of names as the commands show them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from minorm.support.masking import printable
+from minorm.training.data.preparing import folder_of
+
+if TYPE_CHECKING:
+    from minorm.cli.views.check_report import Report
+    from minorm.onnx.checking.inspection import Inspection
+    from minorm.training.data.guessing import Guess
+
+UNITS = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
+
+
+def short(number: int) -> str:
+    """Three digits and a unit: 4.09 G."""
+    for size, unit in UNITS:
+        if number >= size:
+            value = number / size
+            return f"{value:.{0 if value >= 99.95 else 1 if value >= 9.995 else 2}f} {unit}"
+    return str(number)
+
+
+def gain_of_bfloat16(level: str) -> str:
+    """What 16 bits are worth on a processor whose kernels are of this level."""
+    gain = "bfloat16: weights and activations take half the memory"
+    if level == "amx":
+        return f"{gain}, and products run on the processor's matrix tiles"
+    return f"{gain}; this processor has no matrix tiles (level {level}), so a step is no faster than in float32"
+
+
+def shape(lengths: Sequence[int]) -> str:
+    """1x3x224x224."""
+    return "x".join(map(str, lengths)) or "number"
+
+
+def shapes(sizes: Mapping[str, Sequence[int]]) -> str:
+    """Of several tensors: x 1x3x224x224, ids 1x8."""
+    return ", ".join(f"{printable(name)} {shape(lengths)}" for name, lengths in sizes.items())
+
+
+def counted(operators: Mapping[str, int], most: int = 4) -> str:
+    """Conv, Relu 2; the most frequent of many, then three dots."""
+    shown = list(operators)
+    if len(shown) > most:
+        shown = sorted(sorted(shown, key=lambda name: -operators[name])[:most], key=list(operators).index)
+    names = [f"{name} {operators[name]}" if operators[name] > 1 else name for name in shown]
+    return ", ".join(names + (["..."] if len(shown) < len(operators) else []))
+
+
+def totals(report: Report) -> str:
+    """The numbers of the whole model, in a sentence."""
+    facts, parts = report.found.facts, []
+    if report.size:
+        parts.append(f"at {shapes(report.size)}: {short(report.multiplications or 0)} multiplications")
+    if facts["parameters"] is not None:
+        parts.append(
+            f"{facts['parameters']:,} parameters" + (f", {facts['frozen']:,} frozen" if facts["frozen"] else "")
+        )
+    return "; ".join(parts)
+
+
+def bare(node: str, operator: str) -> str:
+    """A node's name without the operator at its end, `layer1/bn/BatchNormalization`, which stands beside it."""
+    return node.removesuffix(f"/{operator}") or node
+
+
+def odd(found: Inspection) -> dict[tuple[str, ...], list[str]]:
+    """What is odd about a file, as sentences, under the nodes of which they are true."""
+    where: dict[str, list[str]] = {}
+    for norm in found.norms:
+        for sentence in norm.odd:
+            where.setdefault(sentence, []).append(bare(norm.node, norm.operator))
+    if found.folded:
+        count = f"{len(found.folded)} convolution{'s' if len(found.folded) > 1 else ''}"
+        where[
+            f"BatchNorm was folded into {count} when the model was exported: it is no layer any more, and does not "
+            "train. To keep it, export with training=TrainingMode.PRESERVE, or with dynamo=True, optimize=False"
+        ] = found.folded
+    if found.written_out:
+        where[
+            "BatchNorm was written as a product and a sum when the model was exported: its statistics and its mode are "
+            "gone, and it does not normalize in training"
+        ] = found.written_out
+    if found.quantized:
+        where[
+            f"The model is quantized, and has no Parameters: {found.quantized} of its tensors hold weights as "
+            "integers, which do not train. Fine-tune it before it is quantized"
+        ] = []
+    if found.twice:
+        names, others = [*found.twice], [*found.twice.values()]
+        where[
+            f"The exporter wrote {quoted(others)} a second time, as {quoted(names)}: where the network ties them, they "
+            "train apart here"
+        ] = [bare(n.name, n.operator) for n in found.nodes if set(names) & set(n.inputs)]
+    if found.merged:
+        where[
+            f"The exporter wrote weights of several modules once, as {quoted([*found.merged])}: they were equal, and "
+            "train as one here"
+        ] = [bare(n.name, n.operator) for n in found.nodes if set(found.merged) & set(n.inputs)]
+    told: dict[tuple[str, ...], list[str]] = {}
+    for sentence, nodes in where.items():
+        told.setdefault(tuple(nodes), []).append(sentence)
+    return told
+
+
+def quoted(names: Sequence[str]) -> str:
+    """'a', 'b', 'c' and 2 more."""
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return ", ".join(map(repr, names[:3])) + more
+
+
+def listed(nodes: Sequence[str]) -> str:
+    """node a; nodes a, b, c and 2 more; the model, where there are none."""
+    if not nodes:
+        return "the model"
+    more = f" and {len(nodes) - 3} more" if len(nodes) > 3 else ""
+    return f"node{'s' if len(nodes) > 1 else ''} {', '.join(nodes[:3])}{more}"
+
+
+def left_out(sets: Iterable[Any]) -> list[str]:
+    """A line on the files that were left out by their names, and one on each thing that one might not expect."""
+    folders = {id(folder): folder for folder in filter(None, map(folder_of, sets))}.values()
+    lines = [f"left out of {folder.root}: {folder.left_out}" for folder in folders if folder.left_out.counts]
+    return lines + [note for folder in folders for note in folder.notes]
+
+
+def skipped(sets: Iterable[Any]) -> list[str]:
+    """A line for each broken picture of these datasets, for ten at most."""
+    broken: dict[str, str] = {}
+    for folder in filter(None, map(folder_of, sets)):
+        broken |= folder.broken
+    lines = [f"skipped: {reason.removeprefix('read_image: ')}" for reason in list(broken.values())[:10]]
+    return lines + ([f"skipped: and {len(broken) - 10:,} more"] if len(broken) > 10 else [])
+
+
+def compared(accuracy: float, guess: Guess) -> list[str]:
+    """An accuracy beside that of always guessing; where it is no better, what to try."""
+    lines = [guess.beside(accuracy)]
+    if accuracy <= guess.accuracy:
+        lines.append(
+            "try another --lr, a smaller --batch-size, or --resume with more --epochs; and look at the worst images of "
+            "report.html: are they in the right folders?"
+        )
+    return lines

@@ -1,0 +1,114 @@
+"""Settings for your own images: what you do not set is chosen by the images, and each choice has a reason.
+
+    epochs       so many that there are STEPS steps: few images are seen more often
+    batch size   smaller for few images
+    image size   the largest of SIZES that half of the pictures have
+    transforms   large images are cropped at random, small ones are shifted; pictures in colour are mirrored
+
+The digits, MNIST, Fashion-MNIST and CIFAR-10 keep the settings of settings.py. Arrays are not transformed: they may be
+spectra or maps, which a mirror would change.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from minorm.data import Subset
+from minorm.support.documented import documented
+from minorm.training.data import appearance
+from minorm.training.data.preparing import folder_of, load_data
+from minorm.training.settings import Settings
+
+Chosen = dict[str, tuple[Any, str]]  # a value and the reason for it, by the name of the setting
+
+OWN = ("folder", "numpy")  # data sets of any size
+STEPS = 600  # optimizer steps with which a network learns something from few images
+LEAST_EPOCHS, MOST_EPOCHS = Settings.epochs, 100
+FEW = 2_000  # training images; fewer come in small batches
+SMALL_BATCH, BATCH = 32, Settings.batch_size
+SIZES = (32, 48, 64)  # of images, in pixels: at 96 a step would take more than twice as long as at 64
+LARGE = 48  # a part of an image of this size or more shows what it is
+CROP_SCALE = 0.5  # the smallest share of a large image that a random crop keeps
+HFLIP = 0.5
+
+
+class Choice(NamedTuple):
+    """Settings, the reasons for those that were chosen, and the (train, validation) datasets that they are for."""
+
+    settings: Settings
+    reasons: dict[str, str]
+    sets: Any
+
+
+@documented(
+    {},
+    path="where the images are, for all but the digits",
+    max_bytes="what a file may take in memory when it is read; None leaves it to the reader",
+    given="settings by name, which stay as they are",
+)
+def choose_settings(path: Any = None, max_bytes: int | None = None, **given: Any) -> Choice:
+    """(settings, reasons, sets): Settings for these images, why each was chosen, and the (train, validation) datasets.
+
+    For your own images, data="folder" or data="numpy", epochs and batch_size follow from their number; for a folder
+    image_size, hflip, crop_padding and crop_scale follow from how the pictures look. ValueError for a setting that is
+    outside its range.
+
+    Example:
+        >>> import os, tempfile
+        >>> from PIL import Image
+        >>> with tempfile.TemporaryDirectory() as root:
+        ...     for name in ("cat", "dog"):
+        ...         os.mkdir(f"{root}/{name}")
+        ...         for i in range(10):
+        ...             Image.new("RGB", (80, 70), "red").save(f"{root}/{name}/{i}.png")
+        ...     settings, reasons, sets = mn.training.choose_settings(root, data="folder", lr=0.1)
+        >>> settings.image_size, reasons["image_size"]
+        (64, 'half of the pictures are at least 70 pixels high and wide')
+    """
+    settings = Settings(**{"epochs": MOST_EPOCHS, **given})  # an error in what was given comes before images are read
+    sets = load_data(settings, path, max_bytes=max_bytes)
+    if settings.data not in OWN:
+        return Choice(Settings(**given), {}, sets)
+    train, found = sets[0], Chosen()
+    if folder_of(train) is not None:
+        found = _by_appearance(train, given.get("image_size"))
+    batch_size, _ = found["batch_size"] = _batch_size(len(train))
+    found["epochs"] = _epochs(len(train), given.get("batch_size", batch_size), settings.accumulate)
+    if "crop_padding" in given or "crop_scale" in given:  # either is a way to crop
+        found = {name: choice for name, choice in found.items() if not name.startswith("crop_")}
+    found = {name: choice for name, choice in found.items() if name not in given}
+    settings = Settings(**given, **{name: value for name, (value, _) in found.items()})
+    for folder in filter(None, map(folder_of, sets)):
+        folder.image_size = settings.image_size
+    return Choice(settings, {name: reason for name, (_, reason) in found.items()}, sets)
+
+
+def _epochs(images: int, batch_size: int, accumulate: int) -> tuple[int, str]:
+    """So many that there are STEPS steps, between LEAST_EPOCHS and MOST_EPOCHS."""
+    steps = max(1, -(-(images // batch_size) // accumulate))  # in an epoch, of whole batches alone
+    epochs = min(MOST_EPOCHS, max(LEAST_EPOCHS, -(-STEPS // steps)))
+    return epochs, f"{epochs * steps:,} steps"
+
+
+def _batch_size(images: int) -> tuple[int, str]:
+    """SMALL_BATCH of few images, BATCH of many; of very few a power of two that makes four batches of them."""
+    few = images < FEW
+    usual = SMALL_BATCH if few else BATCH
+    if images >= 4 * usual:
+        return usual, f"{'fewer than' if few else 'at least'} {FEW:,} images"
+    return max(2, 1 << max(1, (images // 4).bit_length() - 1)), "four batches an epoch"
+
+
+def _by_appearance(train: Subset, image_size: int | None) -> Chosen:
+    """Size and transforms; `image_size` is the size that the user wants."""
+    found, size = Chosen(), Settings.image_size if image_size is None else image_size
+    if image_size is None and (side := appearance.shorter_side(train)) is not None:
+        size = max((size for size in SIZES if size <= side), default=SIZES[0])
+        found["image_size"] = size, f"half of the pictures are at least {side} pixels high and wide"
+    if size >= LARGE:
+        found["crop_scale"] = CROP_SCALE, "a part of such an image shows enough"
+    else:
+        found["crop_padding"] = size // 8, "images of this size are shifted, not cropped"
+    why_not = appearance.why_no_mirror(train)
+    found["hflip"] = (0.0, why_not) if why_not else (HFLIP, "the pictures are in colour")
+    return found

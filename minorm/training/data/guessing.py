@@ -1,0 +1,44 @@
+"""What an accuracy is worth: always guessing the largest class of the same images is right for that class's share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from minorm.support.masking import quoted
+from minorm.training.data.preparing import labels_of
+from minorm.training.files.outcome import readable
+
+
+@dataclass(frozen=True)
+class Guess:
+    """The largest class of some images, and the accuracy of always guessing it."""
+
+    name: str
+    accuracy: float
+
+    def __str__(self) -> str:
+        return f"always guessing the largest class ({quoted(self.name)}) would give {percent(self.accuracy)}"
+
+    def beside(self, accuracy: float, what: str = "validation accuracy") -> str:
+        """The sentence that compares this accuracy, called `what`, with the guess."""
+        said = f"{what} {percent(accuracy)}; {self}"
+        return said if accuracy > self.accuracy else f"{said}: the model is no better than guessing"
+
+
+def largest_class(dataset: Any, names: Sequence[str] = ()) -> Guess:
+    """The guess for a dataset's images, without those that were found broken; a class without a name has its number."""
+    labels = labels_of(dataset)[list(readable(dataset))]
+    if not len(labels):
+        raise ValueError("no image could be read; expected at least one")
+    counts = np.bincount(labels)
+    label = int(counts.argmax())
+    return Guess(names[label] if label < len(names) else str(label), int(counts[label]) / len(labels))
+
+
+def percent(share: float) -> str:
+    """88.1 %"""
+    return f"{100 * share:.1f} %"

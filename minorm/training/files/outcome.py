@@ -1,0 +1,104 @@
+"""What a model gets right and wrong: a confusion matrix, and the images it is most wrong about.
+
+confusion[i, j]   images of class i that were taken for class j
+loss of an image  -log of the probability that its own class was given
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from minorm.data import DataLoader
+from minorm.nn import Module
+from minorm.support.masking import printable
+from minorm.tensor.tensor import Tensor
+from minorm.training.data.preparing import folder_of
+from minorm.training.steps.loop import predict
+
+Array = Any
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Of each image that could be read: its place in the dataset, its label, all probabilities."""
+
+    indices: Array
+    labels: Array
+    probabilities: Array
+
+    @property
+    def predicted(self) -> Array:
+        """The most probable class of each image."""
+        return self.probabilities.argmax(1)
+
+    @property
+    def losses(self) -> Array:
+        """Cross entropy of each image."""
+        own = self.probabilities[np.arange(len(self.labels)), self.labels]
+        return -np.log(np.maximum(own, np.finfo(np.float64).tiny))
+
+    @property
+    def accuracy(self) -> float:
+        """The share that is right."""
+        return float((self.predicted == self.labels).mean())
+
+    @property
+    def confusion(self) -> Array:
+        """Images by class and prediction."""
+        classes = self.probabilities.shape[1]
+        found = np.zeros((classes, classes), np.int64)
+        np.add.at(found, (self.labels, self.predicted), 1)
+        return found
+
+    def worst(self, count: int) -> Array:
+        """Rows of the images with the largest losses, the largest first; those that are right are left out."""
+        order = np.argsort(-self.losses, kind="stable")
+        return order[self.predicted[order] != self.labels[order]][:count]
+
+
+def outcome(model: Module, loader: DataLoader) -> Outcome:
+    """Of the images of a loader in order, of a model that gives one number a class."""
+    labels, found = [], []
+    for images, targets in loader:
+        if not targets.shape[0]:
+            continue
+        labels.append(targets.cpu().numpy())
+        found.append(softmax(predict(model, images).cpu().numpy()))
+    if not labels:
+        raise ValueError("no image could be read; expected at least one")
+    return Outcome(np.array(list(readable(loader.dataset))), np.concatenate(labels), np.concatenate(found))
+
+
+def softmax(logits: Array) -> Array:
+    """exp(x) / sum of exp(x) along axis 1, in float64."""
+    wide = logits.astype(np.float64)
+    powers = np.exp(wide - wide.max(1, keepdims=True))
+    return powers / powers.sum(1, keepdims=True)
+
+
+def clipped(name: str, most: int = 18) -> str:
+    """A class's name where there is room for so many characters, and as it can be shown."""
+    shown = printable(name)
+    return shown if len(shown) <= most else f"{shown[: most - 1]}…"
+
+
+def pixels(dataset: Any, index: int) -> Array:
+    """An image of a dataset as bytes, to look at; numbers that are not from 0 to 1 are stretched to that."""
+    given = dataset[index][0]
+    image = np.asarray(given.cpu().numpy() if isinstance(given, Tensor) else given)
+    low, high = float(image.min()), float(image.max())
+    if low < 0 or high > 1:
+        image = (image - low) / max(high - low, 1e-12)
+    return np.rint(image * 255).astype(np.uint8)
+
+
+def readable(dataset: Any) -> Iterator[int]:
+    """Places in the dataset, without those of broken files."""
+    folder = folder_of(dataset)
+    for index in range(len(dataset)):
+        if folder is None or not folder.broken or folder.path(int(dataset.indices[index])) not in folder.broken:
+            yield index

@@ -1,0 +1,106 @@
+"""Whether a run can go on: from the same file on all ranks, with the same model, classes and images; and how far.
+
+Each check raises, with what is different, before anything of the checkpoint is taken.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import replace
+from itertools import zip_longest
+from typing import Any
+
+import numpy as np
+
+from minorm.distributed import Group, RankError
+from minorm.serialization import opening
+from minorm.support.masking import quoted
+from minorm.training.data import images
+from minorm.training.model import model_building
+from minorm.training.model.own_code import Code, is_file, split
+from minorm.training.settings import Settings
+
+
+def code_of(
+    file: str, facts: Mapping[str, Any], model: str | None, trust: bool, agreed: Code | None = None
+) -> Code | None:
+    """The code that builds the checkpoint's model, of the SHA-256 that it was trained with; nothing is run here.
+
+    agreed  what the user was shown and let run: these bytes, whatever lies in the file by now
+
+    UntrustedCode where the user has not said to run it, ValueError where `model` or what was agreed to is another one.
+    """
+    if agreed is not None:
+        check_same_code(file, facts, agreed)
+        return agreed
+    if model is not None and is_file(model) != is_file(facts["name"]):
+        raise ValueError(f"model is {quoted(model)}; expected {quoted(facts['name'])}, that of the run of {file}")
+    code = model_building.trusted(facts, file, model, trust)
+    check_same_code(file, facts, code)
+    return code
+
+
+def check_same_code(file: str, facts: Mapping[str, Any], code: Code | None) -> None:
+    """ValueError unless it is the function, in the very file, that the checkpoint was trained with."""
+    if code is None:
+        return
+    if code.sha256 != facts.get("sha256"):
+        raise ValueError(f"{code.path} is not the file any more that {file} was trained with; put that one back to go "
+                         "on, or start a new run with another --out")  # fmt: skip
+    if code.function != split(facts["name"])[1]:
+        raise ValueError(f"model is {code.name!r}; expected the function {split(facts['name'])[1]!r}, that of {file}")
+
+
+def check_same_file(file: str, group: Group) -> None:
+    """RankError unless all ranks read the same bytes: a network disk may show an old file to some."""
+    with opening.regular(file, "resume") as opened:
+        digest = hashlib.file_digest(opened, "sha256").digest()
+    found = group.all_gather(np.frombuffer(digest, np.uint8), label="the checkpoint's digest")
+    for rank, other in enumerate(found):
+        if not np.array_equal(other, found[0]):
+            raise RankError(f"resume: rank {rank} reads another {file} than rank 0; expected one file, on a disk that "
+                            "all processes see")  # fmt: skip
+
+
+def check_same_sizes(file: str, facts: Mapping[str, Any], mine: Mapping[str, Any]) -> None:
+    """The images fit the model: their channels, size and number of classes."""
+    if [facts[key] for key in ("classes", "size", "channels")] != [
+        mine[key] for key in ("classes", "size", "channels")
+    ]:
+        said = [f"{found['classes']} classes and {found['channels']} x {found['size']} x {found['size']} pixels"
+                for found in (facts, mine)]  # fmt: skip
+        raise ValueError(f"{file} is of a model for {said[0]}; these are {said[1]}")
+
+
+def check_same_classes(file: str, classes: list[str] | None, mine: list[str]) -> None:
+    """ValueError if they differ; None: the checkpoint is older than the names in it."""
+    if classes is not None and classes != mine:
+        other = next(pair for pair in zip_longest(classes, mine) if pair[0] != pair[1])
+        raise ValueError(f"{file} is of a run whose classes have other names: {quoted(other[0])} where these images "
+                         f"have {quoted(other[1])}")  # fmt: skip
+
+
+def to_epoch(file: str, settings: Settings, done: int, epochs: int | None) -> Settings:
+    """The settings of a run that goes on to the end of this epoch; ValueError if it has come as far already."""
+    if epochs is None:
+        return settings
+    further = replace(settings, epochs=epochs)
+    if epochs <= done:
+        raise ValueError(f"epochs is {epochs}; expected more than the {done} that the run of {file} has done, to go on")
+    return further
+
+
+def schedule_after(scheduler: Any, steps: int) -> dict[str, Any]:
+    """The state of a new schedule after so many steps."""
+    for _ in range(steps):
+        scheduler.step()
+    state: dict[str, Any] = scheduler.state_dict()
+    return state
+
+
+def check_same_images(file: str, found: Mapping[str, Any], now: images.Known) -> None:
+    """ValueError if they differ from those of the checkpoint; an older one knows how many trained, and no more."""
+    if changes := images.changes(images.known_before(found, now), now):
+        raise ValueError(f"{file} is of a run on other images: {'; '.join(changes)}. To go on with these all the same: "
+                         "--other-images, in Python other_images=True")  # fmt: skip

@@ -1,0 +1,1 @@
+"""Which model a run trains, and the weights that it begins with."""

@@ -1,0 +1,112 @@
+"""Weights to begin with, out of a file: a tensor whose name and shape the model has is taken, and all else is named.
+
+The last layer of a model for another number of classes has other shapes, so it stays as it was drawn. Only arrays are
+read: neither the file nor the model that it names runs any code.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from minorm.data.npz import read_arrays
+from minorm.devices import dtypes
+from minorm.nn import Module
+from minorm.serialization import checkpoint, opening
+from minorm.tensor.tensor import Tensor
+from minorm.training.files.run_folder import weights_file
+
+Array = Any
+WRAPPED = "module."  # what DistributedDataParallel and AveragedModel put before each name
+PARTS = ("model", "state_dict", "model_state_dict")  # what a checkpoint calls the weights
+
+
+@dataclass(frozen=True)
+class Initial:
+    """What a model began with: the file and its SHA-256, how many tensors it gave, and the names of the others.
+
+    reshaped  of tensors that the model has in another shape
+    missing   of tensors of the model that the file lacks
+    unused    of tensors of the file that the model lacks
+    """
+
+    file: str
+    sha256: str
+    taken: int
+    reshaped: list[str]
+    missing: list[str]
+    unused: list[str]
+
+    def sentences(self) -> list[str]:
+        """What to tell the user, a line each."""
+        lines = [f"begins with {self.taken:,} tensors of {self.file}"]
+        for said, names in (
+            ("drawn anew, as the file has another shape", self.reshaped),
+            ("drawn anew, as the file lacks them", self.missing),
+            ("of the file, but not of this model", self.unused),
+        ):
+            if names:
+                lines.append(f"{said}: {', '.join(names)}")
+        return lines
+
+
+def begin(model: Module, given: str) -> Initial:
+    """Give the model the tensors of a file, or of a run's folder, that fit by name and shape.
+
+    ValueError, and the model is as it was, if none of its parameters is among them.
+    """
+    path = weights_file(given)
+    found, own = arrays_by_name(path), model.state_dict()
+    fitting, reshaped = {}, []
+    for name, tensor in own.items():
+        if name not in found:
+            continue
+        if found[name].shape == tuple(tensor.shape) and _is_float(found[name]) == _is_float(tensor):
+            fitting[name] = found[name].astype(tensor.dtype)
+        else:
+            reshaped.append(f"{name} {found[name].shape} there, {tuple(tensor.shape)} here")
+    if not any(name in fitting for name, _ in model.named_parameters()):
+        raise ValueError(f"init: no weight of {path} fits the model: the file has {_some(found)}; the model has "
+                         f"{_some(own)}")  # fmt: skip
+    model.load_state_dict(fitting, strict=False)
+    missing, unused = [name for name in own if name not in found], [name for name in found if name not in own]
+    return Initial(os.path.basename(path), _digest(path), len(fitting), reshaped, missing, unused)
+
+
+def arrays_by_name(path: str, command: str = "init") -> dict[str, Array]:
+    """The arrays of a .safetensors, .npz or .pt file by name; ValueError, in the name of `command`, if it has none."""
+    state: Any = read_arrays(path) if path.endswith(".npz") else checkpoint.load(path)
+    if isinstance(state, Mapping):
+        state = next((state[part] for part in PARTS if isinstance(state.get(part), Mapping)), state)
+    items = state.items() if isinstance(state, Mapping) else ()
+    found = {name: _array(value) for name, value in items if isinstance(name, str)}
+    arrays = {name: array for name, array in found.items() if array is not None}
+    if not arrays:
+        raise ValueError(f"{command}: {path} has no tensors by name; expected the weights of a model")
+    if all(name.startswith(WRAPPED) for name in arrays):
+        return {name.removeprefix(WRAPPED): array for name, array in arrays.items()}
+    return arrays
+
+
+def _array(value: Any) -> Array | None:
+    return value.numpy() if isinstance(value, Tensor) else value if isinstance(value, np.ndarray) else None
+
+
+def _is_float(tensor: Any) -> bool:
+    return dtypes.is_float(tensor.dtype)
+
+
+def _some(state: Mapping[str, Any]) -> str:
+    """The first names, with their shapes."""
+    said = [f"{name} {tuple(tensor.shape)}" for name, tensor in list(state.items())[:3]]
+    return ", ".join(said) + (f" and {len(state) - 3:,} more" if len(state) > 3 else "")
+
+
+def _digest(path: str) -> str:
+    with opening.regular(path, "init") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

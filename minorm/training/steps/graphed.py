@@ -1,0 +1,55 @@
+"""The steps of a loop on a GPU as two CUDA graphs, between which the host looks at the loss.
+
+The first one is forward and loss, the second one zero_grad, backward and the optimizer's step: a loss that is NaN does
+not reach the parameters. Batches of another shape than the first one's, and what cannot be captured, run eagerly.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from minorm.cuda.graphed_step import GraphedStep
+from minorm.nn import Module
+from minorm.nn.utils import clip_grad_norm_
+from minorm.tensor.tensor import Tensor
+from minorm.training.steps.batches import Batch, count, ignored
+from minorm.training.steps.score import Score, judged
+
+
+class GraphedLoop:
+    """What a loop does with a batch, the same from epoch to epoch.
+
+    model          on a GPU
+    loss_function  gives a number for (outputs, targets)
+    optimizer      of the model's parameters
+    clip_grad      the largest norm that all gradients together may have, 0 for no limit
+    """
+
+    def __init__(self, model: Module, loss_function: Any, optimizer: Any, clip_grad: float) -> None:
+        self.model, self.loss_function, self.optimizer, self.clip_grad = model, loss_function, optimizer, clip_grad
+        self._step: GraphedStep | None = None
+        self._loss: Any = None  # of the forward pass that a backward pass has not yet followed
+
+    def step(self, batch: Batch, score: Score) -> None:
+        """A whole step, counted in the score; NonFiniteLoss before the parameters change."""
+        if self._step is None:
+            parts = self._forward, self._backward
+            self._step = GraphedStep(parts, [batch.inputs, batch.targets], name="training on a GPU")
+
+        def look(found: tuple[Tensor, Tensor | None]) -> None:
+            count(score, self.model, self.loss_function, batch, *found)
+
+        self._step.run([batch.inputs, batch.targets], look)
+
+    def _forward(self, inputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor | None]:
+        outputs = self.model(inputs)
+        self._loss = self.loss_function(outputs, targets)
+        return self._loss, judged(outputs, targets, ignored(self.loss_function))
+
+    def _backward(self) -> None:
+        loss, self._loss = self._loss, None
+        self.optimizer.zero_grad()
+        loss.backward()
+        if self.clip_grad:
+            clip_grad_norm_(self.model.parameters(), self.clip_grad)
+        self.optimizer.step()

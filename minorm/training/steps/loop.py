@@ -1,0 +1,271 @@
+"""The training loop: forward, loss, backward, step, for every batch. The rest of this package stands around it."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import nullcontext
+from typing import Any
+
+import numpy as np
+
+from minorm.data import DataLoader
+from minorm.diagnosis.finite import NonFiniteLoss, reason
+from minorm.distributed import DistributedDataParallel
+from minorm.graph.grad_mode import no_grad
+from minorm.nn import Module, accumulate_stats
+from minorm.nn.utils import clip_grad_norm_
+from minorm.support.documented import documented
+from minorm.tensor.tensor import Tensor
+from minorm.training.steps.batches import Batch, batches, count, device_of, ignored
+from minorm.training.steps.divisor import samples
+from minorm.training.steps.graphed import GraphedLoop
+from minorm.training.steps.score import Score, judged
+
+LOOP = {
+    "model": "a Module, on any device",
+    "loader": "batches (inputs, targets), as a DataLoader gives them",
+    "loss_function": "gives a number for (outputs, targets): a mean, or with reduction='sum' a sum",
+}
+
+
+@documented(
+    LOOP,
+    optimizer="of the model's parameters",
+    scheduler="of the learning rate, which moves on after every batch; None leaves the rate",
+    after_step="called after every step with the score so far: to show progress, to record; None calls nothing",
+    accumulate="batches a step: its gradient is that of the loss of them all, and running statistics move "
+    "once. The last step of an epoch may have fewer",
+    clip_grad="the largest norm that all gradients together may have, 0 for no limit",
+)
+def train_epoch(
+    model: Module,
+    loader: Iterable[Any],
+    loss_function: Callable[[Tensor, Tensor], Tensor],
+    optimizer: Any,
+    scheduler: Any = None,
+    after_step: Callable[[Score], None] | None = None,
+    *,
+    accumulate: int = 1,
+    clip_grad: float = 0.0,
+) -> Score:
+    """One pass over the training data: zero_grad, loss, backward, step for every batch; returns its Score.
+
+    The model may be on a GPU; batches are brought there. Of a DistributedDataParallel all ranks call this together,
+    each with its part of every batch, and get the score of all.
+
+    The loss and the gradient of several parts are those of the whole. Each part counts by what its mean was divided by:
+    its targets without those that are `ignore_index`, by their class weights; with a function that is none of minorm's
+    losses, its samples. A step in which no target counts is left out.
+
+    NonFiniteLoss as soon as a loss is NaN or infinite,
+    before it reaches the parameters; it says whether the inputs, the targets or the parameters hold the NaN. Also where
+    no target of all batches counts.
+
+    Example:
+        >>> model = nn.Linear(1, 1, bias=False)
+        >>> loader = [(mn.tensor([[1.0], [2.0]]), mn.tensor([[3.0], [6.0]]))] * 50  # y = 3 x
+        >>> score = mn.training.train_epoch(model, loader, nn.MSELoss(), mn.optim.SGD(model.parameters(), lr=0.2))
+        >>> round(model.weight.item(), 3)
+        3.0
+    """
+    return train_by(
+        None,
+        model,
+        loader,
+        loss_function,
+        optimizer,
+        scheduler,
+        after_step,
+        accumulate=accumulate,
+        clip_grad=clip_grad,
+    )
+
+
+def train_by(
+    graphed: GraphedLoop | None,
+    model: Module,
+    loader: Iterable[Any],
+    loss_function: Any,
+    optimizer: Any,
+    scheduler: Any,
+    after_step: Callable[[Score], None] | None,
+    *,
+    accumulate: int,
+    clip_grad: float,
+) -> Score:
+    """`train_epoch`; with `graphed`, which knows the same model and optimizer, steps of one batch are CUDA graphs."""
+    model.train()
+    parallel = model if isinstance(model, DistributedDataParallel) else None
+    score = Score(1 if parallel is None else parallel.group.size)
+    given = batches("train_epoch", model, loader, loss_function)
+    if parallel is None:  # a batch may be empty where broken images were left out
+        given = (batch for batch in given if samples(batch.targets))
+    for group in _groups(given, accumulate):
+        if graphed is not None and len(group) == 1 and group[0].divisor != 0:
+            graphed.step(group[0], score)
+        else:
+            _step(model, loss_function, optimizer, group, score, clip_grad)
+        if scheduler is not None:
+            scheduler.step()
+        if after_step is not None:
+            after_step(score)
+    if parallel is not None:
+        parallel.average_buffers()
+        score.pool(parallel.group)
+    _expect_targets(score, loss_function)
+    return score
+
+
+def _step(
+    model: Module, loss_function: Any, optimizer: Any, group: list[Batch], score: Score, clip_grad: float
+) -> None:
+    """One step on the loss of these batches; it is left out where none of their targets counts."""
+    backward: Any = _backward_together if isinstance(model, DistributedDataParallel) else _backward
+    if backward(model, loss_function, optimizer, group, score):
+        if clip_grad:
+            clip_grad_norm_(model.parameters(), clip_grad)
+        optimizer.step()
+
+
+@documented(LOOP)
+def evaluate(model: Module, loader: Iterable[Any], loss_function: Callable[[Tensor, Tensor], Tensor]) -> Score:
+    """The Score of a pass in evaluation mode: loss and accuracy; the model is left in the mode it was in.
+
+    The loss is that of all data at once, however they are cut into batches, see `train_epoch`.
+    The accuracy is the share of targets that are the largest logit's class, each pixel's where targets are masks, those
+    that are the loss's `ignore_index` left out; None where targets are no classes. Of a DistributedDataParallel all
+    ranks call this together, each with its part, and get the score of all. A DataLoader without shard= and sampler= is
+    no part but the whole: what each rank then gets is its own score, and rank 0 may call this alone.
+
+    Example:
+        >>> loader = [(mn.tensor([[0.0, 1.0], [1.0, 0.0]]), mn.tensor([1, 1]))]
+        >>> mn.training.evaluate(nn.Identity(), loader, nn.CrossEntropyLoss()).accuracy
+        0.5
+    """
+    before, score = model.training, Score()
+    model.eval()
+    try:
+        with no_grad():
+            for batch in batches("evaluate", model, loader, loss_function):
+                if batch.targets.ndim and not batch.targets.shape[0]:
+                    continue  # the part of a rank for which no sample is left
+                outputs = model(batch.inputs)
+                loss = loss_function(outputs, batch.targets)
+                _count(score, model, loss_function, batch, outputs, loss)
+    finally:
+        model.train(before)
+    if isinstance(model, DistributedDataParallel) and _is_a_part(loader):
+        score.pool(model.group)
+    _expect_targets(score, loss_function)
+    return score
+
+
+def _is_a_part(loader: Iterable[Any]) -> bool:
+    """Whether each rank's loader holds a part of the data. A rank that reads all of it needs no other's score."""
+    if not isinstance(loader, DataLoader):
+        return True
+    return loader.shard[1] > 1 or loader.order.given is not None or loader.batch_sampler is not None
+
+
+@documented(LOOP, images="a batch of inputs, wherever they are")
+def predict(model: Module, images: Tensor) -> Tensor:
+    """model(images) in evaluation mode, without a graph; the model is left in the mode it was in.
+
+    Example:
+        >>> mn.training.predict(nn.ReLU(), mn.tensor([-1.0, 2.0]))
+        tensor([0., 2.])
+    """
+    before = model.training
+    model.eval()
+    try:
+        with no_grad():
+            result: Tensor = model(images.to(device_of(model)))
+    finally:
+        model.train(before)
+    return result
+
+
+def _groups(given: Iterator[Batch], size: int) -> Iterator[list[Batch]]:
+    """Lists of `size` batches; the last one may be shorter."""
+    while group := list(itertools.islice(given, size)):
+        yield group
+
+
+def _backward(model: Module, loss_function: Any, optimizer: Any, group: list[Batch], score: Score) -> bool:
+    """The gradients of the loss of these batches as a whole; False where none of their targets counts."""
+    divisors = [1.0 if batch.divisor is None else batch.divisor for batch in group]
+    shares = _shares(np.array(divisors), group[0].divisor is None)
+    together = accumulate_stats(model) if len(group) > 1 else nullcontext()
+    with together:
+        for number, batch in enumerate(group):
+            outputs = model(batch.inputs)
+            loss = loss_function(outputs, batch.targets)
+            _count(score, model, loss_function, batch, outputs, loss)
+            if number == 0:
+                optimizer.zero_grad()
+            share = float(shares[number])
+            if share:
+                (loss if share == 1 else loss * share).backward()
+    return bool(shares.any())
+
+
+def _shares(divisors: Any, summed: bool) -> Any:
+    """What each part's loss weighs in the loss of the whole; zeros where nothing counts."""
+    return np.ones(len(divisors)) if summed else divisors / (divisors.sum() or 1.0)
+
+
+def _count(score: Score, model: Module, loss_function: Any, batch: Batch, outputs: Any, loss: Tensor) -> None:
+    count(score, model, loss_function, batch, loss, judged(outputs, batch.targets, ignored(loss_function)))
+
+
+def _expect_targets(score: Score, loss_function: Any) -> None:
+    """Raise NonFiniteLoss where there were images, but no target that counts."""
+    if score.nothing_counts:
+        why = f"every target of this batch is ignore_index={getattr(loss_function, 'ignore_index', -100)}"
+        if getattr(loss_function, "weight", None) is not None:
+            why += ", or of a class whose weight is 0"
+        raise NonFiniteLoss(
+            f"the loss is nan after {score.images:,} images of this epoch; {why}: the mean of no loss is nan; "
+            "expected a target that counts",
+            rank=0,
+        )
+
+
+def _backward_together(
+    model: DistributedDataParallel, loss_function: Any, optimizer: Any, group: list[Batch], score: Score
+) -> bool:
+    """The same where each rank has a part of every batch. Gradients travel once, with the last batch."""
+    shares = np.ones(1)
+    if len(group) > 1:
+        mine = np.array([1.0 if batch.divisor is None else batch.divisor for batch in group])
+        shares = _shares(model.group.all_reduce(mine, label="the targets of a step"), group[0].divisor is None)
+    together = accumulate_stats(model) if len(group) > 1 else nullcontext()
+    counts = False
+    with together:
+        for number, batch in enumerate(group):
+            outputs = model(batch.inputs)
+            loss = loss_function(outputs, batch.targets)
+            if number == 0:
+                optimizer.zero_grad()
+            with model.no_sync() if number < len(group) - 1 else nullcontext():
+                loss = _whole_loss(model, loss_function, loss, batch, float(shares[number]))
+            counts = counts or model.counted > 0
+            _count(score, model, loss_function, batch, outputs, loss)
+    return counts
+
+
+def _whole_loss(model: DistributedDataParallel, loss_function: Any, loss: Tensor, batch: Batch, share: float) -> Tensor:
+    """The whole batch's loss, and `share` times its gradients; where a rank's is no number, say on all ranks why."""
+    ranks = model.group.size
+    try:
+        if batch.divisor is None:  # a sum: the mean of as many times it as there are ranks
+            return model.backward(loss * ranks, 1)
+        if not 0 < share < 1:
+            return model.backward(loss, batch.divisor)
+        return model.backward(loss * share, batch.divisor) / share
+    except NonFiniteLoss as error:
+        own = error.rank == model.group.rank
+        mine = reason(model, batch.inputs, batch.targets, ignored(loss_function)) if own else ""
+        said = model.group.all_gather_text(mine, "why a loss is no number")
+        raise NonFiniteLoss("; ".join([str(error), *filter(None, said)]), error.rank) from None

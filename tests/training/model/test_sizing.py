@@ -1,0 +1,27 @@
+"""The number of parameters that is counted is that of the model that is made."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from minorm import models
+from minorm.training.model import sizing
+
+
+@pytest.mark.parametrize("name", models.BY_NAME)
+@pytest.mark.parametrize(("channels", "size", "classes"), [(1, 12, 2), (3, 33, 7), (5, 40, 1)])
+def test_as_many_as_the_model_has(name: str, channels: int, size: int, classes: int) -> None:
+    made = models.build(name, channels, size, classes)
+    assert sizing.parameters(name, channels, size, classes) == sum(p.numel() for p in made.parameters())
+
+
+@pytest.mark.parametrize("name", models.BY_NAME)
+def test_a_file_of_16_bits_holds_its_own_model_and_no_larger_one(name: str, tmp_path: Path) -> None:
+    facts = {"name": name, "channels": 3, "size": 32, "classes": 10}
+    count = sum(p.numel() for p in models.build(**facts).parameters())
+    (tmp_path / "file").write_bytes(bytes(2 * count))
+    sizing.check(facts, str(tmp_path / "file"))
+    with pytest.raises(ValueError, match=f"classes=11, of .* parameters; a file of {2 * count:,} bytes cannot"):
+        sizing.check({**facts, "classes": 11}, str(tmp_path / "file"))
