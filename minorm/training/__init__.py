@@ -3,6 +3,14 @@
 from minorm.diagnosis.finite import NonFiniteLoss
 from minorm.training.data.defaults import choose_settings
 from minorm.training.files.log_file import read_log
+from minorm.training.metrics.class_scores import (
+    calibration_curve,
+    expected_calibration_error,
+    precision_recall_fscore_support,
+    roc_auc_score,
+    top_k_accuracy_score,
+)
+from minorm.training.metrics.classification_report import ClassificationReport, classification_report
 from minorm.training.model.model_building import UntrustedCode
 from minorm.training.run import Run
 from minorm.training.settings import Settings
@@ -12,14 +20,21 @@ from minorm.training.watch import BatchNormWatch
 
 __all__ = [
     "BatchNormWatch",
+    "ClassificationReport",
     "NonFiniteLoss",
     "Run",
     "Score",
     "Settings",
     "UntrustedCode",
+    "calibration_curve",
     "choose_settings",
+    "classification_report",
     "evaluate",
+    "expected_calibration_error",
+    "precision_recall_fscore_support",
     "predict",
     "read_log",
+    "roc_auc_score",
+    "top_k_accuracy_score",
     "train_epoch",
 ]
