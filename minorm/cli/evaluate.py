@@ -18,10 +18,11 @@ from minorm.cli.terminal import output, words
 from minorm.cli.terminal.one_line_errors import UsageError
 from minorm.data.splits import ALL, TEST, TRAIN, VALIDATION, load_part
 from minorm.tensor.tensor import Tensor
-from minorm.training import ClassificationReport, classification_report, evaluate
+from minorm.training import ClassificationReport, evaluate
 from minorm.training.data.guessing import largest_class
 from minorm.training.data.images import PATH, changes, known, known_before
 from minorm.training.files.outcome import softmax
+from minorm.training.metrics.classification_report import scores_of
 
 SPLITS = {VALIDATION: "validation accuracy", TEST: "test accuracy", TRAIN: "training accuracy", ALL: "accuracy"}
 
@@ -97,10 +98,9 @@ class _Seen(nn.CrossEntropyLoss):
         return loss
 
     def report(self, names: Sequence[str], k: int) -> ClassificationReport:
-        """All scores of all batches; classes have their numbers where there is not a name for each."""
+        """All scores of all batches."""
         logits, labels = (np.concatenate(parts) for parts in zip(*self.batches, strict=True))
-        named = names if len(names) == logits.shape[1] else None
-        return classification_report(labels, softmax(logits), target_names=named, k=k)
+        return scores_of(labels, softmax(logits), names, k)
 
 
 def _usual_split(source: Source, chosen: Chosen, args: argparse.Namespace) -> str:

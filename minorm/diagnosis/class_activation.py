@@ -128,8 +128,8 @@ def _watched(model: Module, x: Tensor, layer: Any) -> tuple[Any, Tensor]:
     with _listening(named, layer, seen):
         scores = model(x)
     if not seen:
-        raise ValueError(f"grad_cam: layer={_name(layer)} is no layer of the model that runs; expected one of "
-                         f"{', '.join(map(quoted, list(filter(None, named))[-8:])) or 'its nodes'}, or None")  # fmt: skip
+        near = ", ".join(map(quoted, [*filter(None, named)][-8:])) or "a node"
+        raise ValueError(f"grad_cam: layer={_name(layer)} is no layer of the model that runs; expected one of {near}")
     maps = seen[-1][0] if isinstance(seen[-1], (tuple, list)) else seen[-1]
     if not isinstance(maps, Tensor) or maps.ndim != 4:
         made = tuple(maps.shape) if isinstance(maps, Tensor) else kind_of(maps)

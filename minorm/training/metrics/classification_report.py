@@ -202,6 +202,12 @@ def classification_report(
     )
 
 
+def scores_of(labels: Array, probabilities: Array, names: Sequence[str], k: int = 5) -> ClassificationReport:
+    """The report on arrays; classes have their numbers where there is not a name for each."""
+    fitting = names if len(names) == probabilities.shape[1] else None
+    return classification_report(labels, probabilities, target_names=fitting, k=k)
+
+
 def _calibration(right: Array, probability: Array) -> tuple[list[Bin], float]:
     counts, hits, sums = in_bins("classification_report", right, probability, BINS)
     bins = [Bin(int(n), float(p / n), float(hit / n)) for n, hit, p in zip(counts, hits, sums, strict=True) if n]
