@@ -63,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
     for line in [*words.left_out([scored]), *remarks]:
         output.note(f"minorm evaluate: {line}")
     loader = chosen.loaders(scored, scored)[1]
-    seen = _Seen()
+    seen = _Seen(source.gives_probabilities)
     score = evaluate(source.model, loader, seen)
     for line in words.skipped([scored]):
         output.note(f"minorm evaluate: {line}")
@@ -87,12 +87,15 @@ def run(args: argparse.Namespace) -> int:
 class _Seen(nn.CrossEntropyLoss):
     """The loss, which keeps what it is given: the images are read once for all scores."""
 
-    def __init__(self) -> None:
+    def __init__(self, of_probabilities: bool) -> None:
         super().__init__()
+        self.of_probabilities = of_probabilities
         self.batches: list[tuple[Any, Any]] = []
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        """The mean cross entropy of a batch."""
+        """The mean cross entropy of a batch; probabilities are the softmax of their logarithms."""
+        if self.of_probabilities:
+            input = input.float().clamp(min=float(np.finfo(np.float32).tiny)).log()
         loss = super().forward(input, target)
         self.batches.append((input.cpu().float().numpy(), target.cpu().numpy()))
         return loss

@@ -153,7 +153,9 @@ def _rows(
         if logits.ndim != 2 or (found.classes and logits.shape[1] != len(found.classes)):
             raise ValueError(f"the model makes {tuple(logits.shape)} of {len(images)} images; expected one number a "
                              f"class{f' for {len(found.classes)} classes' if found.classes else ''}")  # fmt: skip
-        for name, shares, image in zip(names, softmax(logits.cpu().numpy()), images, strict=True):
+        numbers = logits.cpu().numpy()
+        probabilities = numbers.astype(np.float64) if source.gives_probabilities else softmax(numbers)
+        for name, shares, image in zip(names, probabilities, images, strict=True):
             yield _row(name, shares, found.classes, args.top_k), image
 
 

@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from minorm import cli
+import minorm as mn
+from minorm import cli, nn
 from minorm.cli import predict, sources
 from minorm.cli.views import predictions_page
 from minorm.cli.views.predictions_page import PredictionsPage, thumbnail
@@ -160,6 +161,52 @@ def test_pictures_are_read_a_batch_at_a_time(there: Path, tmp_path: Path, monkey
     for number, _ in enumerate(rows):
         assert len(opened) == 2 * (number // 2 + 1)
     assert len(opened) == len(files) == 10
+
+
+def test_every_file_made_of_a_run_predicts_alike_in_a_folder_of_its_own(
+    there: Path, tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Names of classes and scaling travel through export, convert and what `onnx.export` writes back, and int8."""
+    pytest.importorskip("onnxruntime")
+    onnx = pytest.importorskip("minorm.onnx")
+    run, made = str(there / "run"), {name: str(tmp_path / f"{name}.onnx") for name in ("first", "old", "back", "int8")}
+    assert cli.main(["export", run, "-o", made["first"]]) == 0
+    assert cli.main(["convert", made["first"], "--opset", "13", "-o", made["old"]]) == 0
+    onnx.export(onnx.load(made["first"]), None, made["back"], verify=True)
+    assert cli.main(["quantize", made["first"], "--calibrate", str(there / "images"), "-o", made["int8"]]) == 0
+    fresh = tmp_path / "fresh"
+    pictures(fresh, 40, 43, ("red", "blue"))
+    wanted = rows_of(capsys, run, str(fresh))
+    monkeypatch.chdir(fresh)
+    for name, path in made.items():
+        os.rename(path, fresh / "model.onnx")
+        found = rows_of(capsys, "model.onnx", str(fresh))
+        assert [row["label"] for row in found] == [row["label"] for row in wanted], name
+        shares, those = ([row["probability"] for row in rows] for rows in (found, wanted))
+        assert shares == pytest.approx(those, abs=0.02 if name == "int8" else 1e-5), name
+
+
+def test_a_graph_that_ends_in_a_softmax_gives_its_own_probabilities(
+    there: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    """As classifiers of other makers do; loss and scores are those of the logits."""
+    onnx = pytest.importorskip("minorm.onnx")
+    run, file = str(there / "run"), str(tmp_path / "soft.onnx")
+    source = sources.open_model(run)
+    assert source.preprocessing is not None
+    model = nn.Sequential(source.model.eval(), nn.Softmax(1))
+    onnx.export(model, mn.zeros(2, 3, 8, 8), file, metadata=sources.description(source.preprocessing))
+    folder = str(there / "images")
+    assert (
+        rows_of(capsys, file, folder, "--top-k", "3")[0]["top"]
+        == rows_of(capsys, run, folder, "--top-k", "3")[0]["top"]
+    )
+    found = []
+    for path in (run, file):
+        assert cli.main(["evaluate", path, "--data", "folder", "--path", folder, "--json"]) == 0
+        found.append(json.loads(capsys.readouterr().out))
+    assert found[1]["loss"] == pytest.approx(found[0]["loss"], rel=1e-5)
+    assert found[1]["calibration_error"] == pytest.approx(found[0]["calibration_error"], abs=1e-5)
 
 
 def test_what_does_not_fit_is_named(there: Path, tmp_path: Path, capsys: Capture) -> None:
