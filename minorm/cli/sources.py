@@ -12,7 +12,7 @@ import functools
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import minorm as mn
@@ -28,7 +28,7 @@ from minorm.nn import Module
 from minorm.quantization import QATModel
 from minorm.serialization import checkpoint, limits, opening
 from minorm.training import Settings, optimizing
-from minorm.training.data import declared, images
+from minorm.training.data import file_preprocessing, images
 from minorm.training.data.preparing import MEAN_STD, Preprocessing, load_data, loaders, names_of, preprocessing
 from minorm.training.files import saved
 from minorm.training.files.run_folder import BEST, CHECKPOINT, weights_file
@@ -122,7 +122,7 @@ def open_model(
 
     most = limits.ONNX if max_bytes is None else max_bytes
     model = minorm.onnx.load(path, max_bytes=most, external_root=external_root, dtype=dtype)
-    found = declared.read(model.metadata) or declared.of_input(model)
+    found = file_preprocessing.read(model.metadata) or file_preprocessing.of_input(model)
     return Source(path, "onnx", model, preprocessing=found)
 
 
@@ -137,12 +137,6 @@ def opened(args: argparse.Namespace) -> Source:
 def open_checkpoint(given: str, allowed: Trust = trust.NOTHING) -> Source:
     """The same for commands that take no ONNX file."""
     return _checkpoint(weights_file(given), allowed)
-
-
-def description(found: Preprocessing) -> dict[str, str]:
-    """Classes and preprocessing as an ONNX file's metadata holds them; `declared.read` reads them."""
-    scaling = {key: value for key, value in asdict(found).items() if key != declared.CLASSES}
-    return {declared.CLASSES: json.dumps(found.classes), declared.PREPROCESSING: json.dumps(scaling)}
 
 
 def _is_checkpoint(path: str) -> bool:

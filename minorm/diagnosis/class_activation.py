@@ -45,11 +45,12 @@ def grad_cam(model: Any, images: Tensor, layer: Any = None, target: Any = None) 
     target that is no class; TypeError for a model that is no Module.
 
     Example:
-        >>> mn.manual_seed(0)
-        >>> model = nn.Sequential(nn.Conv2d(1, 4, 3, padding=1), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten())
-        >>> heat = mn.diagnosis.grad_cam(model, mn.rand(2, 1, 8, 8))
-        >>> heat.shape, heat.max().item()
-        ((2, 8, 8), 1.0)
+        >>> model = nn.Sequential(nn.AvgPool2d(2, 1), nn.AdaptiveAvgPool2d(1), nn.Flatten())  # the mean of the maps
+        >>> heat = mn.diagnosis.grad_cam(model, mn.tensor([[[[0.0, 0.0, 0.0], [0.0, 0.0, 0.0], [0.0, 0.0, 8.0]]]]))
+        >>> heat
+        tensor([[[0.  , 0.  , 0.  ],
+                 [0.  , 0.25, 0.5 ],
+                 [0.  , 0.5 , 1.  ]]])
 
     Selvaraju et al. 2017, "Grad-CAM: Visual Explanations from Deep Networks via Gradient-based Localization".
     """

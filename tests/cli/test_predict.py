@@ -19,6 +19,7 @@ from minorm import cli, nn
 from minorm.cli import predict, sources
 from minorm.cli.views import predictions_page
 from minorm.cli.views.predictions_page import PredictionsPage, thumbnail
+from minorm.training.data import file_preprocessing
 from tests.cli.test_evaluate import pictures, trained
 
 Image = pytest.importorskip("PIL.Image")
@@ -195,7 +196,7 @@ def test_a_graph_that_ends_in_a_softmax_gives_its_own_probabilities(
     source = sources.open_model(run)
     assert source.preprocessing is not None
     model = nn.Sequential(source.model.eval(), nn.Softmax(1))
-    onnx.export(model, mn.zeros(2, 3, 8, 8), file, metadata=sources.description(source.preprocessing))
+    onnx.export(model, mn.zeros(2, 3, 8, 8), file, metadata=file_preprocessing.description(source.preprocessing))
     folder = str(there / "images")
     assert (
         rows_of(capsys, file, folder, "--top-k", "3")[0]["top"]

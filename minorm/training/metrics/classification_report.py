@@ -50,18 +50,26 @@ class Bin:
     accuracy: float
 
 
+@documented(
+    {},
+    classes="a row for each class: name, precision, recall, f1, roc_auc, support, and how often it was predicted",
+    accuracy="the share that is right",
+    macro="precision, recall and f1, their means over the classes that occur",
+    weighted="the same, weighted by the images of each class",
+    roc_auc="the mean area of each class against the rest, over the classes that have one; None without one",
+    top_k="(k, top-k accuracy); None where there are no more than k classes",
+    calibration="a row for each range of probabilities: images, their mean probability, and the share that is right",
+    calibration_error="the mean distance between these two, by images",
+    majority="(name, accuracy) of always guessing the largest class",
+)
 @dataclass(frozen=True)
 class ClassificationReport:
     """What `classification_report` returns; `print(report)` shows it as a table, `as_dict()` is for JSON.
 
-    classes            a ClassRow for each class: name, precision, recall, f1, roc_auc, support, predicted
-    accuracy           the share that is right
-    macro, weighted    precision, recall and f1, averaged over the classes that occur, alike and by support
-    roc_auc            the mean over the classes that have images and are not all there is; None without one
-    top_k              (k, top-k accuracy); None where there are no more than k classes
-    calibration        a Bin for each range of probabilities: images, probability, accuracy
-    calibration_error  the mean distance between the two, by images
-    majority           (name, accuracy) of always guessing the largest class
+    Example:
+        >>> report = mn.training.classification_report([0, 1], [[0.9, 0.1], [0.3, 0.7]], target_names=["cat", "dog"])
+        >>> report.classes[1].name, report.classes[1].recall, report.as_dict()["macro"]["f1"]
+        ('dog', 1.0, 1.0)
     """
 
     classes: list[ClassRow]

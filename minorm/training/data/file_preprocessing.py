@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import json
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 from minorm.data.transforms import Normalize
@@ -19,8 +20,14 @@ NAMES, SIZES = "names", "imgsz"
 LONGEST = 1 << 20  # characters of an entry that is read as Python writes it
 
 
+def description(found: Preprocessing) -> dict[str, str]:
+    """Classes and preprocessing as an ONNX file's metadata holds them; `read` reads them."""
+    scaling = {key: value for key, value in asdict(found).items() if key != CLASSES}
+    return {CLASSES: json.dumps(found.classes), PREPROCESSING: json.dumps(scaling)}
+
+
 def read(metadata: Mapping[str, Any]) -> Preprocessing | None:
-    """What `minorm export` wrote; None where there is nothing, or something else."""
+    """What `description` wrote; None where there is nothing, or something else."""
     try:
         found = Preprocessing(json.loads(metadata[CLASSES]), **json.loads(metadata[PREPROCESSING]))
         Normalize(found.mean, found.std)
