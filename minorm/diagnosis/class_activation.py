@@ -146,7 +146,7 @@ def _listening(named: dict[str, Module], layer: Any, seen: list[Any]) -> Abstrac
     if isinstance(layer, str) and graph is not None and (module is None or id(module) in parts):
         watching: AbstractContextManager[Any] = graph.watching(_node(layer.removeprefix(f"{prefix}."), seen))
         return watching
-    if any(part is module for part in named.values()):
+    if module is not None and any(part is module for part in named.values()):
         return module.register_forward_hook(lambda module, args, output: seen.append(output))  # noqa: ARG005
     return nullcontext()
 

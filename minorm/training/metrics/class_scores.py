@@ -54,7 +54,8 @@ def precision_recall_fscore_support(
     if average is None:
         return *scores, support
     weights = support if average == "weighted" else np.ones(len(scored))
-    return *(float((score * weights).sum() / max(weights.sum(), 1)) for score in scores), None
+    precision, recall, fscore = (float((score * weights).sum() / max(weights.sum(), 1)) for score in scores)
+    return precision, recall, fscore, None
 
 
 @documented(

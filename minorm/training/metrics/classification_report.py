@@ -189,8 +189,8 @@ def classification_report(
     areas = roc_auc_score(true, scores, average=None)
     predicted, support = np.bincount(guessed, minlength=count), by_class[3]
     rows = [
-        ClassRow(name, *map(float, found), None if np.isnan(area) else float(area), int(n), int(m))
-        for name, *found, area, n, m in zip(names, *by_class[:3], areas, support, predicted, strict=True)
+        ClassRow(name, float(p), float(r), float(f1), None if np.isnan(area) else float(area), int(n), int(m))
+        for name, p, r, f1, area, n, m in zip(names, *by_class[:3], areas, support, predicted, strict=True)
     ]
     averages = [precision_recall_fscore_support(true, guessed, average=average)[:3] for average in AVERAGES]
     macro, weighted = (dict(zip(("precision", "recall", "f1"), found, strict=True)) for found in averages)
