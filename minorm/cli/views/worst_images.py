@@ -17,7 +17,7 @@ from minorm.nn import Module
 from minorm.support.masking import for_page, printable
 from minorm.training.files.outcome import Outcome, pixels
 
-SHOWN = 24  # images
+SHOWN, TOGETHER = 24, 4  # images, and as many of them in one graph, which takes memory
 ORANGE = np.array([230, 97, 0], np.float64)
 MOST = 0.75  # of orange
 Array = Any
@@ -52,11 +52,14 @@ def html(model: Module, found: Outcome, loader: DataLoader, names: Sequence[str]
 
 def _heats(model: Module, loader: DataLoader, indices: Array, classes: Array) -> tuple[Sequence[Any], str]:
     """Where each image speaks for its class; None for all, with a sentence that says why."""
-    batch = next(iter(DataLoader(Subset(loader.dataset, indices), len(indices), transform=loader.transform)))
+    found: list[Any] = []
     try:
-        return [*grad_cam(model, batch[0], target=classes).cpu().numpy()], ""
-    except ValueError as error:
+        for images, _ in DataLoader(Subset(loader.dataset, indices), TOGETHER, transform=loader.transform):
+            target = classes[len(found) : len(found) + len(images)]
+            found += [*grad_cam(model, images, target=target).cpu().numpy()]
+    except (ValueError, TypeError, RuntimeError) as error:  # code of the user's may do anything without a gradient
         return [None] * len(indices), f"There is no Grad-CAM: {str(error).removeprefix('grad_cam: ')}"
+    return found, ""
 
 
 def overlaid(image: Array, heat: Array) -> Array:
