@@ -135,10 +135,10 @@ def _rows(
     source: Source, found: Preprocessing, paths: Sequence[str], broken: list[str], args: argparse.Namespace
 ) -> Iterator[tuple[dict[str, Any], Any]]:
     """A row for each picture, and its pixels; one batch is in memory at a time."""
-    scale, generator = Normalize(found.mean, found.std), np.random.default_rng(0)
-    for start in range(0, len(paths), BATCH):
+    scale, generator, together = Normalize(found.mean, found.std), np.random.default_rng(0), _together(source)
+    for start in range(0, len(paths), together):
         names, images = [], []
-        for path in paths[start : start + BATCH]:
+        for path in paths[start : start + together]:
             try:
                 images.append(read_image(path, found.size, found.channels, args.max_bytes))
             except (BrokenImage, OSError) as error:
@@ -156,7 +156,16 @@ def _rows(
         numbers = logits.cpu().numpy()
         probabilities = numbers.astype(np.float64) if source.gives_probabilities else softmax(numbers)
         for name, shares, image in zip(names, probabilities, images, strict=True):
+            if not np.isfinite(shares).all():
+                broken.append(f"{quoted(name)}: the model gives NaN or infinity; expected a number for each class")
+                continue
             yield _row(name, shares, found.classes, args.top_k), image
+
+
+def _together(source: Source) -> int:
+    """How many pictures are predicted at once: one where a graph is for a batch of one, as many exporters write it."""
+    shape = source.model.inputs[0].shape if source.kind == "onnx" else None
+    return 1 if shape and shape[0] == 1 else BATCH
 
 
 def _row(name: str, shares: Any, classes: Sequence[str], k: int) -> dict[str, Any]:

@@ -210,6 +210,31 @@ def test_a_graph_that_ends_in_a_softmax_gives_its_own_probabilities(
     assert found[1]["calibration_error"] == pytest.approx(found[0]["calibration_error"], abs=1e-5)
 
 
+def test_a_graph_for_one_picture_is_given_one_at_a_time(there: Path, tmp_path: Path, capsys: Capture) -> None:
+    onnx = pytest.importorskip("minorm.onnx")
+    run, file = str(there / "run"), str(tmp_path / "one.onnx")
+    source = sources.open_model(run)
+    assert source.preprocessing is not None
+    said = file_preprocessing.description(source.preprocessing)
+    onnx.export(source.model.eval(), mn.zeros(1, 3, 8, 8), file, dynamic_axes={}, metadata=said)
+    wanted, found = (rows_of(capsys, path, str(there / "images")) for path in (run, file))
+    assert [row["label"] for row in found] == [row["label"] for row in wanted]
+
+
+def test_a_picture_of_which_the_model_makes_nan_is_named(
+    there: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The others come, and JSON has numbers alone."""
+    logits = np.zeros((24, 3), np.float32)
+    logits[[3, 5]] = [[np.nan, 0, 0], [np.inf, 0, 0]]
+    monkeypatch.setattr(predict, "predict", lambda model, images: mn.tensor(logits[: len(images)]))
+    out, err = said(capsys, 1, str(there / "run"), str(there / "images"), "--json")
+    files = sorted(map(str, (there / "images").rglob("*.png")))
+    assert [row["file"] for row in json.loads(out)] == [file for i, file in enumerate(files) if i not in (3, 5)]
+    for i in (3, 5):
+        assert f"{files[i]!r}: the model gives NaN or infinity; expected a number for each class" in err
+
+
 def test_what_does_not_fit_is_named(there: Path, tmp_path: Path, capsys: Capture) -> None:
     run, picture = str(there / "run"), str(there / "images/red/00.png")
     before = Path(picture).read_bytes()
