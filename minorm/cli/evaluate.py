@@ -16,6 +16,7 @@ from minorm.cli.options import external_root
 from minorm.cli.sources import Chosen, Source
 from minorm.cli.terminal import output, words
 from minorm.cli.terminal.one_line_errors import UsageError
+from minorm.data import DataLoader
 from minorm.data.splits import ALL, TEST, TRAIN, VALIDATION, load_part
 from minorm.tensor.tensor import Tensor
 from minorm.training import ClassificationReport, evaluate
@@ -63,6 +64,8 @@ def run(args: argparse.Namespace) -> int:
     for line in [*words.left_out([scored]), *remarks]:
         output.note(f"minorm evaluate: {line}")
     loader = chosen.loaders(scored, scored)[1]
+    if source.takes_one:
+        loader = DataLoader(scored, 1, transform=loader.transform)
     seen = _Seen(source.gives_probabilities)
     score = evaluate(source.model, loader, seen)
     for line in words.skipped([scored]):

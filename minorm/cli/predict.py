@@ -135,7 +135,8 @@ def _rows(
     source: Source, found: Preprocessing, paths: Sequence[str], broken: list[str], args: argparse.Namespace
 ) -> Iterator[tuple[dict[str, Any], Any]]:
     """A row for each picture, and its pixels; one batch is in memory at a time."""
-    scale, generator, together = Normalize(found.mean, found.std), np.random.default_rng(0), _together(source)
+    scale, generator = Normalize(found.mean, found.std), np.random.default_rng(0)
+    together = 1 if source.takes_one else BATCH
     for start in range(0, len(paths), together):
         names, images = [], []
         for path in paths[start : start + together]:
@@ -160,12 +161,6 @@ def _rows(
                 broken.append(f"{quoted(name)}: the model gives NaN or infinity; expected a number for each class")
                 continue
             yield _row(name, shares, found.classes, args.top_k), image
-
-
-def _together(source: Source) -> int:
-    """How many pictures are predicted at once: one where a graph is for a batch of one, as many exporters write it."""
-    shape = source.model.inputs[0].shape if source.kind == "onnx" else None
-    return 1 if shape and shape[0] == 1 else BATCH
 
 
 def _row(name: str, shares: Any, classes: Sequence[str], k: int) -> dict[str, Any]:

@@ -72,6 +72,12 @@ class Source:
         makers = {name: node.op_type for node in original.model.graph.node for name in node.output}
         return makers.get(self.model.output_names[0]) == "Softmax"
 
+    @property
+    def takes_one(self) -> bool:
+        """Whether a graph is for a batch of one, as many exporters write it."""
+        shape = self.model.inputs[0].shape if self.kind == "onnx" and self.model.inputs else None
+        return bool(shape) and shape[0] == 1
+
     @functools.cached_property
     def images(self) -> dict[str, Any] | None:
         """What the run says of its images; beside its best weights that is in the checkpoint of the same folder."""

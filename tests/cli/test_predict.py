@@ -217,8 +217,14 @@ def test_a_graph_for_one_picture_is_given_one_at_a_time(there: Path, tmp_path: P
     assert source.preprocessing is not None
     said = file_preprocessing.description(source.preprocessing)
     onnx.export(source.model.eval(), mn.zeros(1, 3, 8, 8), file, dynamic_axes={}, metadata=said)
-    wanted, found = (rows_of(capsys, path, str(there / "images")) for path in (run, file))
+    folder = str(there / "images")
+    wanted, found = (rows_of(capsys, path, folder) for path in (run, file))
     assert [row["label"] for row in found] == [row["label"] for row in wanted]
+    losses = []
+    for path in (run, file):
+        assert cli.main(["evaluate", path, "--data", "folder", "--path", folder, "--json"]) == 0
+        losses.append(json.loads(capsys.readouterr().out)["loss"])
+    assert losses[1] == pytest.approx(losses[0], rel=1e-5)
 
 
 def test_a_picture_of_which_the_model_makes_nan_is_named(
