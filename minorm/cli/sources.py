@@ -76,7 +76,7 @@ class Source:
     def takes_one(self) -> bool:
         """Whether a graph is for a batch of one, as many exporters write it."""
         shape = self.model.inputs[0].shape if self.kind == "onnx" and self.model.inputs else None
-        return bool(shape) and shape[0] == 1
+        return bool(shape and shape[0] == 1)
 
     @functools.cached_property
     def images(self) -> dict[str, Any] | None:
