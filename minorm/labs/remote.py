@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -17,7 +18,18 @@ from minorm.labs.beside import Beside
 from minorm.labs.calling import objects, wire, worker
 from minorm.labs.calling.allowance import DEADLINE, Allowance
 from minorm.labs.calling.sent import Sent
-from minorm.labs.calling.student import MAIN, NATIVE, YARDSTICK, Failure, Implementation, Student, printable, served
+from minorm.labs.calling.student import (
+    MAIN,
+    MOST,
+    NATIVE,
+    YARDSTICK,
+    Call,
+    Failure,
+    Implementation,
+    Student,
+    printable,
+    served,
+)
 from minorm.labs.sealed import compile_process, finding, walls
 from minorm.labs.sealed.process import KEPT, Process
 
@@ -60,6 +72,8 @@ class Remote(Student):
         self._starter = ThreadPoolExecutor(1)
         self.notes: list[str] = []
         self.remarks: list[str] = []
+        self.calls: deque[Call] = deque(maxlen=MOST)
+        self.right: deque[Call] = deque(maxlen=MOST)
         self.printed, self.beginning = 0, ""
 
     def allow(self, seconds: float) -> None:
@@ -77,6 +91,7 @@ class Remote(Student):
         for where in [where for where in self._processes if where != YARDSTICK]:
             self._end(where)
         self._right, self._used = functions, used
+        self.right = deque(maxlen=MOST)
 
     def call(
         self, name: str, args: tuple[Any, ...], options: dict[str, Any], serving: Implementation | None = None

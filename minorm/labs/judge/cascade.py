@@ -17,6 +17,7 @@ processes, with the functions of other tasks than the one that is asked about.
 from __future__ import annotations
 
 import functools
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -87,7 +88,9 @@ class _Asking:
         hopeless = item.task in self._lost or set(earlier) <= set(self._lost)
         if not hopeless and not all(row.status == "passed" or _undone(row) for row in rows):
             rows = [
-                row if row.status == "passed" or better.status != "passed" else better
+                better
+                if better.status == "passed" != row.status
+                else row.but(failures=[*row.failures, *better.failures])
                 for row, better in zip(rows, self._asked(item, earlier), strict=True)
             ]
         if item.task in self._provided and any(row.status != "passed" for row in rows):
@@ -117,11 +120,19 @@ class _Silent(Student):
 
     def __init__(self, said: str) -> None:
         self.notes, self.remarks = [], []
+        self.calls, self.right = deque(maxlen=0), deque(maxlen=0)
         self._said = said
 
     def ask(self, *_: object, **__: object) -> Any:
         """No answer to anything."""
         raise Failure("lost", self._said)
+
+
+def _better(row: Outcome, again: Outcome) -> Outcome:
+    """The second row if only that passed; else the first, with what both failed at."""
+    if again.status == "passed" != row.status:
+        return again
+    return row.but(failures=[*row.failures, *again.failures])
 
 
 def _undone(row: Outcome) -> bool:

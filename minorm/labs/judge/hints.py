@@ -52,6 +52,11 @@ def hint(row: Outcome, table: Path = TABLE) -> str:
 
 
 def hinted(report: Report, lab: Lab) -> Report:
-    """The report with a hint at each check that failed, from the table of the course or of the lab's own folder."""
+    """The report with a hint at each check that failed, from the table of the course or of the lab's own folder.
+
+    A lab that recognizes mistakes has its hints already, and a guess beside them could only mislead.
+    """
+    if lab.recognizer is not None:
+        return report
     table = TABLE if lab.folder is None else lab.folder / "mistakes.md"
     return replace(report, outcomes=[row.but(hint=hint(row, table)) for row in report.outcomes])

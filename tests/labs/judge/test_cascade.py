@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
@@ -235,6 +236,8 @@ class Recording:
         self.processes: list[tuple[set[str], set[str]]] = []  # tasks that were solved for it, tasks asked about
         self.notes: list[str] = []
         self.remarks: list[str] = []
+        self.calls: deque[Any] = deque()
+        self.right: deque[Any] = deque()
         self.replace({}, lambda _: None)
 
     def replace(self, functions: Mapping[str, Callable[..., Any]], used: Callable[[str], None]) -> None:
