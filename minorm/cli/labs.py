@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +46,9 @@ def add(commands: Any) -> None:
     check.add_argument("lab", type=int, metavar="N")
     check.add_argument("file", metavar="FILE", help="the .py or the .ipynb")
     check.add_argument("--json", action="store_true", help="print results.json for Gradescope's autograder instead")
-    check.add_argument("--hint", action="store_true", help="at each check that failed, say what others got wrong there")
+    check.add_argument(
+        "--hint", action="store_true", help="at each check that failed, say which mistakes are common there"
+    )
     check.set_defaults(run=_check)
 
     grade = actions.add_parser("grade", help="grade a folder of submissions and write a CSV")
@@ -165,7 +168,7 @@ def _hide_seed(args: argparse.Namespace) -> None:
 
 def _check(args: argparse.Namespace) -> int:
     lab = catalogue.find(args.lab, args.lab_dir)
-    options = _options(args, lab)
+    options = replace(_options(args, lab), hints=args.hint or not args.json)
     try:
         lab.require()
         report = grading.judged(lab, Path(args.file), options)

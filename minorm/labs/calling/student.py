@@ -35,7 +35,7 @@ class Call:
 
 
 class Failure(Exception):
-    """The student's function gave no answer. status: "not done", "error", "too slow", "died" or "lost".
+    """The student's function gave no answer. status: "not done", "error", "too slow", "died" or "not run".
 
     kind  the class of the student's exception, where there was one
     """

@@ -25,7 +25,7 @@ from minorm.labs.calling.student import Failure, Student
 from minorm.labs.scores import Outcome
 
 Functions = Mapping[str, Callable[..., Any]]
-LOST = ("too slow", "died", "lost")
+LOST = ("too slow", "died", "not run")
 
 
 class Item(Protocol):
@@ -72,7 +72,7 @@ class _Asking:
     def first(self, item: Item) -> list[Outcome]:
         """Rows with the student's own functions, but for those that would not come back."""
         if item.task in self._lost:
-            silent = _Silent(f"not run: in a check before, task {item.task} did not come back")
+            silent = _Silent(f"in a check before, task {item.task} did not come back")
             return item.run(silent, self._seed)
         rows = self._asked(item, [task for task in self._lost if task in self._provided])
         if any(row.status in LOST for row in rows):
@@ -125,7 +125,7 @@ class _Silent(Student):
 
     def ask(self, *_: object, **__: object) -> Any:
         """No answer to anything."""
-        raise Failure("lost", self._said)
+        raise Failure("not run", self._said)
 
 
 def _better(row: Outcome, again: Outcome) -> Outcome:

@@ -45,9 +45,9 @@ def hint(row: Outcome, table: Path = TABLE) -> str:
         return ""
     of_task = [mistake for mistake in mistakes(table) if mistake.task == row.task]
     if here := [mistake.words for mistake in of_task if mistake.shows_in(row.title)]:
-        return "the usual mistake here: " + "; or: ".join(here)
+        return "a mistake that is common here: " + "; or: ".join(here)
     if of_task:
-        return f"usual mistakes in task {row.task}: " + "; or: ".join(mistake.words for mistake in of_task)
+        return f"mistakes that are common in task {row.task}: " + "; or: ".join(mistake.words for mistake in of_task)
     return ""
 
 

@@ -40,6 +40,7 @@ def judge(
     memory: int | None = None,
     patience: float = 1.0,
     around: walls.Walls | None = None,
+    hints: bool = False,
 ) -> Report:
     """Run all checks of the lab on the file.
 
@@ -47,6 +48,7 @@ def judge(
     memory    MB of address space for the student's process, 0 for no limit; None is what the lab says
     patience  a factor for all limits of time, for slow machines
     around    the walls; None are those that this machine has
+    hints     whether a mistake is named whose answers the student's are
 
     ValueError where one of these cannot be used, and where the file is too large, no text or no notebook; ImportError
     where this machine lacks what the lab needs.
@@ -59,7 +61,7 @@ def judge(
     around = finding.find(secret=walls.secret(lab.lab_dir), programs=lab.programs) if around is None else around
     bytes_each = (lab.memory if memory is None else memory) << 20
     with Remote(text, Path(path).name, lab.beside, bytes_each, patience, around, lab.seconds) as student:
-        outcomes = lab.run(student, seed)
+        outcomes = [row if hints else row.but(hint="") for row in lab.run(student, seed)]
         student.close()
         return Report(
             lab.number,

@@ -55,6 +55,21 @@ class Recognizer:
         likely = [mistake for mistake in found if _explains(mistake, evidence, ROUGH)]
         return list(dict.fromkeys(" ".join((mistake.__doc__ or "").split()) for mistake in likely))
 
+    def difference(self, calls: Sequence[Call]) -> str:
+        """How the answers of the call that failed differ from the right ones, where one number says it; else empty."""
+        if not calls or calls[-1].error or not hasattr(self.right, calls[-1].name):
+            return ""
+        call = calls[-1]
+        with np.errstate(all="ignore"):
+            try:
+                right = getattr(self.right(), call.name)(*call.args, **call.options)
+            except Exception:  # noqa: BLE001  the student's own error is what there is to see
+                return ""
+            pairs = zip(
+                *(value if isinstance(value, tuple) else (value,) for value in (right, call.answer)), strict=False
+            )
+            return next(filter(None, (_difference(*pair) for pair in pairs)), "")
+
     def _built_on(self, call: Call) -> set[str]:
         """The functions that the right one calls on its way, with itself."""
         used = {call.name}
@@ -79,7 +94,7 @@ class Failed:
 def hinted(rows: Sequence[Outcome], recognizer: Recognizer | None) -> list[Outcome]:
     """The rows, each that failed with a hint: of several mistakes that explain it, the one that explains most rows."""
     if recognizer is None:
-        return list(rows)
+        return [row.but(failures=()) for row in rows]
     found = [
         next(filter(None, (recognizer.names(failed.calls, failed.right) for failed in row.failures)), [])
         for row in rows
@@ -90,6 +105,9 @@ def hinted(rows: Sequence[Outcome], recognizer: Recognizer | None) -> list[Outco
         most = max([counts[words] for words in mistakes], default=0)
         likely = [words for words in mistakes if counts[words] == most]
         hints.append(f"this is what you get when {', or when '.join(likely)}" if likely else "")
+    for place, row in enumerate(rows):
+        if row.failures and not hints[place]:
+            hints[place] = recognizer.difference(row.failures[0].calls)
     return [row.but(hint=hint, failures=()) for row, hint in zip(rows, hints, strict=True)]
 
 
@@ -109,6 +127,26 @@ def _gives(functions: Any, call: Call, close: float = CLOSE) -> bool:
         words = f"{type(error).__name__}: {error}".split()
         return " ".join(words[: 3 if close == CLOSE else 1]) in call.error  # what follows depends on how it was written
     return not call.error and same(answer, call.answer, close)
+
+
+def _difference(right: Any, answer: Any) -> str:
+    """For arrays of one shape, in which at least three numbers say the same; and for float32 among float64."""
+    if not isinstance(right, np.ndarray) or not isinstance(answer, np.ndarray) or right.shape != answer.shape:
+        return ""
+    if right.dtype.kind != "f" or answer.dtype.kind != "f" or right.size < 3 or same(right, answer):
+        return ""
+    if right.dtype == np.float64 and same(right, answer, 1e-5) and np.array_equal(answer, answer.astype(np.float32)):
+        return "the numbers are right to 7 digits, as float32 has them: something is computed in float32 here"
+    used = right != 0
+    ratios = answer[used] / right[used]
+    if ratios.size >= 3 and np.isfinite(ratios).all() and np.ptp(ratios) <= CLOSE * abs(ratios[0]) * 100:
+        return f"each number is {ratios[0]:.6g} times the right one"
+    distances = answer - right
+    if np.isfinite(distances).all() and np.ptp(distances) <= CLOSE * np.abs(right).max() * 100:
+        return (
+            f"each number is the right one {'plus' if distances.flat[0] > 0 else 'minus'} {abs(distances.flat[0]):.6g}"
+        )
+    return ""
 
 
 def same(one: Any, other: Any, close: float = CLOSE) -> bool:
