@@ -21,7 +21,7 @@ import sys
 import time
 import zlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -182,6 +182,12 @@ class Lab:
     def tasks(self) -> list[str]:
         """The tasks, in order."""
         return list(dict.fromkeys(item.task for item in self.items))
+
+    def of_task(self, task: str) -> Lab:
+        """The same lab with the checks of one task alone; ValueError where there is no such task."""
+        if task not in self.tasks:
+            raise ValueError(f"lab {self.number} has no task {task!r}; expected one of {', '.join(self.tasks)}")
+        return replace(self, items=[item for item in self.items if item.task == task])
 
     def run(self, student: Student, seed: int) -> list[Outcome]:
         """All checks."""

@@ -61,6 +61,7 @@ class Options:
     memory: int | None = None
     patience: float = 1.0
     hints: bool = False
+    task: str | None = None
 
 
 def submissions(folder: Path, lab: Lab) -> list[Submission]:
@@ -280,6 +281,7 @@ def _asked(lab: Lab, path: Path, options: Options, scratch: str) -> dict[str, An
             "memory": options.memory,
             "patience": options.patience,
             "hints": options.hints,
+            "task": options.task,
         },
         "walls": asdict(options.walls),
         "scratch": scratch,

@@ -41,6 +41,7 @@ def judge(
     patience: float = 1.0,
     around: walls.Walls | None = None,
     hints: bool = False,
+    task: str | None = None,
 ) -> Report:
     """Run all checks of the lab on the file.
 
@@ -49,6 +50,7 @@ def judge(
     patience  a factor for all limits of time, for slow machines
     around    the walls; None are those that this machine has
     hints     whether a mistake is named whose answers the student's are
+    task      the only task whose checks run; None is all of them
 
     ValueError where one of these cannot be used, and where the file is too large, no text or no notebook; ImportError
     where this machine lacks what the lab needs.
@@ -56,6 +58,7 @@ def judge(
     start = time.monotonic()
     require(seed, memory, patience)
     lab.require()
+    lab = lab if task is None else lab.of_task(task)
     text = read(Path(path))
     cells.read(text, Path(path).name)
     around = finding.find(secret=walls.secret(lab.lab_dir), programs=lab.programs) if around is None else around
