@@ -1,6 +1,7 @@
 """Training: the loop itself (steps/loop.py), and a whole run on disk that can stop and go on (run.py)."""
 
 from minorm.diagnosis.finite import NonFiniteLoss
+from minorm.training.callbacks import Callback, CallbackError, CallbackState
 from minorm.training.data.defaults import choose_settings
 from minorm.training.files.log_file import read_log
 from minorm.training.model.model_building import UntrustedCode
@@ -12,6 +13,9 @@ from minorm.training.watch import BatchNormWatch
 
 __all__ = [
     "BatchNormWatch",
+    "Callback",
+    "CallbackError",
+    "CallbackState",
     "NonFiniteLoss",
     "Run",
     "Score",
