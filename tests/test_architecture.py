@@ -43,6 +43,7 @@ MAY_IMPORT = {
         "data": "devices tensor cuda functional serialization",  # functional: transforms of images
         "utils": "data",
         "config": "devices kernels minorm_ext",
+        "profiler": "devices graph ops cuda nn optim serialization data",
         "diagnosis": "loops devices graph kernels normalization ops tensor functional nn data",
         "onnx": "devices graph normalization ops tensor cuda functional nn serialization config",
         "conformance": "devices serialization config tensor functional onnx",
