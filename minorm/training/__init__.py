@@ -9,6 +9,7 @@ from minorm.training.run import Run
 from minorm.training.settings import Settings
 from minorm.training.steps.loop import evaluate, predict, train_epoch
 from minorm.training.steps.score import Score
+from minorm.training.trackers import MLflowCallback, TensorBoardCallback, WandbCallback
 from minorm.training.watch import BatchNormWatch
 
 __all__ = [
@@ -16,11 +17,14 @@ __all__ = [
     "Callback",
     "CallbackError",
     "CallbackState",
+    "MLflowCallback",
     "NonFiniteLoss",
     "Run",
     "Score",
     "Settings",
+    "TensorBoardCallback",
     "UntrustedCode",
+    "WandbCallback",
     "choose_settings",
     "evaluate",
     "predict",
