@@ -227,7 +227,7 @@ def labels(events: Sequence[Event]) -> dict[Layer, tuple[str, str]]:
     """(name, type) of each layer: its path, or its type where it is an outermost one; numbered where two are alike."""
     layers = dict.fromkeys(layer for event in events for layer in event.layers)
     names = {layer: layer.path or layer.kind for layer in layers}
-    alike = Counter(names.values())
+    alike = Counter(name for name, _ in {(name, layer.root) for layer, name in names.items()})
     return {
         layer: (name if alike[name] == 1 else f"{name} of model {layer.root + 1}", layer.kind)
         for layer, name in names.items()

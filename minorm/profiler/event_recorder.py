@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from time import perf_counter_ns
 from typing import Any
@@ -32,10 +32,16 @@ class Root:
     def __init__(self, number: int, module: Module) -> None:
         self.number, self.kind, self.module = number, type(module).__name__, weakref.ref(module)
         self.modules = {id(part): Layer(number, path, type(part).__name__) for path, part in module.named_modules()}
-        self.parameters: dict[int, Layer] = {}
-        for part in module.modules():
-            for _, parameter in part.named_parameters(recurse=False):
-                self.parameters.setdefault(id(parameter), self.modules[id(part)])
+        paths = {name: name.rpartition(".")[0] for name, _ in module.named_parameters()}
+        self.parameters = {id(p): paths[name] for name, p in module.named_parameters()}
+        self.arrays = {id(p.array): paths[name] for name, p in module.named_parameters()}
+
+    def below(self, layer: Layer, paths: Iterable[str | None], kind: str) -> tuple[Layer, ...]:
+        """The layer of the first path that lies below this layer, which runs; of this kind, as it was not called."""
+        for path in paths:
+            if path and path != layer.path and f"{path}.".startswith(layer.path and f"{layer.path}."):
+                return (Layer(self.number, path, kind),)
+        return ()
 
 
 class Recorder:
@@ -143,16 +149,21 @@ class Recorder:
     def operation(self, name: str, inputs: tuple[Any, ...]) -> Event:
         """Open the event of a Function: of the layer that runs, or of one below it that has a parameter among these."""
         event = self.begin(name, OPERATION)
-        if event.layers and self.roots:
+        if event.layers:
             inner = event.layers[-1]
-            parameters = self.roots[inner.root].parameters
-            for x in inputs:
-                found = parameters.get(id(x))
-                if found is not None and found.is_below(inner):
-                    event.layers = (*event.layers, found)
-                    break
+            root = self.roots[inner.root]
+            event.layers += root.below(inner, [root.parameters.get(id(x)) for x in inputs], name)
         if self.shapes:
             event.shapes = tuple([None if x is None else tuple(x.shape) for x in inputs])
+        return event
+
+    def planned(self, name: str, arrays: list[Any]) -> Event:
+        """The same of what a plan applies to arrays alone."""
+        event = self.begin(name, OPERATION)
+        if event.layers:
+            inner = event.layers[-1]
+            root = self.roots[inner.root]
+            event.layers += root.below(inner, [root.arrays.get(id(array)) for array in arrays], name)
         return event
 
     def gradient(self, function: Any) -> Event:
@@ -189,6 +200,15 @@ class Recorder:
                 event.allocated += self.memory.add(array)
                 event.kept += self.kept.add(array)
         self.timeline.append((self.now(), self.memory.held))
+
+    def filled(self, event: Event, arrays: list[Any], results: list[Any]) -> None:
+        """A plan's operation has made results of arrays: note their memory."""
+        if self.memory is not None:
+            for array in arrays:
+                if array is not None:
+                    self.memory.leave_out(array)
+            event.allocated = sum(self.memory.add(result) for result in results if result is not None)
+            self.timeline.append((self.now(), self.memory.held))
 
     def returned(self, event: Event, gradients: tuple[Any, ...]) -> None:
         """A Function's backward pass has run: note the memory of its gradients."""

@@ -9,15 +9,14 @@ OPERATION, LAYER, USER, OPTIMIZER, DATA, WALK = "operation", "layer", "user", "o
 
 
 class Layer(NamedTuple):
-    """A module that ran. root: the number of the outermost module around it; path: as in that one's state_dict."""
+    """A module that ran. root: the number of the outermost module around it; path: as in that one's state_dict.
+
+    kind    its type; the operation's name where it was not called, and only its parameters were used
+    """
 
     root: int
     path: str
     kind: str
-
-    def is_below(self, other: Layer) -> bool:
-        """Whether it is part of the other one."""
-        return self.root == other.root and self != other and f"{self.path}.".startswith(other.path and f"{other.path}.")
 
 
 @dataclass(slots=True, eq=False)

@@ -20,7 +20,7 @@ from minorm.nn import Module
 from minorm.ops.applications import Application
 from minorm.optim import Optimizer
 from minorm.profiler.event_recorder import here
-from minorm.profiler.events import DATA, OPERATION, OPTIMIZER, WALK
+from minorm.profiler.events import DATA, OPTIMIZER, WALK
 from minorm.support.decorating import stepped
 
 _lock = threading.Lock()
@@ -156,8 +156,13 @@ def _running(plain: Any) -> Any:
         if recorder is None:
             plain(application, registers)
             return
-        with recorder.block(repr(application), OPERATION):
+        arrays = [registers[i] for i in application.inputs]
+        event = recorder.planned(repr(application), arrays)
+        try:
             plain(application, registers)
+        finally:
+            recorder.finish(event)
+        recorder.filled(event, arrays, [registers[i] for i in application.outputs])
 
     return run
 

@@ -160,7 +160,7 @@ def test_a_layer_that_is_called_as_a_function_has_its_name() -> None:
         model(batch()[0]).sum().backward()
     assert [event.layers[-1].path for event in named(prof, "Convolution")] == ["conv1", "conv10"]
     assert [event.layers[-1].path for event in named(prof, "ConvolutionBackward")] == ["conv10", "conv1"]
-    assert rows(prof, group_by_layer=True)["conv1 (Conv2d, forward)"].count == 1
+    assert rows(prof, group_by_layer=True)["conv1 (Convolution, forward)"].count == 1
 
 
 def test_two_models_whose_layers_have_the_same_name_are_told_apart() -> None:
@@ -208,9 +208,25 @@ def test_a_graph_that_runs_by_a_plan_is_seen(tmp_path: Any) -> None:
     with mn.no_grad():
         for _ in range(4):
             loaded(x)
-        with profile() as prof:
+        with profile(profile_memory=True) as prof:
             loaded(x)
-    assert any(event.name.startswith("Convolution") for event in prof.events())
+    (convolution,) = [event for event in prof.events() if event.name.startswith("Convolution")]
+    assert convolution.layers[-1].path == "body.0"
+    assert convolution.allocated == 4 * 8 * 8 * 8 * 4
+
+
+def test_layers_of_a_graph_that_trains_have_the_names_of_its_weights(tmp_path: Any) -> None:
+    pytest.importorskip("onnx")
+    import minorm.onnx
+
+    model = Net()
+    x, y = batch()
+    minorm.onnx.export(model.eval(), x, str(tmp_path / "net.onnx"))
+    loaded = minorm.onnx.load(str(tmp_path / "net.onnx")).train()
+    with profile() as prof:
+        F.cross_entropy(loaded(x), y).backward()
+    for name in ("Convolution", "ConvolutionBackward"):
+        assert [event.layers[-1].path for event in named(prof, name)] == ["body.0"]
 
 
 # Sums
