@@ -48,7 +48,9 @@ study.optimize(objective, n_trials=TRIALS)
 for trial in study.trials:
     lr, optimizer = trial.params["lr"], trial.params["optimizer"]
     done = len(trial.intermediate_values)
-    print(f"trial {trial.number}: {optimizer:4} lr {lr:.1e}  {trial.state.name.lower()} after {done} of {EPOCHS} epochs")
+    print(
+        f"trial {trial.number}: {optimizer:4} lr {lr:.1e}  {trial.state.name.lower()} after {done} of {EPOCHS} epochs"
+    )
 stopped = sum(trial.state is optuna.trial.TrialState.PRUNED for trial in study.trials)
 print(f"{stopped} of {len(study.trials)} trials were stopped early")
 print(f"best: {study.best_params}, accuracy in validation {study.best_value:.3f}")

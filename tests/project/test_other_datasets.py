@@ -41,7 +41,7 @@ def hugging_face_rows() -> Any:
     if importlib.util.find_spec("datasets") is None:
         return [{"image": Image.fromarray(x), "label": y} for x, y in zip(PIXELS, LABELS, strict=True)]
     import datasets
-    import pyarrow
+    import pyarrow as pa
 
     def encoded(pixels: Any) -> dict[str, Any]:
         file = io.BytesIO()
@@ -50,7 +50,7 @@ def hugging_face_rows() -> Any:
 
     features = datasets.Features({"image": datasets.Image(), "label": datasets.ClassLabel(names=["a", "b", "c"])})
     columns = {"image": [encoded(x) for x in PIXELS], "label": LABELS}
-    table = datasets.table.InMemoryTable(pyarrow.table(columns, schema=features.arrow_schema))
+    table = datasets.table.InMemoryTable(pa.table(columns, schema=features.arrow_schema))
     return datasets.Dataset(table, info=datasets.DatasetInfo(features=features), fingerprint="tests")
 
 
