@@ -19,6 +19,7 @@ from minorm.cli.options import external_root, output_files
 from minorm.cli.sources import Source
 from minorm.cli.terminal import output
 from minorm.cli.terminal.one_line_errors import UsageError
+from minorm.data import DataLoader
 from minorm.devices import dtypes
 from minorm.nn import Module
 from minorm.profiler.averages import SORTS, duration, size
@@ -161,7 +162,7 @@ def _batches(source: Source, args: argparse.Namespace) -> tuple[Callable[[], Ite
     if args.data is not None or args.path is not None:
         loader = sources.training_loader(source, args)
         if args.batch_size is not None:
-            loader = mn.data.DataLoader(loader.dataset, count, shuffle=True, seed=0, transform=loader.transform)
+            loader = DataLoader(loader.dataset, count, shuffle=True, seed=0, transform=loader.transform)
         return functools.partial(_again, loader), f"batches of {loader.batch_size} images that are read"
     x = Tensor(_noise(source, count))
     y = Tensor(np.random.default_rng(1).integers(0, 1 << 30, count))

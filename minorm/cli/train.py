@@ -124,7 +124,7 @@ def _shown(args: argparse.Namespace, training: Run, reasons: Mapping[str, str], 
 
     try:
         with told.following(training.steps, training.epoch * training.steps_per_epoch) as after_step:
-            training.fit(after_step, after_epoch, callbacks=loggers)
+            training.fit(after_step, after_epoch, loggers)
     except KeyboardInterrupt:
         raise KeyboardInterrupt(_how_to_go_on(out, args, group)) from None
     _tell_the_end(training, out, told)

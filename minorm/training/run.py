@@ -198,7 +198,6 @@ class Run:
         self,
         after_step: Callable[[Score], None] | None = None,
         after_epoch: Callable[[Row], None] | None = None,
-        *,
         callbacks: Iterable[Callback] = (),
     ) -> None:
         """Train the epochs that are left; `after_step` and `after_epoch` show progress, `callbacks` are Callbacks.
