@@ -19,8 +19,8 @@ from minorm.graph.graph import Function
 from minorm.nn import Module
 from minorm.ops.applications import Application
 from minorm.optim import Optimizer
-from minorm.profiler.event_recorder import here
-from minorm.profiler.events import DATA, OPTIMIZER, WALK
+from minorm.profiler.event_recorder import Recorder, here
+from minorm.profiler.events import DATA, OPTIMIZER, WALK, Event
 from minorm.support.decorating import stepped
 
 _lock = threading.Lock()
@@ -82,17 +82,22 @@ def _below(kind: Any) -> Iterator[Any]:
 # Each of these makes, of a method, the one that tells.
 
 
+def _timed(recorder: Recorder, event: Event, array: Any, work: Callable[[], Any]) -> Any:
+    """What `work` returns; the event ends with it, and has its time on the GPU where the array lies on one."""
+    start = recorder.mark(array)
+    try:
+        return work()
+    finally:
+        recorder.finish_marked(event, start, array)
+
+
 def _applying(plain: Any) -> Any:
     def apply(cls: Any, *inputs: Any, **options: Any) -> Any:
         recorder = here.recorder
         if recorder is None:
             return plain(cls, *inputs, **options)
-        array = inputs[0].array
-        event, start = recorder.operation(cls.__name__, inputs), recorder.mark(array)
-        try:
-            answer = plain(cls, *inputs, **options)
-        finally:
-            recorder.finish_marked(event, start, array)
+        event = recorder.operation(cls.__name__, inputs)
+        answer = _timed(recorder, event, inputs[0].array, lambda: plain(cls, *inputs, **options))
         recorder.applied(event, inputs, answer)
         return answer
 
@@ -107,12 +112,8 @@ def _applying_static(plain: Any) -> Any:
         if recorder is None or not cls.is_static:
             return plain(cls, *inputs, **options)
         tensors = tuple([x for x in inputs if hasattr(x, "array")])
-        array = tensors[0].array if tensors else np.empty(0)
-        event, start = recorder.operation(cls.__name__, tensors), recorder.mark(array)
-        try:
-            answer = plain(cls, *inputs, **options)
-        finally:
-            recorder.finish_marked(event, start, array)
+        event, array = recorder.operation(cls.__name__, tensors), tensors[0].array if tensors else np.empty(0)
+        answer = _timed(recorder, event, array, lambda: plain(cls, *inputs, **options))
         recorder.applied(event, tensors, answer)
         return answer
 
@@ -125,12 +126,8 @@ def _differentiating(plain: Any) -> Any:
         if recorder is None:
             return plain(function, gradients, *rest)
         first = next(g for g in gradients if g is not None)
-        array = getattr(first, "array", first)
-        event, start = recorder.gradient(function), recorder.mark(array)
-        try:
-            results = plain(function, gradients, *rest)
-        finally:
-            recorder.finish_marked(event, start, array)
+        event = recorder.gradient(function)
+        results = _timed(recorder, event, getattr(first, "array", first), lambda: plain(function, gradients, *rest))
         recorder.returned(event, results)
         return results
 
@@ -188,11 +185,7 @@ def _stepping(plain: Any) -> Any:
             return plain(optimizer, *args, **kwargs)
         array = optimizer.param_groups[0]["params"][0].array
         event = recorder.begin(f"Optimizer.step#{type(optimizer).__name__}.step", OPTIMIZER)
-        start = recorder.mark(array)
-        try:
-            return plain(optimizer, *args, **kwargs)
-        finally:
-            recorder.finish_marked(event, start, array)
+        return _timed(recorder, event, array, lambda: plain(optimizer, *args, **kwargs))
 
     return step
 
