@@ -185,7 +185,7 @@ def _name(callback: Callback, hook: str) -> str:
 
 
 def _checked(operation: str, callbacks: Any) -> list[Callback]:
-    """The callbacks as a list; TypeError for what is none, and for a method `on_...` that nothing would call."""
+    """The callbacks as a list; TypeError for anything else, and for a method `on_...` that nothing would call."""
     if isinstance(callbacks, Callback) or not isinstance(callbacks, Iterable):
         raise TypeError(f"{operation}: callbacks is a {kind_of(callbacks)}; expected a list of Callbacks")
     found = list(callbacks)
