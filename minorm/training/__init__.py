@@ -1,6 +1,7 @@
 """Training: the loop itself (steps/loop.py), and a whole run on disk that can stop and go on (run.py)."""
 
 from minorm.diagnosis.finite import NonFiniteLoss
+from minorm.training.callbacks import Callback, CallbackError, CallbackState
 from minorm.training.data.defaults import choose_settings
 from minorm.training.files.log_file import read_log
 from minorm.training.metrics.class_scores import (
@@ -16,16 +17,23 @@ from minorm.training.run import Run
 from minorm.training.settings import Settings
 from minorm.training.steps.loop import evaluate, predict, train_epoch
 from minorm.training.steps.score import Score
+from minorm.training.trackers import MLflowCallback, TensorBoardCallback, WandbCallback
 from minorm.training.watch import BatchNormWatch
 
 __all__ = [
     "BatchNormWatch",
+    "Callback",
+    "CallbackError",
+    "CallbackState",
     "ClassificationReport",
+    "MLflowCallback",
     "NonFiniteLoss",
     "Run",
     "Score",
     "Settings",
+    "TensorBoardCallback",
     "UntrustedCode",
+    "WandbCallback",
     "calibration_curve",
     "choose_settings",
     "classification_report",

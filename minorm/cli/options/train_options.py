@@ -6,6 +6,7 @@ import argparse
 import functools
 
 from minorm.cli import sources, trust
+from minorm.cli.options import logger_option
 from minorm.training import Settings
 from minorm.training.data.defaults import BATCH, CROP_SCALE, FEW, MOST_EPOCHS, SIZES, SMALL_BATCH, STEPS
 from minorm.training.settings import CLASS_WEIGHTS, DTYPES, MODEL_FOR, OPTIMIZERS, QAT, SCHEDULES
@@ -72,6 +73,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--no-graph", action="store_true", help="on a GPU launch each kernel by itself, and not a step as one CUDA "
         "graph; changes no result"
     )  # fmt: skip
+    logger_option.add(parser)
     option("-o", "--out", metavar="DIR", help="where files go (default runs/DATA-MODEL)")
     option(
         "--ranks",
