@@ -44,11 +44,11 @@ def _dropped(x: Tensor, p: float) -> Tensor:
     return Dropout.apply(x, p=p, blocks=blocks, generator=generators.generator())
 
 
-def check_probability(operation: str, p: float) -> None:
-    """Raise unless p is a number from 0 to 1."""
-    number(operation, "p", p)
+def check_probability(operation: str, p: float, name: str = "p") -> None:
+    """Raise unless p, the argument `name`, is a number from 0 to 1."""
+    number(operation, name, p)
     if not 0 <= p <= 1:
-        raise ValueError(f"{operation}: p is {p}; expected a probability, 0 <= p <= 1")
+        raise ValueError(f"{operation}: {name} is {p}; expected a probability, 0 <= {name} <= 1")
 
 
 @documented(DROPOUT, input="(N, C, L) or (C, L), floats")
