@@ -9,7 +9,6 @@ import pytest
 from minorm import models, nn
 from minorm.training.model import sizing
 
-
 SMALL = [name for name in models.BY_NAME if name not in sizing.PUBLISHED]
 
 
