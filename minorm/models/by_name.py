@@ -20,8 +20,8 @@ def _of_torchvision(make: Callable[..., Any], sized: bool = False) -> Callable[.
 
     def built(nn: Namespace, channels: int, size: int, classes: int) -> Any:
         if nn is not minorm_nn:
-            raise ValueError(f"build: {make.__name__} is made of minorm's layers alone; got nn={nn!r}; for PyTorch take "
-                             "torchvision's network, whose state_dict has the same keys")  # fmt: skip
+            raise ValueError(f"build: {make.__name__} is made of minorm's layers alone; got nn={nn!r}; for PyTorch "
+                             "take torchvision's network, whose state_dict has the same keys")  # fmt: skip
         return make(num_classes=classes, channels=channels, **({"image_size": size} if sized else {}))
 
     return built

@@ -17,6 +17,7 @@ class BasicBlock(nn.Module):
     """relu(shortcut(x) + two 3x3 convolutions of x): the block of ResNet-18 and ResNet-34."""
 
     expansion = 1  # how many times `width` channels the result has
+    last_norm = "bn2"  # of the branch
 
     def __init__(self, channels: int, width: int, stride: int) -> None:
         super().__init__()
@@ -36,6 +37,7 @@ class Bottleneck(nn.Module):
     """relu(shortcut(x) + convolutions of 1x1, 3x3 and 1x1 of x), narrow in the middle: the block of ResNet-50."""
 
     expansion = 4
+    last_norm = "bn3"
 
     def __init__(self, channels: int, width: int, stride: int) -> None:
         super().__init__()
@@ -78,9 +80,9 @@ class ResNet(nn.Module):
         self.fc = nn.Linear(512 * block.expansion, num_classes)
         draw_convolutions(self)
         if zero_init_residual:
-            for layer in self.modules():
-                if isinstance(layer, (BasicBlock, Bottleneck)):
-                    nn.init.zeros_((layer.bn3 if isinstance(layer, Bottleneck) else layer.bn2).weight)
+            for name, parameter in self.named_parameters():
+                if name.endswith(f"{block.last_norm}.weight"):
+                    nn.init.zeros_(parameter)
 
     def forward(self, x: Any) -> Any:
         """Images (N, channels, H, W) -> logits (N, num_classes)"""

@@ -1,8 +1,8 @@
 """The vision transformer (Dosovitskiy et al. 2020, arXiv:2010.11929): attention between the patches of an image.
 
 Each patch becomes a token, by a convolution whose stride is its size; a learned class token stands in front, and its
-last state gives the logits. Positions are learned, too, so a network is for images of one size; `interpolate_embeddings`
-takes them to another. The state_dict has the keys of torchvision's VisionTransformer.
+last state gives the logits. Positions are learned, too, so a network is for images of one size;
+`interpolate_embeddings` takes them to another. The state_dict has the keys of torchvision's VisionTransformer.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ class VisionTransformer(nn.Module):
         """Images (N, channels, image_size, image_size) -> logits (N, num_classes)"""
         if x.shape[2:] != (self.image_size, self.image_size):
             raise ValueError(
-                f"VisionTransformer: x.shape is {x.shape}; expected {self.image_size} x {self.image_size} pixels, as its "
+                f"VisionTransformer: x.shape is {x.shape}; expected {self.image_size} x {self.image_size} pixels, as "
                 "positions are learned; interpolate_embeddings takes them to another size"
             )
         patches = self.conv_proj(x).flatten(2).transpose(1, 2)

@@ -5,29 +5,18 @@ The twins are the networks that benchmarks/vision.py writes in torch.nn.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
-import pytest
 import torch
 
 import minorm as mn
 from minorm import nn
+from tests.models.undrawn import undrawn
 
 CLASSES = 5
 EVALUATED = {"rtol": 1e-9, "atol": 1e-11}
 TRAINED = {"rtol": 1e-7, "atol": 1e-9}
-
-
-@contextmanager
-def undrawn() -> Iterator[None]:
-    """Weights are left as they lie in memory: to draw millions takes most of the time that a network takes to build."""
-    with pytest.MonkeyPatch.context() as patch:
-        for name in ("uniform_", "normal_", "trunc_normal_"):
-            patch.setattr(nn.init, name, lambda tensor, *_, **__: tensor)
-        yield
 
 
 def built(make: Any, **options: Any) -> Any:

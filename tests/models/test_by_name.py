@@ -13,9 +13,10 @@ from minorm import models
 torch = pytest.importorskip("torch")
 
 from benchmarks import vision  # noqa: E402  after importorskip
-from tests.models.networks import images, random_state, undrawn  # noqa: E402
+from tests.models.networks import images, random_state  # noqa: E402
+from tests.models.undrawn import undrawn  # noqa: E402
 
-# What torchvision's documentation says, for 1000 classes; of DeiT-Ti, the transformer of that size, its paper's authors.
+# What torchvision's documentation says, for 1000 classes; vit_tiny is of the size of DeiT-Ti, which is published, too.
 PARAMETERS = {
     "resnet18": 11_689_512,
     "resnet34": 21_797_672,
@@ -114,7 +115,7 @@ def test_the_smallest_images_work_and_smaller_ones_are_an_error(name: str) -> No
 
 
 def test_patches_fill_the_image() -> None:
-    with pytest.raises(ValueError, match="vit_tiny needs .*, a multiple of 16; these have 40 x 40") as error:
+    with pytest.raises(ValueError, match=r"vit_tiny needs .*, a multiple of 16; these have 40 x 40") as error:
         models.build("vit_tiny", 3, 40, 3)
     assert "convnext_tiny" in str(error.value)
     assert not str(error.value).endswith("vit_tiny")

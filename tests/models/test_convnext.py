@@ -12,7 +12,8 @@ from minorm.models.convnext import CNBlock, ConvNeXt
 pytest.importorskip("torch")
 
 from benchmarks import vision
-from tests.models.networks import images, pair, same_evaluation, same_step, undrawn
+from tests.models.networks import images, pair, same_evaluation, same_step
+from tests.models.undrawn import undrawn
 
 
 def test_a_narrow_network() -> None:
@@ -27,8 +28,8 @@ def test_a_narrow_network() -> None:
 @pytest.mark.slow
 def test_the_whole_network() -> None:
     model, twin = pair(models.convnext_tiny, vision.convnext_tiny(classes=5))
-    same_evaluation(model, twin, images(2, 64))
-    same_step(model, twin, images(2, 64))
+    same_evaluation(model, twin, images(2, 32))
+    same_step(model, twin, images(2, 32))
 
 
 def test_later_blocks_are_left_out_more_often() -> None:

@@ -12,7 +12,8 @@ from minorm.models.efficientnet import MBConv
 torch = pytest.importorskip("torch")
 
 from benchmarks import vision  # noqa: E402  after importorskip
-from tests.models.networks import images, pair, same_evaluation, same_step, undrawn  # noqa: E402
+from tests.models.networks import images, pair, same_evaluation, same_step  # noqa: E402
+from tests.models.undrawn import undrawn  # noqa: E402
 
 
 class Block(nn.Module):

@@ -12,7 +12,8 @@ from minorm.models.resnet import BasicBlock, Bottleneck, ResNet
 pytest.importorskip("torch")
 
 from benchmarks import vision
-from tests.models.networks import images, pair, same_evaluation, same_step, undrawn
+from tests.models.networks import images, pair, same_evaluation, same_step
+from tests.models.undrawn import undrawn
 
 WHOLE = {
     "resnet18": (models.resnet18, vision.resnet18),
@@ -36,8 +37,8 @@ def test_one_block_a_stage(bottleneck: bool) -> None:
 def test_whole_networks(name: str) -> None:
     make, twin = WHOLE[name]
     model, other = pair(make, twin(classes=5))
-    same_evaluation(model, other, images(2, 64))
-    same_step(model, other, images(4, 64))
+    same_evaluation(model, other, images(2, 32))
+    same_step(model, other, images(4, 32))
 
 
 def test_zero_init_residual_makes_blocks_the_identity() -> None:
@@ -58,5 +59,5 @@ def test_weights_begin_with_variance_2_by_fan_out() -> None:
 def test_what_it_refuses() -> None:
     with undrawn(), pytest.raises(ValueError, match="ResNet: num_classes is 0; expected at least 1"):
         models.resnet18(num_classes=0)
-    with pytest.raises(TypeError, match="ResNet: channels is 1.5; expected an int"):
+    with pytest.raises(TypeError, match=r"ResNet: channels is 1\.5; expected an int"):
         models.resnet50(channels=1.5)  # type: ignore[arg-type]

@@ -12,7 +12,8 @@ from minorm.models import VisionTransformer, interpolate_embeddings
 torch = pytest.importorskip("torch")
 
 from benchmarks import vision  # noqa: E402  after importorskip
-from tests.models.networks import images, pair, random_state, same_evaluation, same_step, undrawn  # noqa: E402
+from tests.models.networks import images, pair, random_state, same_evaluation, same_step  # noqa: E402
+from tests.models.undrawn import undrawn  # noqa: E402
 
 SMALL = {"image_size": 32, "patch_size": 8, "num_layers": 2, "num_heads": 2, "hidden_dim": 12, "mlp_dim": 20}
 
@@ -84,7 +85,9 @@ def test_what_it_refuses() -> None:
         model(mn.zeros(1, 3, 40, 40))
     with pytest.raises(ValueError, match="interpolate_embeddings: patch_size=16 must divide image_size=40"):
         interpolate_embeddings(40, 16, state)
-    with pytest.raises(ValueError, match="model_state has no 'encoder.pos_embedding'; expected a VisionTransformer's"):
+    with pytest.raises(
+        ValueError, match=r"model_state has no 'encoder\.pos_embedding'; expected a VisionTransformer's"
+    ):
         interpolate_embeddings(32, 16, models.digits_cnn().state_dict())
     with pytest.raises(ValueError, match=r"shape \(1, 4, 192\); expected \(1, 1 \+ n \* n, hidden_dim\)"):
         interpolate_embeddings(32, 16, {**state, "encoder.pos_embedding": mn.zeros(1, 4, 192)})
