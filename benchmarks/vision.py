@@ -245,19 +245,19 @@ class Attention(nn.Module):
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
-        self.heads = heads
+        self.width, self.heads, self.each = width, heads, width // heads
         self.in_proj_weight = nn.Parameter(torch.empty(3 * width, width))
-        self.in_proj_bias = nn.Parameter(torch.zeros(3 * width))
+        self.in_proj_bias = nn.Parameter(torch.randn(3 * width) * 0.02)  # not all alike: the exporter would see it
         self.out_proj = nn.Linear(width, width)
         nn.init.xavier_uniform_(self.in_proj_weight)
 
     def forward(self, x: Any) -> Any:
-        n, length, width = x.shape
-        each = width // self.heads
+        n, length = x.shape[0], x.shape[1]
         qkv = nn.functional.linear(x, self.in_proj_weight, self.in_proj_bias)
-        query, key, value = qkv.reshape(n, length, 3, self.heads, each).permute(2, 0, 3, 1, 4).unbind(0)
-        weights = torch.softmax(query @ key.transpose(-2, -1) * each**-0.5, -1)
-        return self.out_proj((weights @ value).transpose(1, 2).reshape(n, length, width))
+        qkv = qkv.reshape(n, length, 3, self.heads, self.each).permute(2, 0, 3, 1, 4)
+        query, key, value = qkv[0], qkv[1], qkv[2]
+        weights = torch.softmax(query @ key.transpose(-2, -1) * self.each**-0.5, -1)
+        return self.out_proj((weights @ value).transpose(1, 2).reshape(n, length, self.width))
 
 
 class TransformerBlock(nn.Module):
