@@ -16,6 +16,7 @@ ARGUMENTS = {
         "the probability that the last residual branch is left out, in training; earlier ones have less, in proportion "
         "to their place"
     ),
+    "weights": "None, as there are none in minorm: torchvision's argument",
 }
 
 
@@ -24,6 +25,15 @@ def check_arguments(model: str, num_classes: int, channels: int, **probabilities
     check_sizes(model, num_classes=num_classes, channels=channels)
     for name, p in probabilities.items():
         check_probability(model, p, name)
+
+
+def no_weights(model: str, weights: Any) -> None:
+    """Raise unless weights is None, and say how they are loaded."""
+    if weights is not None:
+        raise ValueError(
+            f"{model}: weights is {weights!r}; expected None, because minorm ships no weights; load a file by "
+            "model.load_state_dict(mn.load(path)); docs/how-to/get-pretrained-weights.md says where files are"
+        )
 
 
 def conv_norm(

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from minorm import nn
-from minorm.models.blocks import ARGUMENTS, check_arguments
+from minorm.models.blocks import ARGUMENTS, check_arguments, no_weights
 from minorm.support.documented import documented
 from minorm.tensor.creation import full
 
@@ -98,10 +98,12 @@ class ConvNeXt(nn.Module):
 
 
 @documented(ARGUMENTS)
-def convnext_tiny(num_classes: int = 1000, stochastic_depth_prob: float = 0.1, channels: int = 3) -> ConvNeXt:
+def convnext_tiny(
+    num_classes: int = 1000, stochastic_depth_prob: float = 0.1, channels: int = 3, *, weights: None = None
+) -> ConvNeXt:
     """ConvNeXt-T with torchvision's keys: 28.6 million weights, for images of at least 32 x 32 pixels.
 
-    ValueError for num_classes or channels below 1, and unless 0 <= stochastic_depth_prob <= 1.
+    ValueError for any weights, for num_classes or channels below 1, and unless 0 <= stochastic_depth_prob <= 1.
 
     Example:
         >>> model = mn.models.convnext_tiny(num_classes=5)
@@ -112,4 +114,5 @@ def convnext_tiny(num_classes: int = 1000, stochastic_depth_prob: float = 0.1, c
 
     Liu et al. 2022, arXiv:2201.03545.
     """
+    no_weights("convnext_tiny", weights)
     return ConvNeXt((96, 192, 384, 768), (3, 3, 9, 3), stochastic_depth_prob, num_classes, channels)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from minorm import nn
-from minorm.models.blocks import ARGUMENTS, check_arguments, conv_norm, draw_convolutions
+from minorm.models.blocks import ARGUMENTS, check_arguments, conv_norm, draw_convolutions, no_weights
 from minorm.support.documented import documented
 
 STAGES = (
@@ -96,11 +96,16 @@ class EfficientNet(nn.Module):
 
 @documented(ARGUMENTS)
 def efficientnet_b0(
-    num_classes: int = 1000, dropout: float = 0.2, stochastic_depth_prob: float = 0.2, channels: int = 3
+    num_classes: int = 1000,
+    dropout: float = 0.2,
+    stochastic_depth_prob: float = 0.2,
+    channels: int = 3,
+    *,
+    weights: None = None,
 ) -> EfficientNet:
     """EfficientNet-B0 with torchvision's keys: 5.3 million weights, for images of any size.
 
-    ValueError for num_classes or channels below 1, and for probabilities outside 0 to 1.
+    ValueError for any weights, for num_classes or channels below 1, and for probabilities outside 0 to 1.
 
     Example:
         >>> model = mn.models.efficientnet_b0(num_classes=5)
@@ -111,4 +116,5 @@ def efficientnet_b0(
 
     Tan and Le 2019, arXiv:1905.11946.
     """
+    no_weights("efficientnet_b0", weights)
     return EfficientNet(dropout, stochastic_depth_prob, num_classes, channels)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from minorm import nn
-from minorm.models.blocks import ARGUMENTS, check_arguments, conv_norm, draw_convolutions
+from minorm.models.blocks import ARGUMENTS, check_arguments, conv_norm, draw_convolutions, no_weights
 from minorm.support.documented import documented
 
 STAGES = (
@@ -67,10 +67,12 @@ class MobileNetV2(nn.Module):
 
 
 @documented(ARGUMENTS)
-def mobilenet_v2(num_classes: int = 1000, dropout: float = 0.2, channels: int = 3) -> MobileNetV2:
+def mobilenet_v2(
+    num_classes: int = 1000, dropout: float = 0.2, channels: int = 3, *, weights: None = None
+) -> MobileNetV2:
     """MobileNetV2 with torchvision's keys: 3.5 million weights, for images of any size.
 
-    ValueError for num_classes or channels below 1, and unless 0 <= dropout <= 1.
+    ValueError for any weights, for num_classes or channels below 1, and unless 0 <= dropout <= 1.
 
     Example:
         >>> model = mn.models.mobilenet_v2(num_classes=5)
@@ -81,4 +83,5 @@ def mobilenet_v2(num_classes: int = 1000, dropout: float = 0.2, channels: int = 
 
     Sandler et al. 2018, arXiv:1801.04381.
     """
+    no_weights("mobilenet_v2", weights)
     return MobileNetV2(num_classes, dropout, channels)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from minorm import nn
-from minorm.models.blocks import ARGUMENTS, check_arguments, conv_norm, draw_convolutions
+from minorm.models.blocks import ARGUMENTS, check_arguments, conv_norm, draw_convolutions, no_weights
 from minorm.support.documented import documented
 
 
@@ -108,10 +108,12 @@ RESNET = {
 
 
 @documented(RESNET)
-def resnet18(num_classes: int = 1000, zero_init_residual: bool = False, channels: int = 3) -> ResNet:
+def resnet18(
+    num_classes: int = 1000, zero_init_residual: bool = False, channels: int = 3, *, weights: None = None
+) -> ResNet:
     """ResNet-18 with torchvision's keys: 11.7 million weights in four stages of two blocks, for images of any size.
 
-    ValueError for num_classes or channels below 1.
+    ValueError for any weights, and for num_classes or channels below 1.
 
     Example:
         >>> model = mn.models.resnet18(num_classes=5)
@@ -122,14 +124,17 @@ def resnet18(num_classes: int = 1000, zero_init_residual: bool = False, channels
 
     He et al. 2015, arXiv:1512.03385.
     """
+    no_weights("resnet18", weights)
     return ResNet(BasicBlock, (2, 2, 2, 2), num_classes, zero_init_residual, channels)
 
 
 @documented(RESNET)
-def resnet34(num_classes: int = 1000, zero_init_residual: bool = False, channels: int = 3) -> ResNet:
+def resnet34(
+    num_classes: int = 1000, zero_init_residual: bool = False, channels: int = 3, *, weights: None = None
+) -> ResNet:
     """ResNet-34 with torchvision's keys: 21.8 million weights in 3, 4, 6 and 3 blocks, for images of any size.
 
-    ValueError for num_classes or channels below 1.
+    ValueError for any weights, and for num_classes or channels below 1.
 
     Example:
         >>> model = mn.models.resnet34(num_classes=5)
@@ -138,14 +143,18 @@ def resnet34(num_classes: int = 1000, zero_init_residual: bool = False, channels
 
     He et al. 2015, arXiv:1512.03385.
     """
+    no_weights("resnet34", weights)
     return ResNet(BasicBlock, (3, 4, 6, 3), num_classes, zero_init_residual, channels)
 
 
 @documented(RESNET)
-def resnet50(num_classes: int = 1000, zero_init_residual: bool = False, channels: int = 3) -> ResNet:
+def resnet50(
+    num_classes: int = 1000, zero_init_residual: bool = False, channels: int = 3, *, weights: None = None
+) -> ResNet:
     """ResNet-50 with torchvision's keys: 25.6 million weights in 3, 4, 6 and 3 bottlenecks, for images of any size.
 
-    The stride lies in the 3x3 convolution of a block. ValueError for num_classes or channels below 1.
+    The stride lies in the 3x3 convolution of a block. ValueError for any weights, and for num_classes or channels below
+    1.
 
     Example:
         >>> model = mn.models.resnet50(num_classes=5)
@@ -154,4 +163,5 @@ def resnet50(num_classes: int = 1000, zero_init_residual: bool = False, channels
 
     He et al. 2015, arXiv:1512.03385; the stride is that of Goyal et al. 2017, arXiv:1706.02677.
     """
+    no_weights("resnet50", weights)
     return ResNet(Bottleneck, (3, 4, 6, 3), num_classes, zero_init_residual, channels)

@@ -13,7 +13,7 @@ from typing import Any
 
 from minorm import nn
 from minorm.functional.resizing import interpolate
-from minorm.models.blocks import ARGUMENTS, check_arguments
+from minorm.models.blocks import ARGUMENTS, check_arguments, no_weights
 from minorm.nn.parameter import check_sizes
 from minorm.support.documented import documented
 from minorm.tensor.combining import cat
@@ -152,11 +152,13 @@ def vit_tiny(
     dropout: float = 0.0,
     attention_dropout: float = 0.0,
     channels: int = 3,
+    *,
+    weights: None = None,
 ) -> VisionTransformer:
     """A VisionTransformer of 12 blocks with 3 heads and width 192 on patches of 16 x 16: 5.7 million weights.
 
-    The keys are those of torchvision's class, which has no network of this size. ValueError for num_classes or channels
-    below 1, for probabilities outside 0 to 1, and unless image_size is a multiple of 16.
+    The keys are those of torchvision's class, which has no network of this size. ValueError for any weights, for
+    num_classes or channels below 1, for probabilities outside 0 to 1, and unless image_size is a multiple of 16.
 
     Example:
         >>> model = mn.models.vit_tiny(image_size=32, num_classes=5)
@@ -165,6 +167,7 @@ def vit_tiny(
 
     Dosovitskiy et al. 2020, arXiv:2010.11929; the width is that of Touvron et al. 2020, arXiv:2012.12877.
     """
+    no_weights("vit_tiny", weights)
     return VisionTransformer(image_size, 16, 12, 3, 192, 768, dropout, attention_dropout, num_classes, channels)
 
 

@@ -153,3 +153,11 @@ def test_in_16_bits_it_computes_nearly_the_same(name: str) -> None:
     assert np.abs(result.float().numpy() - expected).max() < 0.1 * np.abs(expected).max()
     result.sum().backward()
     assert all(p.grad is not None and p.grad.dtype == mn.bfloat16 for p in model.parameters())
+
+
+@pytest.mark.parametrize("name", PARAMETERS)
+def test_weights_are_not_shipped(name: str) -> None:
+    with undrawn():
+        getattr(models, name)(weights=None)
+    with pytest.raises(ValueError, match=f"{name}: weights is 'DEFAULT'; expected None, .* no weights; load a file"):
+        getattr(models, name)(weights="DEFAULT")
