@@ -18,7 +18,7 @@ from minorm.support.documented import documented
 def _of_torchvision(make: Callable[..., Any], sized: bool = False) -> Callable[..., Any]:
     """`make`, whose arguments are torchvision's, with those of `build`; `sized` where it must know the image's size."""
 
-    def built(nn: Namespace, channels: int, size: int, classes: int) -> Any:
+    def built(nn: Namespace = minorm_nn, channels: int = 3, size: int = 224, classes: int = 1000) -> Any:
         if nn is not minorm_nn:
             raise ValueError(f"build: {make.__name__} is made of minorm's layers alone; got nn={nn!r}; for PyTorch "
                              "take torchvision's network, whose state_dict has the same keys")  # fmt: skip

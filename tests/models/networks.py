@@ -58,6 +58,20 @@ def pair(make: Any, twin: Any, **options: Any) -> tuple[Any, Any]:
     return model, twin
 
 
+def with_mean(library: Any, block: Any) -> Any:
+    """The block and the mean over the image, in this library: a step of it can be compared as a network's can."""
+
+    class WithMean(library.Module):  # type: ignore[misc]  # the base is whichever library's
+        def __init__(self) -> None:
+            super().__init__()
+            self.block = block
+
+        def forward(self, x: Any) -> Any:
+            return self.block(x).mean((2, 3))
+
+    return WithMean()
+
+
 def same_evaluation(model: Any, twin: Any, images: Any) -> None:
     """The same logits in evaluation mode."""
     with torch.no_grad(), mn.no_grad():

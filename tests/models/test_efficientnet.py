@@ -12,37 +12,14 @@ from minorm.models.efficientnet import MBConv
 torch = pytest.importorskip("torch")
 
 from benchmarks import vision  # noqa: E402  after importorskip
-from tests.models.networks import images, pair, same_evaluation, same_step  # noqa: E402
+from tests.models.networks import images, pair, same_evaluation, same_step, with_mean  # noqa: E402
 from tests.models.undrawn import undrawn  # noqa: E402
-
-
-class Block(nn.Module):
-    """One block, and the mean over the image, so that a step of it is one of a network's."""
-
-    def __init__(self, num_classes: int, channels: int, kernel: int, stride: int, factor: int) -> None:
-        super().__init__()
-        self.block = MBConv(channels, num_classes, kernel, stride, factor, 0.0)
-
-    def forward(self, x: mn.Tensor) -> mn.Tensor:
-        return self.block(x).mean((2, 3))
-
-
-def twin_of(channels: int, kernel: int, stride: int, factor: int) -> torch.nn.Module:
-    class Twin(torch.nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.block = vision.MBConv(channels, 5, kernel, stride, factor)
-
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return self.block(x).mean((2, 3))
-
-    return Twin()
 
 
 @pytest.mark.parametrize(("channels", "kernel", "stride", "factor"), [(5, 5, 1, 6), (8, 3, 2, 6), (4, 3, 1, 1)])
 def test_a_block(channels: int, kernel: int, stride: int, factor: int) -> None:
-    sizes = {"channels": channels, "kernel": kernel, "stride": stride, "factor": factor}
-    model, twin = pair(Block, twin_of(**sizes), **sizes)
+    sizes = (channels, 5, kernel, stride, factor)
+    model, twin = pair(lambda **_: with_mean(nn, MBConv(*sizes, drop=0.0)), with_mean(torch.nn, vision.MBConv(*sizes)))
     same_evaluation(model, twin, images(2, 8, channels))
     same_step(model, twin, images(4, 8, channels))
 

@@ -4,42 +4,21 @@ from __future__ import annotations
 
 import pytest
 
-import minorm as mn
 from minorm import models, nn
 from minorm.models.mobilenet import InvertedResidual
 
 torch = pytest.importorskip("torch")
 
 from benchmarks import vision  # noqa: E402  after importorskip
-from tests.models.networks import images, pair, same_evaluation, same_step  # noqa: E402
-
-
-class Block(nn.Module):
-    """One block, and the mean over the image, so that a step of it is one of a network's."""
-
-    def __init__(self, num_classes: int, channels: int, stride: int, factor: int) -> None:
-        super().__init__()
-        self.block = InvertedResidual(channels, num_classes, stride, factor)
-
-    def forward(self, x: mn.Tensor) -> mn.Tensor:
-        return self.block(x).mean((2, 3))
-
-
-def twin_of(channels: int, stride: int, factor: int) -> torch.nn.Module:
-    class Twin(torch.nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.block = vision.Inverted(channels, 5, stride, factor)
-
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return self.block(x).mean((2, 3))
-
-    return Twin()
+from tests.models.networks import images, pair, same_evaluation, same_step, with_mean  # noqa: E402
 
 
 @pytest.mark.parametrize(("channels", "stride", "factor"), [(5, 1, 6), (5, 2, 6), (4, 1, 1)])
 def test_a_block(channels: int, stride: int, factor: int) -> None:
-    model, twin = pair(Block, twin_of(channels, stride, factor), channels=channels, stride=stride, factor=factor)
+    sizes = (channels, 5, stride, factor)
+    model, twin = pair(
+        lambda **_: with_mean(nn, InvertedResidual(*sizes)), with_mean(torch.nn, vision.Inverted(*sizes))
+    )
     same_evaluation(model, twin, images(2, 8, channels))
     same_step(model, twin, images(4, 8, channels))
 
