@@ -89,12 +89,12 @@ def same_step(model: Any, twin: Any, images: Any) -> None:
     (expected * torch.from_numpy(weights)).sum().backward()
     (logits * mn.tensor(weights)).sum().backward()
     np.testing.assert_allclose(logits.detach().numpy(), expected.detach().numpy(), **TRAINED)
-    np.testing.assert_allclose(ours.grad.numpy(), theirs.grad.numpy(), **TRAINED)
-    gradients = {name: parameter.grad.numpy() for name, parameter in twin.named_parameters()}
-    largest = max(np.abs(gradient).max() for gradient in gradients.values())
-    for name, parameter in model.named_parameters():  # some are sums that cancel to 0
+    gradients = {name: parameter.grad for name, parameter in twin.named_parameters()} | {"images": theirs.grad}
+    found = {name: parameter.grad for name, parameter in model.named_parameters()} | {"images": ours.grad}
+    largest = max(gradient.abs().max().item() for gradient in gradients.values())
+    for name, gradient in gradients.items():  # some are sums that cancel to 0: what is left of them is rounding
         bound = {**TRAINED, "atol": 1e-9 * largest}
-        np.testing.assert_allclose(parameter.grad.numpy(), gradients[name], **bound, err_msg=name)
+        np.testing.assert_allclose(found[name].numpy(), gradient.numpy(), **bound, err_msg=name)
     for name, value in twin.state_dict().items():
         np.testing.assert_allclose(model.state_dict()[name].numpy(), value.numpy(), **TRAINED, err_msg=name)
 
