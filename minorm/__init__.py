@@ -4,7 +4,7 @@
     from minorm import nn, optim
     import minorm.functional as F
 
-mn.data, mn.onnx (it needs the extra "onnx"), mn.utils, mn.amp, mn.accelerator, mn.backends, mn.profiler,
+mn.data, mn.models, mn.onnx (it needs the extra "onnx"), mn.utils, mn.amp, mn.accelerator, mn.backends, mn.profiler,
 mn.quantization and mn.training are imported when first asked for.
 Names, arguments and state_dict keys are PyTorch's wherever the meaning is the same.
 """
@@ -269,7 +269,7 @@ from minorm.tensor.tensor import Tensor
 empty_cache = _cpu.memory.empty_cache
 
 if TYPE_CHECKING:
-    from minorm import accelerator, amp, backends, data, onnx, profiler, quantization, training, utils
+    from minorm import accelerator, amp, backends, data, models, onnx, profiler, quantization, training, utils
     from minorm.amp import autocast, get_autocast_dtype, is_autocast_available, is_autocast_enabled
     from minorm.backends import compile, set_float32_matmul_precision, use_deterministic_algorithms
     from minorm.diagnosis import diagnose
@@ -322,6 +322,7 @@ _MODULES = {
     "data",
     "distributed",
     "functional",
+    "models",
     "nn",
     "onnx",
     "optim",

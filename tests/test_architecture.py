@@ -47,7 +47,7 @@ MAY_IMPORT = {
         "diagnosis": "loops devices graph kernels normalization ops tensor functional nn data",
         "onnx": "devices graph normalization ops tensor cuda functional nn serialization config",
         "conformance": "devices serialization config tensor functional onnx",
-        "models": "nn",
+        "models": "tensor functional nn",
         "distributed": "devices kernels tensor cuda nn config diagnosis minorm_ext",
         "training": (
             "devices graph tensor cuda functional nn quantization optim serialization data diagnosis models distributed"

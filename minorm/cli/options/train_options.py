@@ -7,6 +7,7 @@ import functools
 
 from minorm.cli import sources, trust
 from minorm.cli.options import logger_option
+from minorm.models import BY_NAME
 from minorm.training import Settings
 from minorm.training.data.defaults import BATCH, CROP_SCALE, FEW, MOST_EPOCHS, SIZES, SMALL_BATCH, STEPS
 from minorm.training.settings import CLASS_WEIGHTS, DTYPES, MODEL_FOR, OPTIMIZERS, QAT, SCHEDULES
@@ -26,8 +27,8 @@ def add(parser: argparse.ArgumentParser) -> None:
     sources.add_limit(parser)
     option("--image-size", type=int, metavar="N", help="the shorter side of a folder's images is scaled to it and the "
            f"centre cut (default: {SIZES[0]} to {SIZES[-1]}, by the size of the pictures)")  # fmt: skip
-    option("--model", metavar="NAME|FILE.py:FUNCTION", help="digits, lenet, resnet20 or norms, or a function called as "
-           "build(channels, size, classes); default: the usual one for the data")  # fmt: skip
+    option("--model", metavar="NAME|FILE.py:FUNCTION", help=f"{', '.join(BY_NAME)}, or a function called "
+           "as build(channels, size, classes); default: the usual one for the data")  # fmt: skip
     option(
         "--config", metavar="FILE.toml", help="options by their long names, as batch-size = 32; the command line wins"
     )
