@@ -188,6 +188,34 @@ def batched_gradients() -> None:
         mn.autograd.grad(y * y, y, mn.eye(2), is_grads_batched=True)
 
 
+@differs("Tensor.unfold", "a copy: what is written into it does not reach x; PyTorch's is a view")
+def windows() -> None:
+    for library, reached in ((mn, False), (torch, True)):
+        x = library.zeros(4)
+        x.unfold(0, 2, 2).add_(1)
+        assert bool(x.any()) is reached
+
+
+@differs(
+    "scatter_reduce(include_self=False)",
+    "an extreme shares its gradient with those that came to its place; PyTorch counts an equal element of x, too",
+)
+def left_out() -> None:
+    for library, share in ((mn, 1.0), (torch, 0.5)):
+        source = library.tensor([4.0, 1.0], requires_grad=True)
+        index = library.tensor([0, 0])
+        library.tensor([4.0]).scatter_reduce(0, index, source, "amax", include_self=False).sum().backward()
+        assert source.grad.tolist() == [share, 0.0]
+
+
+@differs("Tensor.nanmean", "the gradient of nothing but NaN is 0; PyTorch's is NaN")
+def mean_of_nothing() -> None:
+    for library, expected in ((mn, [0.0]), (torch, [float("nan")])):
+        x = library.tensor([float("nan")], requires_grad=True)
+        x.nanmean().backward()
+        assert str(x.grad.tolist()) == str(expected)
+
+
 @pytest.mark.parametrize("name", DIFFERENCES)
 def test_the_difference_is_there(name: str) -> None:
     DIFFERENCES[name][1]()
