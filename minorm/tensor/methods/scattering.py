@@ -79,6 +79,8 @@ class Scattering(Operators[TensorT], Generic[TensorT]):
             tensor([ 5., 20.])
             >>> x.scatter_reduce(0, index, mn.tensor([1.0, 4.0]), "amax", include_self=False)
             tensor([ 4., 20.])
+
+        ONNX ScatterElements 18.
         """
         if reduce not in REDUCES:
             raise ValueError(f"scatter_reduce: reduce is {reduce!r}; expected one of {', '.join(REDUCES)}")
@@ -163,7 +165,7 @@ class Scattering(Operators[TensorT], Generic[TensorT]):
             )
         if not count:
             return x.clone()  # type: ignore[no-any-return]
-        order = (mask.reshape(-1).long().cumsum(0) - 1).clip(0, count - 1)
+        order = mask.reshape(-1).long().cumsum(0) - 1
         return elementwise.Where.apply(mask, source.reshape(-1)[order].reshape(shape), x)
 
     def index_put(self, indices: Any, values: Any, accumulate: bool = False) -> TensorT:
@@ -176,6 +178,8 @@ class Scattering(Operators[TensorT], Generic[TensorT]):
             >>> mn.zeros(2, 2).index_put((rows, columns), mn.tensor([5.0, 6.0]), accumulate=True)
             tensor([[ 0., 11.],
                     [ 0.,  0.]])
+
+        ONNX ScatterND 16.
         """
         return put_at("index_put", self, indices, values, "add" if accumulate else "none")
 
