@@ -23,10 +23,10 @@ def in_wide(formula: Callable[..., Any], *arrays: Any) -> Any:
     return wide.astype(kind, copy=False)
 
 
-def wide_inputs(of: Function, *arrays: Any, beside: Any) -> tuple[Any, ...]:
-    """The inputs of a Function as Tensors for its gradient's formula; 16-bit floats as float32."""
-    wide = dtypes.compute_type(beside.dtype)
-    return tuple([of.input(i, array, beside).to(wide) for i, array in enumerate(arrays)])
+def in_wide_tensors(of: Function, dy: Any, *arrays: Any) -> tuple[Any, ...]:
+    """dy and the inputs of a Function as Tensors, for the formula of its gradient; 16-bit floats as float32."""
+    wide = dtypes.compute_type(dy.dtype)
+    return dy.to(wide), *[of.input(i, array, dy).to(wide) for i, array in enumerate(arrays)]
 
 
 class Atan(Function):
@@ -202,14 +202,14 @@ class Logit(Function):
 
     def sloped(self, dy: Any, x: Any) -> Any:
         beyond = dy.dtype.type(np.nan if self.eps is None else 0)
-        return np.where(self.outside(x), beyond, dy / (x * (x.dtype.type(1) - x)))
+        return np.where(self.outside(x), beyond, dy / np.abs(x * (x.dtype.type(1) - x)))  # also of a 0 with a minus
 
     def gradient(self, dy: Any) -> Any:
-        (x,) = wide_inputs(self, self.x, beside=dy)
+        g, x = in_wide_tensors(self, dy, self.x)
         outside = dy.from_array(self.outside(x.array))
         x = x.masked_fill(outside, 0.5)
-        slope = 1 / (x * (1 - x))
-        return (dy * slope.masked_fill(outside, float("nan") if self.eps is None else 0.0)).to(dy.dtype)
+        slope = 1 / (x * (1 - x)).abs()
+        return (g * slope.masked_fill(outside, float("nan") if self.eps is None else 0.0)).to(dy.dtype)
 
 
 class Atan2(Function):
@@ -241,10 +241,10 @@ class Atan2(Function):
         )
 
     def gradient(self, dy: Any) -> Any:
-        a, b = wide_inputs(self, self.a, self.b, beside=dy)
+        g, a, b = in_wide_tensors(self, dy, self.a, self.b)
         square = a * a + b * b
         origin = square == 0
-        share = dy / square.masked_fill(origin, 1.0)
+        share = g / square.masked_fill(origin, 1.0)
         return (
             summed_to((share * b).to(dy.dtype), a.shape) if self.needs[0] else None,
             summed_to((-share * a).to(dy.dtype), b.shape) if self.needs[1] else None,
@@ -275,10 +275,10 @@ class LogAddExp(Function):
         )
 
     def gradient(self, dy: Any) -> Any:
-        a, b = wide_inputs(self, self.a, self.b, beside=dy)
+        g, a, b = in_wide_tensors(self, dy, self.a, self.b)
         return (
-            summed_to((dy * (a - b).sigmoid()).to(dy.dtype), a.shape) if self.needs[0] else None,
-            summed_to((dy * (b - a).sigmoid()).to(dy.dtype), b.shape) if self.needs[1] else None,
+            summed_to((g * (a - b).sigmoid()).to(dy.dtype), a.shape) if self.needs[0] else None,
+            summed_to((g * (b - a).sigmoid()).to(dy.dtype), b.shape) if self.needs[1] else None,
         )
 
 
@@ -293,9 +293,8 @@ class XLogY(Function):
     def value(a: Any, b: Any) -> Any:
         return np.where((a == 0) & (b == b), a.dtype.type(0), a * np.log(b))
 
-    @staticmethod
-    def for_a(dy: Any, a: Any, b: Any) -> Any:
-        return np.where((a == 0) & (b <= 0), dy.dtype.type(0), dy * np.log(b))
+    def for_a(self, dy: Any, a: Any, b: Any) -> Any:
+        return np.where((a == 0) & (b <= 0), dy.dtype.type(0), self.value(dy, b))
 
     def backward(self, dy: Any) -> Any:
         a, b = self.a, self.b
@@ -307,10 +306,10 @@ class XLogY(Function):
         )
 
     def gradient(self, dy: Any) -> Any:
-        a, b = wide_inputs(self, self.a, self.b, beside=dy)
+        g, a, b = in_wide_tensors(self, dy, self.a, self.b)
         nothing = (self.a == 0) & (self.b <= 0)
-        logarithm = b.masked_fill(dy.from_array(nothing), 1.0).log()
+        base = b.masked_fill(dy.from_array(nothing), 1.0)  # whose logarithm is 0
         return (
-            summed_to((dy * logarithm).to(dy.dtype), a.shape) if self.needs[0] else None,
-            summed_to((dy * a / b).to(dy.dtype), b.shape) if self.needs[1] else None,
+            summed_to(g.xlogy(base).to(dy.dtype), a.shape) if self.needs[0] else None,
+            summed_to((g * a / b).to(dy.dtype), b.shape) if self.needs[1] else None,
         )

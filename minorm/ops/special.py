@@ -79,8 +79,9 @@ class ErfInv(Function):
         return in_wide(lambda dy, y: dy * dy.dtype.type(math.sqrt(math.pi) / 2) * np.exp(y * y), dy, self.y)
 
     def gradient(self, dy: Any) -> Any:
-        y = self.output(self.y, dy).to(dtypes.compute_type(dy.dtype))
-        return (dy * (math.sqrt(math.pi) / 2) * (y * y).exp()).to(dy.dtype)
+        wide = dtypes.compute_type(dy.dtype)
+        y = self.output(self.y, dy).to(wide)
+        return (dy.to(wide) * (math.sqrt(math.pi) / 2) * (y * y).exp()).to(dy.dtype)
 
 
 def quotient(polynomials: tuple[tuple[float, ...], tuple[float, ...]], x: Any) -> Any:

@@ -182,7 +182,8 @@ class Choosing(Operators[TensorT], Generic[TensorT]):
         if isinstance(ends, int):
             if ends < 1:
                 raise ValueError(f"tensor_split: sections is {ends}; expected at least 1; x.shape is {self.shape}")
-            ends = [-(-self.shape[axis] * i // ends) for i in range(1, ends)]
+            length, longer = divmod(self.shape[axis], ends)
+            ends = [i * length + min(i, longer) for i in range(1, ends)]
         ends = sizes_of("tensor_split", (ends,))
         before = (slice(None),) * axis
         return tuple(self[(*before, slice(a, b))] for a, b in zip((0, *ends), (*ends, None), strict=True))
