@@ -41,7 +41,7 @@ def searchsorted(
     """
     if side not in (None, "left", "right") or (side == "left" and right):
         raise ValueError(
-            f"searchsorted: side is {side!r}, right is {right}; expected 'left' or 'right', and one of both"
+            f"searchsorted: side is {side!r}, right is {right}; expected 'left' without right=True, or 'right'"
         )
     if sorter is not None:
         sorted_sequence = sorted_sequence.gather(-1, sorter)
