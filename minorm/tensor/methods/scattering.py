@@ -90,7 +90,7 @@ class Scattering(Operators[TensorT], Generic[TensorT]):
             return x.long().scatter_reduce(dim, index, src.long(), reduce, include_self=include_self).bool()
         if x.dtype in dtypes.HALVES and reduce == "mean":  # which is rounded once
             wide = x.float().scatter_reduce(dim, index, src.float(), reduce, include_self=include_self)
-            return wide.to(x.dtype)  # type: ignore[no-any-return]
+            return wide.to(x.dtype)
         start = x if include_self else x.scatter(dim, index, value=_neutral(reduce, x.dtype))
         total = put_along("scatter_reduce", start, dim, index, src, REDUCES[reduce])
         return total if reduce != "mean" else _mean(total, x, dim, index, include_self)
@@ -164,7 +164,7 @@ class Scattering(Operators[TensorT], Generic[TensorT]):
                 f"{self.shape}"
             )
         if not count:
-            return x.clone()  # type: ignore[no-any-return]
+            return x.clone()
         order = mask.reshape(-1).long().cumsum(0) - 1
         return elementwise.Where.apply(mask, source.reshape(-1)[order].reshape(shape), x)
 

@@ -56,7 +56,7 @@ class SumsAndProducts(Reductions[TensorT], Generic[TensorT]):
             >>> mn.tensor([1.0, float("nan"), 3.0]).nansum()
             tensor(4.)
         """
-        return _without_nan(self).sum(dim, keepdim, dtype=dtype)  # type: ignore[no-any-return]
+        return _without_nan(self).sum(dim, keepdim, dtype=dtype)
 
     def nanmean(self, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> TensorT:
         """The mean over `dim` of what is not NaN; of nothing, NaN. TypeError for integers.
@@ -72,7 +72,7 @@ class SumsAndProducts(Reductions[TensorT], Generic[TensorT]):
             return x.float().nanmean(dim, keepdim).to(x.dtype)
         count = (x == x).sum(dim, keepdim)
         mean: Any = _without_nan(x).sum(dim, keepdim) / count.clip(1)
-        return mean.masked_fill(count == 0, float("nan"))  # type: ignore[no-any-return]
+        return mean.masked_fill(count == 0, float("nan"))
 
     def logsumexp(self, dim: Any, keepdim: bool = False) -> TensorT:
         """log(sum e^x) over `dim`, without overflow.
