@@ -6,6 +6,7 @@ from typing import Any
 
 from minorm import devices
 from minorm.devices import dtypes
+from minorm.support.argument_errors import kind_of
 
 
 def inside(operation: str, index: Any, n: int, x: Any, error: type[Exception] = ValueError) -> None:
@@ -24,6 +25,8 @@ def places_of(operation: str, x: Any, indices: Any) -> dict[int, Any]:
     places: dict[int, Any] = {}
     axis = 0
     for given in indices or ():
+        if given is not None and not hasattr(given, "from_array"):
+            raise TypeError(f"{operation}: an index is {kind_of(given)}; expected a Tensor, or None for a whole axis")
         part = given if given is None or given.dtype != dtypes.uint8 else given != 0
         ndim = part.ndim if part is not None and part.dtype == dtypes.bool else 1
         if axis + ndim > x.ndim:

@@ -13,6 +13,7 @@ from minorm.ops import elementwise, scatter
 from minorm.ops.indexing import own
 from minorm.ops.operands import axis_of
 from minorm.ops.shape import Cat
+from minorm.support.argument_errors import kind_of
 from minorm.support.argument_texts import AXIS
 from minorm.support.documented import documented_methods
 from minorm.tensor.methods.index_places import inside, places_of
@@ -91,7 +92,10 @@ class Scattering(Operators[TensorT], Generic[TensorT]):
         if x.dtype in dtypes.HALVES and reduce == "mean":  # which is rounded once
             wide = x.float().scatter_reduce(dim, index, src.float(), reduce, include_self=include_self)
             return wide.to(x.dtype)
-        start = x if include_self else x.scatter(dim, index, value=_neutral(reduce, x.dtype))
+        start = x
+        if not include_self:
+            neutral = _repeated(_neutral(reduce, x.dtype), x, index.shape)
+            start = put_along("scatter_reduce", x, dim, index, neutral, "none")
         total = put_along("scatter_reduce", start, dim, index, src, REDUCES[reduce])
         return total if reduce != "mean" else _mean(total, x, dim, index, include_self)
 
@@ -154,7 +158,7 @@ class Scattering(Operators[TensorT], Generic[TensorT]):
                 f"masked_scatter: mask is {mask.dtype}, source {source.dtype}, x {self.array.dtype}; expected a mask "
                 "of bools, and a source of x's type"
             )
-        shape = np.broadcast_shapes(self.shape, mask.shape)
+        shape = _together("masked_scatter", self, mask, error=ValueError)
         x: Any = self.expand(shape)
         mask = mask.expand(shape)
         count = source.numel()
@@ -208,37 +212,47 @@ def put_along(operation: str, x: Any, dim: int, index: Any, src: Any, reduction:
 
 def put_at(operation: str, x: Any, indices: Any, values: Any, reduction: str) -> Any:
     """y = x with values put at, or added to, y[indices], by NumPy's rules of indices that are arrays."""
-    if values.dtype != x.dtype:
-        raise TypeError(f"{operation}: x is {x.dtype}, values is {values.dtype}; expected one type")
+    kind = getattr(values, "dtype", None)
+    if kind != x.dtype or not hasattr(values, "from_array"):
+        raise TypeError(
+            f"{operation}: x is {x.dtype}, values is {kind or kind_of(values)}; expected a Tensor of x's type"
+        )
     if x.dtype == dtypes.bool and reduction == "add":
         return put_at(operation, x.long(), indices, values.long(), reduction).bool()
     places = places_of(operation, x, indices)
     if not places:
-        whole = values.expand(x.shape)
+        whole = _expanded(operation, values, x.shape, x)
         return x + whole if reduction == "add" else whole.clone()
-    try:
-        shape = np.broadcast_shapes(*[index.shape for index in places.values()])
-    except ValueError:
-        shapes = " and ".join(str(index.shape) for index in places.values())
-        raise IndexError(f"{operation}: indices of shapes {shapes} do not broadcast; x.shape is {x.shape}") from None
+    shape = _together(operation, *places.values(), error=IndexError)
     rest = [i for i in range(x.ndim) if i not in places]
     apart = list(places) != list(range(min(places), max(places) + 1))
-    first = 0 if apart else min(places)  # where the axes of the places stand in x[indices]
+    first, count = 0 if apart else min(places), len(shape)  # where the axes of the places stand in x[indices]
     lengths = [x.shape[i] for i in rest]
-    target = (*lengths[:first], *shape, *lengths[first:])
-    try:
-        updates = values.expand(target)
-    except ValueError:
-        raise ValueError(
-            f"{operation}: values has shape {values.shape}, x[indices] {target}; expected values that broadcast to it; "
-            f"x.shape is {x.shape}"
-        ) from None
-    count = len(shape)
+    updates = _expanded(operation, values, (*lengths[:first], *shape, *lengths[first:]), x)
     updates = updates.movedim(tuple(range(first, first + count)), tuple(range(count)))
     index = Cat.apply(*[i.long().expand(shape).unsqueeze(-1) for i in places.values()], axis=count)
     order = (*places, *rest)
     y: Any = scatter.ScatterND.apply(x.permute(order), index, updates, reduction=reduction)
     return y.permute(*np.argsort(order).tolist())
+
+
+def _together(operation: str, *tensors: Any, error: type[Exception]) -> tuple[int, ...]:
+    """The shape to which they broadcast."""
+    try:
+        return np.broadcast_shapes(*[x.shape for x in tensors])
+    except ValueError:
+        shapes = " and ".join(str(x.shape) for x in tensors)
+        raise error(f"{operation}: shapes {shapes} do not broadcast; expected equal lengths or 1") from None
+
+
+def _expanded(operation: str, values: Any, shape: tuple[int, ...], x: Any) -> Any:
+    try:
+        return values.expand(shape)
+    except ValueError:
+        raise ValueError(
+            f"{operation}: values has shape {values.shape}, x[indices] {shape}; expected values that broadcast to it; "
+            f"x.shape is {x.shape}"
+        ) from None
 
 
 def _repeated(number: Any, x: Any, shape: tuple[int, ...]) -> Any:

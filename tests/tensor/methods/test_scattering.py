@@ -74,6 +74,8 @@ def test_scatter_reduce_refuses() -> None:
         x.scatter_reduce(0, index, mn.ones(2), "max")
     with pytest.raises(ValueError, match=r"scatter_reduce: index holds 3; expected -3 to 2; x has shape \(3,\)"):
         x.scatter_reduce_(0, index, mn.ones(2), "sum")
+    with pytest.raises(ValueError, match=r"scatter_reduce: index has shape \(2, 1\), x \(3,\); expected as many axes"):
+        x.scatter_reduce(0, index.reshape(2, 1), mn.ones(2, 1), "amin", include_self=False)
     with pytest.raises(TypeError, match="scatter_reduce: x is float32, src is float64; expected one type"):
         x.scatter_reduce(0, index, mn.ones(2).double(), "sum")
     assert not x.any()
@@ -142,7 +144,10 @@ def test_index_put_refuses() -> None:
         ),
         ((mn.tensor([0.5]),), mn.ones(2), TypeError, "index_put: an index is float32; expected integers or bools"),
         ((zero,), mn.ones(5), ValueError, r"values has shape \(5,\), x\[indices\] \(1, 2\)"),
-        ((zero,), mn.ones(2).double(), TypeError, "x is float32, values is float64; expected one type"),
+        ((zero,), mn.ones(2).double(), TypeError, "x is float32, values is float64; expected a Tensor of"),
+        ((zero,), 1.0, TypeError, "x is float32, values is float; expected a Tensor of x's type"),
+        (([0],), mn.ones(2), TypeError, "an index is list; expected a Tensor, or None for a whole axis"),
+        ((None,), mn.ones(5), ValueError, r"values has shape \(5,\), x\[indices\] \(3, 2\)"),
         ((zero,) * 3, mn.ones(1), IndexError, "indices are for more axes than x has"),
         (
             (mn.tensor([0, 1]), mn.tensor([0, 1, 1])),
@@ -179,6 +184,8 @@ def test_masked_scatter_refuses() -> None:
     x, mask = mn.zeros(3), mn.tensor([True, True, False])
     with pytest.raises(ValueError, match=r"masked_scatter: source has 1 elements, the mask 2 places; expected as many"):
         x.masked_scatter_(mask, mn.ones(1))
+    with pytest.raises(ValueError, match=r"masked_scatter: shapes \(3,\) and \(2,\) do not broadcast"):
+        x.masked_scatter(mask[:2], mn.ones(2))
     with pytest.raises(TypeError, match="masked_scatter: mask is int64, source float32, x float32; expected a mask of"):
         x.masked_scatter_(mask.long(), mn.ones(2))
     assert not x.any()
