@@ -158,3 +158,37 @@ def test_training_that_rounds(name: str) -> None:
     np.testing.assert_allclose(found["cuda"][1], found["cpu"][1], rtol=0.02, atol=2 * step)
     with pytest.raises(RuntimeError, match="its integers are on cuda:0; expected them on the CPU"):
         int8.to("cuda")(images)
+
+
+@pytest.mark.usefixtures("cuda")
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda p: optim.Adadelta(p, lr=mn.tensor(1.0)),
+        lambda p: optim.Muon([q for q in p if q.ndim == 2], lr=0.05),
+        lambda p: optim.LBFGS(p, max_iter=4, line_search_fn="strong_wolfe"),
+    ],
+)
+def test_an_optimizer_steps_as_on_the_cpu(make: Any) -> None:
+    """Also after the model, and so the state, has moved to the second device in the middle."""
+    found = {}
+    for devices in (("cpu", "cpu"), ("cuda", "cuda:1")):
+        mn.manual_seed(0)
+        net, x = nn.Sequential(nn.Linear(5, 6), nn.Tanh(), nn.Linear(6, 2)), mn.randn(16, 5)
+        target = x[:, :2].sin()
+        optimizer = make([*net.parameters()])
+        for device in devices:
+            net.to(device)
+            data, wanted = x.to(device), target.to(device)
+
+            def closure(net: Any = net, optimizer: Any = optimizer, data: Any = data, wanted: Any = wanted) -> Any:
+                net.zero_grad()
+                loss = ((net(data) - wanted) ** 2).mean()
+                loss.backward()
+                return loss
+
+            for _ in range(3):
+                optimizer.step(closure)
+        found[devices[0]] = [p.detach().cpu().numpy() for p in net.parameters()]
+    for ours, expected in zip(found["cuda"], found["cpu"], strict=True):
+        np.testing.assert_allclose(ours, expected, rtol=1e-3, atol=1e-3)
