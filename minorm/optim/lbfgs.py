@@ -55,8 +55,8 @@ class LBFGS(Optimizer):
         ...     loss = ((p - 3) ** 2).sum()
         ...     loss.backward()
         ...     return loss
-        >>> optimizer.step(closure)
-        tensor(29., requires_grad=True)
+        >>> optimizer.step(closure).item()
+        29.0
         >>> p.data
         tensor([3., 3.])
 

@@ -197,6 +197,18 @@ def called_within(*passed: str) -> bool:
     return frame is not None and frame.f_globals.get("__name__", "").startswith("minorm.")
 
 
+def split_flags(operation: str, values: tuple[Any, ...], *flags: str) -> tuple[tuple[Any, ...], tuple[bool, ...]]:
+    """The values before the first bool, and the bools after them, which stand for `flags`; TypeError for others."""
+    count = next((i for i, value in enumerate(values) if type(value) is bool), len(values))
+    given = values[count:]
+    if not count or len(given) > len(flags) or not all(type(flag) is bool for flag in given):
+        raise TypeError(
+            f"{operation}: the arguments are {', '.join(map(repr, values))}; expected a device, a type or a Tensor, "
+            f"then bools for {' and '.join(flags)}"
+        )
+    return values[:count], given
+
+
 # An array of another library
 
 

@@ -22,7 +22,7 @@ from minorm.graph.graph import Version, View
 from minorm.kernels import select
 from minorm.kernels.select import backend
 from minorm.ops import elementwise
-from minorm.support.argument_errors import conversion, is_foreign, kind_of
+from minorm.support.argument_errors import conversion, is_foreign, kind_of, split_flags
 from minorm.support.argument_texts import MEMORY
 from minorm.support.documented import documented, documented_methods
 from minorm.tensor import printing
@@ -416,6 +416,9 @@ class Tensor(Methods["Tensor"]):
             >>> mn.tensor([1.7]).to(mn.int64)
             tensor([1])
         """
+        if any(type(target) is bool for target in targets):  # PyTorch's non_blocking and copy, by their places
+            targets, (_, *copied) = split_flags("to", targets, "non_blocking", "copy")
+            copy = copy or copied == [True]
         if memory_format is not None or copy:
             moved = self.to(*targets, dtype=dtype, device=device)
             return moved.clone() if copy and moved is self else moved.contiguous(memory_format)
@@ -424,7 +427,7 @@ class Tensor(Methods["Tensor"]):
                 dtype, device = target.dtype, target.device
             elif devices.is_device(target):
                 device = target
-            else:
+            elif target is not None:
                 dtype = target
         if device is not None and device != self.device and (name := devices.device_name(device)) != self.device:
             return elementwise.Move.apply(self, device=name).to(dtype)

@@ -15,7 +15,7 @@ from minorm.ops import elementwise
 from minorm.ops.operands import shape_of
 from minorm.support.argument_texts import MADE, MEMORY
 from minorm.support.documented import documented_methods
-from minorm.tensor.operators import Operators
+from minorm.tensor.operators import Operators, compare
 from minorm.tensor.shapes import TensorT
 
 ARGUMENTS = (
@@ -154,7 +154,7 @@ class Queries(Operators[TensorT], Generic[TensorT]):
 
     def __contains__(self, value: Any) -> bool:
         """value in x: whether an element equals it."""
-        found: Any = (self == value).any()
+        found: Any = compare("equal", self, value).any()
         return bool(found)
 
     # Conversions
