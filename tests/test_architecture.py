@@ -41,7 +41,7 @@ MAY_IMPORT = {
         "optim": "devices graph kernels tensor nn",  # graph, nn: swa_utils averages a Module
         "serialization": "devices kernels tensor",
         "data": "devices tensor cuda functional serialization",  # functional: transforms of images
-        "utils": "data",
+        "utils": "devices graph normalization tensor data minorm_ext",  # utils/checkpoint.py computes a second time
         "config": "devices kernels minorm_ext",
         "diagnosis": "loops devices graph kernels normalization ops tensor functional nn data",
         "onnx": "devices graph normalization ops tensor cuda functional nn serialization config",

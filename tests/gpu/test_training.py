@@ -192,3 +192,17 @@ def test_an_optimizer_steps_as_on_the_cpu(make: Any) -> None:
         found[devices[0]] = [p.detach().cpu().numpy() for p in net.parameters()]
     for ours, expected in zip(found["cuda"], found["cpu"], strict=True):
         np.testing.assert_allclose(ours, expected, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.usefixtures("cuda")
+def test_a_checkpoint_on_the_device() -> None:
+    found = []
+    for run in (lambda net, x: net(x), mn.utils.checkpoint.checkpoint):
+        mn.manual_seed(0)
+        net = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Dropout(0.5)).to("cuda")
+        x = mn.randn(2, 3, 6, 6).to("cuda").requires_grad_()
+        (run(net, x) ** 2).sum().backward()
+        tensors = [*[p.grad for p in net.parameters()], *net.buffers(), x.grad]
+        found.append([t.cpu().numpy() for t in tensors])
+    for plain, kept in zip(*found, strict=True):
+        np.testing.assert_array_equal(kept, plain)
