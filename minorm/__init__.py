@@ -269,7 +269,7 @@ from minorm.tensor.tensor import Tensor
 empty_cache = _cpu.memory.empty_cache
 
 if TYPE_CHECKING:
-    from minorm import accelerator, amp, backends, data, onnx, quantization, training, utils
+    from minorm import accelerator, amp, backends, data, distributions, onnx, quantization, training, utils
     from minorm.amp import autocast, get_autocast_dtype, is_autocast_available, is_autocast_enabled
     from minorm.backends import compile, set_float32_matmul_precision, use_deterministic_algorithms
     from minorm.diagnosis import diagnose
@@ -321,6 +321,7 @@ _MODULES = {
     "cuda",
     "data",
     "distributed",
+    "distributions",
     "functional",
     "nn",
     "onnx",

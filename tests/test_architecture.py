@@ -37,6 +37,7 @@ MAY_IMPORT = {
         "backends": "kernels cuda",
         "functional": "loops devices graph kernels normalization ops tensor",
         "nn": "devices graph kernels normalization ops tensor functional",  # kernels: nn/utils/gradients.py clips them
+        "distributions": "devices graph tensor functional",
         "quantization": "devices graph ops tensor functional nn",
         "optim": "devices graph kernels tensor nn",  # graph, nn: swa_utils averages a Module
         "serialization": "devices kernels tensor",
