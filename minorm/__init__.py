@@ -30,6 +30,7 @@ from minorm.devices.dtypes import (
     bfloat16,
     bool,
     channels_last,
+    channels_last_3d,
     contiguous_format,
     double,
     dtype,

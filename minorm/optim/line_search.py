@@ -56,7 +56,7 @@ def strong_wolfe(
     was_near = False
     while tries < most and not abs(ends[1].t - ends[0].t) * reach < tolerance:
         left, right = sorted(end.t for end in ends)
-        t, was_near = _inside(cubic_minimum(*ends, (left, right)), left, right, was_near)
+        t, was_near = _inside(cubic_minimum(ends[0], ends[1], (left, right)), left, right, was_near)
         now, tries = at(t), tries + 1
         if too_long(now) or now.loss >= ends[low].loss:
             ends[1 - low] = now

@@ -89,14 +89,19 @@ MEMORY = {"pin_memory", "layout", "memory_format"}
 
 
 def making(function: AnyCallable) -> AnyCallable:
-    """`checked`, for what makes a Tensor: MEMORY's arguments are passed over, and f(size=(2, 3)) is f(2, 3)."""
+    """`checked`, for what makes a Tensor: MEMORY's arguments are passed over, and f(size=(2, 3)) is f(2, 3).
+
+    A function that has one of these arguments itself gets it.
+    """
     strict = checked(function)
+    code = function.__code__
+    ignored = MEMORY.difference(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount])
     starred = bool(function.__code__.co_flags & inspect.CO_VARARGS)
 
     @functools.wraps(function)
     def run(*args: Any, **kwargs: Any) -> Any:
         if kwargs:
-            kwargs = {key: value for key, value in kwargs.items() if key not in MEMORY}
+            kwargs = {key: value for key, value in kwargs.items() if key not in ignored}
             if starred and not args and "size" in kwargs:
                 args = (kwargs.pop("size"),)
         return strict(*args, **kwargs)

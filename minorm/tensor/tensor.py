@@ -420,8 +420,10 @@ class Tensor(Methods["Tensor"]):
             targets, (_, *copied) = split_flags("to", targets, "non_blocking", "copy")
             copy = copy or copied == [True]
         if memory_format is not None or copy:
-            moved = self.to(*targets, dtype=dtype, device=device)
-            return moved.clone() if copy and moved is self else moved.contiguous(memory_format)
+            moved: Any = self.to(*targets, dtype=dtype, device=device)
+            if memory_format is not None:
+                moved = moved.contiguous(memory_format)
+            return moved.clone() if copy and moved is self else moved
         for target in targets:
             if isinstance(target, Tensor):
                 dtype, device = target.dtype, target.device
@@ -438,11 +440,11 @@ class Tensor(Methods["Tensor"]):
         with grad_mode.no_grad():  # integers carry no gradient
             return elementwise.Cast.apply(self, dtype=dtypes.check(dtype))
 
-    def cpu(self, memory_format: Any = None) -> Tensor:  # noqa: ARG002
+    def cpu(self, memory_format: Any = None) -> Tensor:
         """On the CPU."""
-        return self.to("cpu")
+        return self.to("cpu", memory_format=memory_format)
 
-    def cuda(self, device: Any = None, non_blocking: Any = False, memory_format: Any = None) -> Tensor:  # noqa: ARG002
+    def cuda(self, device: Any = None, non_blocking: Any = False, memory_format: Any = None) -> Tensor:
         """On the GPU of this number or name; on the current one unless told otherwise.
 
         RuntimeError where there is none.
@@ -452,7 +454,8 @@ class Tensor(Methods["Tensor"]):
             >>> (x.cuda() if mn.cuda.is_available() else x).shape
             (2,)
         """
-        return self.to("cuda" if device is None else f"cuda:{device}" if isinstance(device, int) else device)
+        place = "cuda" if device is None else f"cuda:{device}" if isinstance(device, int) else device
+        return self.to(place, non_blocking=non_blocking, memory_format=memory_format)
 
 
 def _accumulated(total: Any, gradient: Any, owned: bool) -> Any:
