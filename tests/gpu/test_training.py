@@ -206,3 +206,21 @@ def test_a_checkpoint_on_the_device() -> None:
         found.append([t.cpu().numpy() for t in tensors])
     for plain, kept in zip(*found, strict=True):
         np.testing.assert_array_equal(kept, plain)
+
+
+@pytest.mark.usefixtures("cuda")
+def test_orders_and_draws_on_the_device() -> None:
+    x = mn.randn(2, 3, 4, 5).to("cuda").to(memory_format=mn.channels_last)
+    for like in (mn.zeros_like(x), mn.randn_like(x), mn.empty_like(x, memory_format=mn.channels_last), x.clone()):
+        assert (like.device, like.stride()) == ("cuda:0", (60, 1, 15, 3))
+    assert mn.zeros_like(x, memory_format=mn.contiguous_format).is_contiguous()
+    distributions = mn.distributions
+    normal = distributions.Normal(mn.zeros(3).to("cuda").requires_grad_(), 1.0)
+    coins = distributions.Bernoulli(logits=mn.zeros(3).to("cuda"))
+    classes = distributions.Categorical(mn.ones(2, 3).to("cuda"))
+    for p in (normal, coins, classes):
+        draws = p.sample((4,))
+        for found in (draws, p.log_prob(draws), p.entropy(), distributions.kl_divergence(p, p)):
+            assert found.device == "cuda:0"
+    normal.rsample().sum().backward()
+    assert normal.loc.is_leaf or normal.loc.requires_grad
