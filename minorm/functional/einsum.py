@@ -31,7 +31,7 @@ Weigh = Callable[[tuple[int, ...], int, Any], None]
     weigh="told, before a product is computed, its shape, the length it is summed over, and its type: it may raise",
 )
 @trace.operation
-def einsum(equation: str, *tensors: Tensor, weigh: Weigh | None = None) -> Tensor:
+def einsum(equation: str, *tensors: Any, weigh: Weigh | None = None) -> Tensor:
     """The product of the tensors for each choice of the letters, summed over the letters that the result lacks.
 
     An axis of length 1 stretches beside a longer one of the same letter. ValueError for an equation that does not fit.

@@ -218,7 +218,7 @@ class InPlace:
         try:
             return self._become(operation, function, other, **options)
         except TypeError as error:
-            return others_turn(error, other, reflected)  # type: ignore[no-any-return]
+            return others_turn(error, other, reflected)
 
     def _go_on_as(self, operation: str, result: Any) -> Self:
         """x = result, a Tensor that was computed from x."""

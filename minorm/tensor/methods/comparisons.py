@@ -28,27 +28,27 @@ class Comparing(Operators[TensorT], Generic[TensorT]):
 
     def eq(self, other: Any) -> TensorT:
         """x == other, element by element."""
-        return compare("equal", self, other)  # type: ignore[no-any-return]
+        return compare("equal", self, other)
 
     def ne(self, other: Any) -> TensorT:
         """x != other, element by element."""
-        return compare("not_equal", self, other)  # type: ignore[no-any-return]
+        return compare("not_equal", self, other)
 
     def lt(self, other: Any) -> TensorT:
         """x < other, element by element."""
-        return compare("less", self, other)  # type: ignore[no-any-return]
+        return compare("less", self, other)
 
     def le(self, other: Any) -> TensorT:
         """x <= other, element by element."""
-        return compare("less_equal", self, other)  # type: ignore[no-any-return]
+        return compare("less_equal", self, other)
 
     def gt(self, other: Any) -> TensorT:
         """x > other, element by element."""
-        return compare("greater", self, other)  # type: ignore[no-any-return]
+        return compare("greater", self, other)
 
     def ge(self, other: Any) -> TensorT:
         """x >= other, element by element."""
-        return compare("greater_equal", self, other)  # type: ignore[no-any-return]
+        return compare("greater_equal", self, other)
 
     greater, greater_equal, less, less_equal, not_equal = gt, ge, lt, le, ne
 

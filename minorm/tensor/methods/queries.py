@@ -180,7 +180,7 @@ class Queries(Operators[TensorT], Generic[TensorT]):
         """The same values in memory of their own, channels-last if self is; gradients pass through."""
         ordered: Any = self if memory_format is None else self.contiguous(memory_format)
         if ordered is not self:
-            return ordered  # type: ignore[no-any-return]
+            return ordered
         return elementwise.Copy.apply(self, order="K")
 
     def contiguous(self, memory_format: Any = None) -> Any:
