@@ -17,8 +17,14 @@ RANKS = {dtypes.channels_last: 4, dtypes.channels_last_3d: 5}
 _ROWS = (None, dtypes.contiguous_format, dtypes.preserve_format)
 
 
+def named(memory_format: Any) -> Any:
+    """The order by minorm's name for it, where it is PyTorch's own object."""
+    return None if memory_format is None else str(memory_format).removeprefix("torch.").removesuffix("_format")
+
+
 def order_of(operation: str, memory_format: Any, shape: tuple[int, ...]) -> tuple[int, ...] | None:
     """The axes, first the one that changes slowest; None for row-major. ValueError for what is no order of them."""
+    memory_format = named(memory_format)
     if memory_format in _ROWS:
         return None
     if memory_format not in RANKS:
@@ -35,7 +41,7 @@ def order_of(operation: str, memory_format: Any, shape: tuple[int, ...]) -> tupl
 
 def lies_in(array: Any, memory_format: Any) -> bool:
     """Whether an array has this order, without gaps; False where it has not as many axes."""
-    if RANKS.get(memory_format, array.ndim) != array.ndim:
+    if RANKS.get(named(memory_format), array.ndim) != array.ndim:
         return False
     order = order_of("is_contiguous", memory_format, array.shape)
     return bool((array if order is None else array.transpose(order)).flags.c_contiguous)
@@ -43,7 +49,7 @@ def lies_in(array: Any, memory_format: Any) -> bool:
 
 def laid_out(operation: str, array: Any, memory_format: Any, like: Any) -> Any:
     """A new array in the order that is asked for: None and preserve_format are that of `like`."""
-    if memory_format in (None, dtypes.preserve_format):
+    if named(memory_format) in (None, dtypes.preserve_format):
         has_gaps = not like.transpose(memory_order(like)).flags.c_contiguous
         order = None if has_gaps else tuple(memory_order(like))
     else:

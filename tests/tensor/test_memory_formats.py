@@ -110,3 +110,10 @@ def test_no_order() -> None:
         ValueError, match=r"contiguous: memory_format='NHWC'; expected minorm.contiguous_format, channels_"
     ):
         mn.ones(2).contiguous(memory_format="NHWC")
+
+
+def test_pytorchs_own_objects_are_taken() -> None:
+    x = mn.ones(1, 2, 3, 4)
+    assert x.to(memory_format=torch.channels_last).is_contiguous(memory_format=torch.channels_last)
+    assert x.contiguous(memory_format=torch.preserve_format) is x
+    assert mn.zeros_like(x, memory_format=torch.channels_last).stride() == (24, 1, 8, 2)

@@ -15,7 +15,7 @@ from minorm.ops import elementwise
 from minorm.ops.operands import shape_of
 from minorm.support.argument_texts import MADE, MEMORY
 from minorm.support.documented import documented_methods
-from minorm.tensor.memory_formats import lies_in, order_of
+from minorm.tensor.memory_formats import lies_in, named, order_of
 from minorm.tensor.operators import Operators, compare
 from minorm.tensor.shapes import TensorT
 
@@ -186,7 +186,7 @@ class Queries(Operators[TensorT], Generic[TensorT]):
     def contiguous(self, memory_format: Any = None) -> Any:
         """Self, or a copy in row-major order or with the channels last; ValueError for another number of axes."""
         order = order_of("contiguous", memory_format, self.shape)
-        if memory_format == dtypes.preserve_format or lies_in(self.array, memory_format):
+        if named(memory_format) == dtypes.preserve_format or lies_in(self.array, memory_format):
             return self
         if order is not None:
             rows: Any = self.permute(*order)
