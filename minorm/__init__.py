@@ -30,6 +30,7 @@ from minorm.devices.dtypes import (
     bfloat16,
     bool,
     channels_last,
+    channels_last_3d,
     contiguous_format,
     double,
     dtype,
@@ -286,7 +287,19 @@ from minorm.tensor.tensor import Tensor
 empty_cache = _cpu.memory.empty_cache
 
 if TYPE_CHECKING:
-    from minorm import accelerator, amp, backends, data, models, onnx, profiler, quantization, training, utils
+    from minorm import (
+        accelerator,
+        amp,
+        backends,
+        data,
+        distributions,
+        models,
+        onnx,
+        profiler,
+        quantization,
+        training,
+        utils,
+    )
     from minorm.amp import autocast, get_autocast_dtype, is_autocast_available, is_autocast_enabled
     from minorm.backends import compile, set_float32_matmul_precision, use_deterministic_algorithms
     from minorm.diagnosis import diagnose
@@ -345,6 +358,7 @@ _MODULES = {
     "cuda",
     "data",
     "distributed",
+    "distributions",
     "functional",
     "models",
     "nn",

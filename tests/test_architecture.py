@@ -37,11 +37,12 @@ MAY_IMPORT = {
         "backends": "kernels cuda",
         "functional": "loops devices graph kernels normalization ops tensor",
         "nn": "devices graph kernels normalization ops tensor functional",  # kernels: nn/utils/gradients.py clips them
+        "distributions": "devices graph tensor functional",
         "quantization": "devices graph ops tensor functional nn",
         "optim": "devices graph kernels tensor nn",  # graph, nn: swa_utils averages a Module
         "serialization": "devices kernels tensor",
         "data": "devices tensor cuda functional serialization",  # functional: transforms of images
-        "utils": "data",
+        "utils": "devices graph normalization tensor data minorm_ext",  # utils/checkpoint.py computes a second time
         "config": "devices kernels minorm_ext",
         "profiler": "devices graph ops cuda nn optim serialization data",
         "diagnosis": "loops devices graph kernels normalization ops tensor functional nn data",

@@ -31,7 +31,8 @@ uint8, uint16, uint32, uint64 = (np.dtype(name) for name in ("uint8", "uint16", 
 bool = np.dtype(np.bool_)
 
 half, float, double, short, int, long = float16, float32, float64, int16, int32, int64  # PyTorch's other names
-contiguous_format, channels_last, preserve_format = "contiguous", "channels_last", "preserve"  # orders in memory
+contiguous_format, preserve_format = "contiguous", "preserve"  # orders in memory: tensor/memory_formats.py
+channels_last, channels_last_3d = "channels_last", "channels_last_3d"
 _limits: Any = ml_dtypes or np
 finfo, iinfo = _limits.finfo, _limits.iinfo  # what a type can hold: mn.finfo(x.dtype).min
 dtype = np.dtype  # the class of them all: isinstance(x.dtype, mn.dtype)

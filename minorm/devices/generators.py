@@ -215,6 +215,19 @@ def kept() -> Iterator[None]:
         own.set_state(state)
 
 
+def own_state() -> dict[str, Any]:
+    """Where this rank's generator is. Other ranks are not asked."""
+    return _own().get_state()
+
+
+@contextmanager
+def replayed(state: dict[str, Any]) -> Iterator[None]:
+    """Inside, numbers are drawn again from a state that `own_state` gave; afterwards the generator is where it was."""
+    with kept():
+        _own().set_state(state)
+        yield
+
+
 def _bits(state: Any, kind: str = "Philox") -> Any:
     """A new generator in that state, which may be of this kind or of one that minorm has or had."""
     if not isinstance(state, dict) or not isinstance(state.get("bit_generator"), str):

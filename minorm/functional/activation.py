@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from minorm.functional.argument_texts import ALONG, ELEMENTWISE
-from minorm.functional.arguments import floats
+from minorm.functional.arguments import floats, holds_integers
 from minorm.graph import trace
 from minorm.ops import activation as ops
 from minorm.ops.operands import axis_of
@@ -19,7 +19,7 @@ from minorm.tensor.tensor import Tensor
 @documented(ELEMENTWISE)
 @trace.operation
 def relu(x: Tensor, inplace: bool = False) -> Tensor:  # noqa: ARG001
-    """y = max(x, 0); the slope at 0 is 0, NaN stays NaN.
+    """y = max(x, 0); the slope at 0 is 0, NaN stays NaN. Integers stay integers.
 
     Example:
         >>> F.relu(mn.tensor([-1.0, 0.0, 2.0]))
@@ -27,14 +27,13 @@ def relu(x: Tensor, inplace: bool = False) -> Tensor:  # noqa: ARG001
 
     ONNX Relu; Nair and Hinton 2010.
     """
-    floats("relu", x=x)
-    return ops.Relu.apply(x)
+    return x.clip(0) if holds_integers("relu", "x", x) else ops.Relu.apply(x)
 
 
 @documented(ELEMENTWISE)
 @trace.operation
 def relu6(x: Tensor, inplace: bool = False) -> Tensor:  # noqa: ARG001
-    """y = min(max(x, 0), 6)
+    """y = min(max(x, 0), 6). Integers stay integers.
 
     Example:
         >>> F.relu6(mn.tensor([-1.0, 2.0, 8.0]))
@@ -42,8 +41,7 @@ def relu6(x: Tensor, inplace: bool = False) -> Tensor:  # noqa: ARG001
 
     ONNX Clip; Howard et al. 2017, arXiv:1704.04861.
     """
-    floats("relu6", x=x)
-    return ops.Relu6.apply(x)
+    return x.clip(0, 6) if holds_integers("relu6", "x", x) else ops.Relu6.apply(x)
 
 
 @documented(ELEMENTWISE, negative_slope="the slope below 0")

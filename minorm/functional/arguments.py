@@ -29,6 +29,14 @@ def floats(operation: str, optional: tuple[str, ...] = ("bias",), **tensors: Any
             )
 
 
+def holds_integers(operation: str, name: str, x: Any) -> bool:
+    """Whether x holds integers; TypeError unless it is a Tensor of integers or of floats."""
+    if isinstance(x, Tensor) and x.array.dtype.kind in "iu":
+        return True
+    float_type(operation, name, x)
+    return False
+
+
 def float_type(operation: str, name: str, x: Any) -> Any:
     """The type of a Tensor; TypeError unless it is one and its type a float."""
     if not isinstance(x, Tensor):

@@ -15,6 +15,7 @@ from typing import Any
 from minorm.functional.arguments import floats
 from minorm.graph import trace
 from minorm.ops.shape import Diagonal
+from minorm.support.argument_errors import not_a_tensor
 from minorm.support.documented import documented
 from minorm.tensor.tensor import Tensor
 
@@ -26,11 +27,11 @@ Weigh = Callable[[tuple[int, ...], int, Any], None]
     equation='"ij,jk->ik": letters for the axes of each tensor, then, if there is an arrow, those of the result; '
     'without one these are the letters that stand once, in alphabetical order. "..." stands for axes that '
     "broadcast; they come first in a result without an arrow",
-    tensors="one Tensor for each term of the equation, all of one type; integers are possible too",
+    tensors="one Tensor for each term of the equation, all of one type, or a list of them; integers are possible too",
     weigh="told, before a product is computed, its shape, the length it is summed over, and its type: it may raise",
 )
 @trace.operation
-def einsum(equation: str, *tensors: Tensor, weigh: Weigh | None = None) -> Tensor:
+def einsum(equation: str, *tensors: Any, weigh: Weigh | None = None) -> Tensor:
     """The product of the tensors for each choice of the letters, summed over the letters that the result lacks.
 
     An axis of length 1 stretches beside a longer one of the same letter. ValueError for an equation that does not fit.
@@ -44,6 +45,11 @@ def einsum(equation: str, *tensors: Tensor, weigh: Weigh | None = None) -> Tenso
 
     ONNX Einsum 12.
     """
+    if len(tensors) == 1 and isinstance(tensors[0], (list, tuple)):
+        tensors = tuple(tensors[0])
+    for i, tensor in enumerate(tensors):
+        if not isinstance(tensor, Tensor):
+            raise not_a_tensor("einsum", f"tensor {i}", tensor)
     if any(t.dtype != tensors[0].dtype for t in tensors):
         floats("einsum", (), **{f"tensor {i}": t for i, t in enumerate(tensors)})
     terms, result = parse(equation, [t.shape for t in tensors])

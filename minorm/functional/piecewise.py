@@ -8,7 +8,7 @@ from __future__ import annotations
 from minorm.devices import dtypes
 from minorm.functional.activation import leaky_relu
 from minorm.functional.argument_texts import ELEMENTWISE
-from minorm.functional.arguments import floats
+from minorm.functional.arguments import floats, holds_integers
 from minorm.graph import trace
 from minorm.kernels import draws
 from minorm.support.documented import documented
@@ -40,7 +40,9 @@ def prelu(input: Tensor, weight: Tensor) -> Tensor:
 @documented(ELEMENTWISE, min_val="the least y", max_val="the largest y, at least min_val")
 @trace.operation
 def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> Tensor:  # noqa: ARG001
-    """y = min(max(x, min_val), max_val); slope 0 from the bounds on.
+    """y = min(max(x, min_val), max_val); slope 0 from the bounds on. Integers stay integers, between the bounds' own.
+
+    ValueError for min_val above max_val, and for a negative min_val where integers have no sign.
 
     Example:
         >>> F.hardtanh(mn.tensor([-3.0, 0.5, 3.0]))
@@ -48,9 +50,13 @@ def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace
 
     ONNX Clip.
     """
-    floats("hardtanh", input=input)
+    is_integer = holds_integers("hardtanh", "input", input)
     if not min_val <= max_val:
         raise ValueError(f"hardtanh: min_val is {min_val}, max_val is {max_val}; expected min_val <= max_val")
+    if is_integer:
+        if min_val < 0 and input.array.dtype.kind == "u":
+            raise ValueError(f"hardtanh: min_val is {min_val}, input is {input.dtype}; expected min_val of at least 0")
+        return input.clip(int(min_val), int(max_val))
     inside = (input > min_val) & (input < max_val)
     return where(inside, input, input.detach().clip(min_val, max_val))
 
@@ -58,7 +64,7 @@ def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace
 @documented(ELEMENTWISE, threshold="what x must be above to stay", value="what stands in its place otherwise")
 @trace.operation
 def threshold(input: Tensor, threshold: float, value: float, inplace: bool = False) -> Tensor:  # noqa: ARG001
-    """y = x where x > threshold, else value
+    """y = x where x > threshold, else value. Of integers both count without their fractions.
 
     Example:
         >>> F.threshold(mn.tensor([0.5, 2.0]), threshold=1.0, value=-1.0)
@@ -66,7 +72,8 @@ def threshold(input: Tensor, threshold: float, value: float, inplace: bool = Fal
 
     ONNX ThresholdedRelu is that for value = 0.
     """
-    floats("threshold", input=input)
+    if holds_integers("threshold", "input", input):
+        threshold, value = int(threshold), int(value)
     return where(input <= threshold, value, input)
 
 

@@ -103,6 +103,8 @@ def walk(
 
     def visit(function: Function) -> None:
         gradients = pending.pop(id(function))
+        if function.pending is not None:
+            function.restore()
         if hooks.registered:
             gradients = [None if g is None else _hooked(function, i, g, root) for i, g in enumerate(gradients)]
         if function.retained is not None:

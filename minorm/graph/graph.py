@@ -72,6 +72,7 @@ class Function:
     outputs: int = 1
     watched: Sequence[tuple[Any, int, int]] = ()  # (version counter, its value then, input i or output ~i)
     total: Any = None  # the gradient of the first input that other consumers have sent so far
+    pending: Any = None  # of a node whose state was dropped: (what computes it again, its place): see recomputation.py
     _hooks: Any = None  # output index -> hooks: see hooks.py
     retained: dict[int, Any] | None = None  # output index -> weak reference to a tensor that wants its gradient
 
@@ -198,6 +199,11 @@ class Function:
             with first.device:
                 results = self.backward(*gradients)
         return results if type(results) is tuple else (results,)
+
+    def restore(self) -> None:
+        """Have the state computed again where a checkpoint dropped it; with nested ones, from the outermost inwards."""
+        while self.pending is not None:
+            self.pending[0].restore()
 
     def freed(self) -> RuntimeError:
         """The error for a walk that comes here after `free`."""

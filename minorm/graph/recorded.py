@@ -76,6 +76,7 @@ class _Walk:
         reached = tuple([e is not None for e in edges]) if self.wanted is None else self.wanted.among(edges)
         if True not in reached:  # what lies before it is left for another walk
             return
+        function.restore()
         results = differentiated(function, gradients, reached)
         for edge, gradient, asked in zip(edges, results, reached, strict=True):
             if asked and gradient is not None:

@@ -17,6 +17,7 @@ from minorm.nn.conversion import Conversion
 from minorm.nn.module_arguments import METHODS
 from minorm.nn.parameter import Parameter
 from minorm.nn.state_dicts import LoadResult
+from minorm.support.argument_errors import split_flags
 from minorm.support.documented import documented_methods
 from minorm.support.masking import printable
 from minorm.support.states import completed
@@ -379,10 +380,14 @@ class Module(Attributes):
             >>> nn.Linear(4, 2).to(mn.float64).weight.dtype
             dtype('float64')
         """
+        if any(type(value) is bool for value in args):  # PyTorch's non_blocking, by its place
+            args, _ = split_flags("Module.to", args, "non_blocking")
         for value in args:
-            if devices.is_device(value):
+            if isinstance(value, Tensor):
+                device, dtype = value.device, value.dtype
+            elif devices.is_device(value):
                 device = value
-            else:
+            elif value is not None:
                 dtype = value
         if dtype is not None:
             dtype = dtypes.check_float("Module.to", dtype)

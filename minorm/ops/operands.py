@@ -22,6 +22,7 @@ from minorm.kernels import select
 from minorm.ops.elementwise import Cast
 from minorm.support.argument_errors import conversion, is_foreign, kind_of
 
+_VALUES = (numbers.Number, np.generic, list, tuple)  # operands besides Tensors and arrays
 MOST_ELEMENTS = 1 << 60  # of 8 bytes: an address has 63 bits
 
 
@@ -88,7 +89,7 @@ def full_type(x: Any) -> Any:
 def _convert(operation: str, value: Any, dtype: Any, like: Any) -> Any:
     if hasattr(value, "from_array"):
         return value if value.array.dtype == dtype else Cast.apply(value, dtype=dtype)
-    if not isinstance(value, (numbers.Number, np.generic, list, tuple)) and not select.is_array(value):
+    if not isinstance(value, _VALUES) and not select.is_array(value):
         fix = f"; {conversion('x', value)}" if is_foreign(value) else ""
         raise TypeError(f"{operation}: operand is {kind_of(value)}; expected a Tensor, an array or a number{fix}")
     if type(like.array) is np.ndarray and isinstance(value, (numbers.Number, np.generic, np.ndarray, list, tuple)):
@@ -103,6 +104,27 @@ def _convert(operation: str, value: Any, dtype: Any, like: Any) -> Any:
         )
     with devices.on_device_of(array):
         return like.from_array(array.astype(dtype, copy=False))
+
+
+def others_turn(error: TypeError, other: Any, method: str) -> Any:
+    """NotImplemented where `other` is no operand, so that Python asks its `method`; else the error goes on.
+
+    With == and != everything is asked, and x is unequal to what knows no better. A text's `%` and the like are not.
+    """
+    if not _is_operand(other) and (
+        method in ("__eq__", "__ne__") or (type(other).__module__ != "builtins" and _has_own(other, method))
+    ):
+        return NotImplemented
+    raise error
+
+
+def _is_operand(value: Any) -> bool:
+    """Whether an operator takes the value, or refuses it with advice, as another library's array."""
+    return hasattr(value, "from_array") or isinstance(value, _VALUES) or select.is_array(value) or is_foreign(value)
+
+
+def _has_own(value: Any, method: str) -> bool:
+    return getattr(type(value), method, None) is not getattr(object, method, None)
 
 
 def _scalar(value: Any, dtype: Any, like: Any) -> Any:

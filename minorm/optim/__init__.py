@@ -12,7 +12,9 @@ from minorm.support import lazy
 # What is loaded when it is asked for, by the module that has it.
 LATER = {
     "adam_variants": "Adamax LAMB NAdam RAdam",
-    "per_element": "Adagrad Lion RMSprop",
+    "lbfgs": "LBFGS",
+    "muon": "Muon",
+    "per_element": "Adadelta Adagrad Lion RMSprop",
     "lr_scheduler": "",
     "swa_utils": "",
 }
@@ -21,16 +23,21 @@ __getattr__, __dir__ = lazy.names(__name__, LATER)
 if TYPE_CHECKING:
     from minorm.optim import lr_scheduler, swa_utils
     from minorm.optim.adam_variants import LAMB, Adamax, NAdam, RAdam
-    from minorm.optim.per_element import Adagrad, Lion, RMSprop
+    from minorm.optim.lbfgs import LBFGS
+    from minorm.optim.muon import Muon
+    from minorm.optim.per_element import Adadelta, Adagrad, Lion, RMSprop
 
 __all__ = [
     "LAMB",
+    "LBFGS",
     "SGD",
+    "Adadelta",
     "Adagrad",
     "Adam",
     "AdamW",
     "Adamax",
     "Lion",
+    "Muon",
     "NAdam",
     "Optimizer",
     "RAdam",

@@ -25,6 +25,8 @@ class ChainedScheduler(LRScheduler):
     One that comes down to a rate other than 0 (eta_min, swa_lr) starts from what those before it in the list have set.
     """
 
+    _is_combined = True
+
     def __init__(self, schedulers: Sequence[LRScheduler], optimizer: Optimizer | None = None) -> None:
         _check_parts("ChainedScheduler", schedulers, optimizer)
         self.schedulers = list(schedulers)
@@ -108,6 +110,8 @@ class SequentialLR(LRScheduler):
         >>> rates
         [0.5, 0.5, 1.0, 0.1]
     """
+
+    _is_combined = True
 
     def __init__(
         self, optimizer: Optimizer, schedulers: Sequence[LRScheduler], milestones: Sequence[int], last_epoch: int = -1

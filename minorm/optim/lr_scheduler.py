@@ -18,6 +18,7 @@ from collections.abc import Iterable
 
 from minorm.optim.argument_texts import schedule
 from minorm.optim.optimizer import Optimizer
+from minorm.optim.rates import set_rate
 from minorm.optim.schedule import LRScheduler, set_momentum
 from minorm.support import lazy
 
@@ -205,7 +206,8 @@ class OneCycleLR(LRScheduler):
         self.heights = [0, 1, 0, -1] if three_phase else [0, 1, -1]
         if last_epoch == -1:
             for group, peak in zip(optimizer.param_groups, peaks, strict=True):
-                group["lr"] = group["initial_lr"] = peak / div_factor
+                group["initial_lr"] = peak / div_factor
+                set_rate(group, group["initial_lr"])
                 group["max_lr"] = peak
         super().__init__(optimizer, last_epoch)
 

@@ -10,12 +10,12 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from minorm.devices import capture
 from minorm.optim.argument_texts import schedule
 from minorm.optim.combined_schedules import ChainedScheduler as ChainedScheduler  # noqa: PLC0414  passed on
 from minorm.optim.combined_schedules import SequentialLR as SequentialLR  # noqa: PLC0414  passed on
 from minorm.optim.optimizer import Optimizer
 from minorm.optim.plateau import ReduceLROnPlateau as ReduceLROnPlateau  # noqa: PLC0414  passed on
+from minorm.optim.rates import set_rate
 from minorm.optim.schedule import LRScheduler, set_momentum
 
 Factor = Callable[[int], float]
@@ -67,6 +67,9 @@ class MultiplicativeLR(_ByFunction):
     def _next(self, t: int, rates: list[float]) -> list[float]:
         return [rate * function(t) for rate, function in zip(rates, self.lr_lambdas, strict=True)]
 
+    def _at_once(self, t: float, rates: list[float]) -> list[float]:
+        return self._next(t, rates)  # type: ignore[arg-type]
+
     def _factor(self, group: int, t: int) -> float:
         """The product of the group's function at 1 to t."""
         known = self.factors.setdefault(group, [1.0])
@@ -116,17 +119,6 @@ class CosineAnnealingWarmRestarts(LRScheduler):
             raise ValueError(f"CosineAnnealingWarmRestarts: T_0={T_0}, T_mult={T_mult}; expected ints of at least 1")
         self.T_0, self.T_mult, self.eta_min = T_0, T_mult, eta_min
         super().__init__(optimizer, last_epoch)
-
-    def step(self, epoch: float | None = None) -> None:
-        """Go to the next t, or to `epoch`."""
-        if epoch is None:
-            super().step()
-            return
-        capture.refuse_number(f"{self._name}.step", "epoch")
-        if epoch < 0:
-            raise ValueError(f"CosineAnnealingWarmRestarts: epoch is {epoch}; expected at least 0")
-        self.last_epoch = epoch  # type: ignore[assignment]
-        self._put(self._rates(self.last_epoch, self.base_lrs))
 
     def _rate(self, t: float, initial: float) -> float:
         length = self.T_0
@@ -193,7 +185,8 @@ class CyclicLR(LRScheduler):
         self.base_momentum, self.max_momentum = base_momentum, max_momentum
         if last_epoch == -1:
             for group, rate in zip(optimizer.param_groups, low, strict=True):
-                group["lr"] = group["initial_lr"] = rate
+                group["initial_lr"] = rate
+                set_rate(group, rate)
         super().__init__(optimizer, last_epoch)
 
     def _settings(self) -> dict[str, Any]:

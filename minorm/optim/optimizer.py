@@ -16,8 +16,10 @@ import numpy as np
 
 from minorm import devices
 from minorm.devices import capture
+from minorm.graph.grad_mode import enable_grad
 from minorm.kernels import select
 from minorm.optim.argument_texts import OPTIMIZER
+from minorm.optim.rates import as_number, check_tensor, set_rate
 from minorm.support.argument_errors import Checked, conversion, is_foreign, kind_of
 from minorm.support.documented import documented
 from minorm.support.states import check_kind, check_number, completed, shown
@@ -28,7 +30,7 @@ _TAKEN = frozenset({"foreach", "fused", "capturable", "differentiable"})  # PyTo
 _COMMON = frozenset({"lr", "weight_decay", "maximize"})  # options that tell no optimizer from another
 _NUMBERS = frozenset({"step", "mu_product"})  # of a parameter's state; the other names are its arrays
 _ARRAYS = frozenset({"momentum_buffer", "exp_avg", "exp_avg_sq", "max_exp_avg_sq", "exp_inf", "square_avg", "grad_avg",
-                     "sum"})  # fmt: skip
+                     "acc_delta", "sum"})  # fmt: skip
 _SCHEDULED = frozenset({"initial_lr", "max_lr", "min_lr", "max_momentum", "base_momentum"})  # noted by schedules
 
 
@@ -140,6 +142,9 @@ class Optimizer(Checked):
         """Raise unless these settings are numbers of at least 0, and betas, if it has them, two from 0 to below 1."""
         for name in names:
             value = group[name]
+            if name == "lr" and isinstance(value, Tensor):
+                check_tensor(self._name, value)
+                value = as_number(value)
             if not isinstance(value, (int, float, np.number)):
                 raise TypeError(f"{self._name}: {name}={value!r}; expected a number")
             if not 0 <= value < float("inf"):
@@ -163,7 +168,10 @@ class Optimizer(Checked):
     @documented({}, closure="computes the gradients and gives the loss, called before the step; None calls nothing")
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Change every parameter that has a gradient, in place; gives what `closure` gives."""
-        loss = None if closure is None else closure()
+        loss = None
+        if closure is not None:
+            with enable_grad():
+                loss = closure()
         for group in self.param_groups:
             parameters = [p for p in group["params"] if p.grad is not None]
             if parameters:
@@ -186,11 +194,7 @@ class Optimizer(Checked):
         self, recording: capture.Recording, group: dict[str, Any], parameters: list[Tensor], gradients: list[Any]
     ) -> None:
         """The step as part of a CUDA graph: what the host counts is counted at each replay, and not now."""
-        if not self._can_be_captured:
-            raise RuntimeError(
-                f"{self._name}.step: it computes with numbers of the CPU, which a CUDA graph would not renew; expected "
-                "SGD, Adam or AdamW in a step that is captured"
-            )
+        self._refuse_capture()
 
         def again() -> None:
             self._update_each_device(group, parameters, gradients)
@@ -210,6 +214,14 @@ class Optimizer(Checked):
             self.state.update(before)
         recording.again.append(again)
         recording.checks.append(self._unchanged(group, parameters))
+
+    def _refuse_capture(self) -> None:
+        """Raise inside a CUDA graph that is captured, unless kernels do all of a step."""
+        if capture.recording() is not None and not self._can_be_captured:
+            raise RuntimeError(
+                f"{self._name}.step: it computes with numbers of the CPU, which a CUDA graph would not renew; expected "
+                "SGD, Adam or AdamW in a step that is captured"
+            )
 
     def _unchanged(self, group: dict[str, Any], parameters: list[Tensor]) -> Callable[[], str]:
         """Asks before each replay whether it would step what the capture has stepped, in the same memory."""
@@ -262,7 +274,20 @@ class Optimizer(Checked):
                     self.state[p][name] = devices.to_device(value, p.device)
         self._places[id(group["params"])] = places
 
+    def _plain(self, group: dict[str, Any]) -> dict[str, Any]:
+        """The settings of a group as numbers: a rate that is a Tensor is read."""
+        rate = group.get("lr")
+        if not isinstance(rate, Tensor):
+            return group
+        if rate.is_cuda and capture.recording() is not None:
+            raise RuntimeError(
+                f"{self._name}.step: lr is a Tensor on {rate.device}, which a captured step cannot read; expected it "
+                "on the CPU, or a number"
+            )
+        return {**group, "lr": as_number(rate)}
+
     def _update_each_device(self, group: dict[str, Any], parameters: list[Tensor], gradients: list[Any]) -> None:
+        group = self._plain(group)
         if len(self._places[id(group["params"])]) == 1:
             with devices.on_device_of(parameters[0].array):
                 self._update(group, parameters, gradients)
@@ -289,7 +314,10 @@ class Optimizer(Checked):
         """
         index = {id(p): i for i, p in enumerate(p for group in self.param_groups for p in group["params"])}
         groups = [
-            {**{k: v for k, v in group.items() if k != "params"}, "params": [index[id(p)] for p in group["params"]]}
+            {
+                **{k: as_number(v) for k, v in group.items() if k != "params"},
+                "params": [index[id(p)] for p in group["params"]],
+            }
             for group in self.param_groups
         ]
         return {"state": {index[id(p)]: dict(state) for p, state in self.state.items()}, "param_groups": groups}
@@ -336,13 +364,13 @@ class Optimizer(Checked):
             parameter = place[int(key)]
             state[parameter] = {name: self._own(parameter, key, name, value) for name, value in values.items()}
         groups = [
-            {**ours, **{k: v for k, v in theirs.items() if k in self.defaults or k in _SCHEDULED}}
+            {**ours, **{k: as_number(v) for k, v in theirs.items() if k in self.defaults or k in _SCHEDULED}}
             for ours, theirs in zip(self.param_groups, saved, strict=True)
         ]
         for group in groups:
             for name, default in self.defaults.items():
                 if default is not None:
-                    check_kind(operation, name, group[name], default)
+                    check_kind(operation, name, group[name], as_number(default))
                 if isinstance(default, tuple):
                     if len(group[name]) != len(default):
                         raise ValueError(f"{operation}: {name} has {len(group[name])} numbers; expected {len(default)}")
@@ -352,7 +380,10 @@ class Optimizer(Checked):
         def take() -> None:
             self.state = defaultdict(dict, state)
             for ours, group in zip(self.param_groups, groups, strict=True):
+                rate = group.pop("lr", None)
                 ours.update(group)
+                if rate is not None:
+                    set_rate(ours, rate)
 
         completed(take)
 

@@ -1,4 +1,4 @@
-"""Optimizers whose step is a few lines of array arithmetic: RMSprop, Adagrad, Lion. adam_variants.py has more.
+"""Optimizers whose step is a few lines of array arithmetic: RMSprop, Adagrad, Adadelta, Lion; more: adam_variants.py.
 
 Each computes in float64 for float64 and in float32 for the rest; names, defaults and formulas are PyTorch's, but for
 Lion and LAMB, which PyTorch lacks: theirs are algorithm 2 of their papers. g is the gradient, with weight_decay * p
@@ -157,6 +157,53 @@ class Adagrad(Elementwise):
         state["sum"] += (g * g).astype(p.dtype if state["sum"].dtype == p.dtype else state["sum"].dtype)
         rate = group["lr"] / (1 + (t - 1) * group["lr_decay"])
         return p - rate * (g / (np.sqrt(state["sum"]) + group["eps"]))
+
+
+@optimizer(
+    1.0,
+    "[ 0.9968, -1.9968]",
+    "Zeiler 2012, arXiv:1212.5701.",
+    rho="the share of the old averages v and u that is kept, 0 to 1",
+    eps="added below both roots; it also starts the first step",
+)
+class Adadelta(Elementwise):
+    """p -= lr * d  with  d = g * sqrt(u + eps) / sqrt(v + eps),  v = rho v + (1 - rho) g^2,  u = rho u + (1 - rho) d^2
+
+    The step d has the size of the steps before, so that lr = 1 usually does. All as in PyTorch. ValueError for a
+    negative setting and for rho above 1.
+    """
+
+    names = ("square_avg", "acc_delta")
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: float = 1.0,
+        rho: float = 0.9,
+        eps: float = 1e-6,
+        weight_decay: float = 0.0,
+        foreach: bool | None = None,  # noqa: ARG002
+        *,
+        capturable: bool = False,  # noqa: ARG002
+        maximize: bool = False,
+        differentiable: bool = False,
+    ) -> None:
+        super().__init__(params, {"lr": lr, "rho": rho, "eps": eps, "weight_decay": weight_decay,
+                                  "maximize": maximize},
+                         differentiable)  # fmt: skip
+
+    def _check(self, group: dict[str, Any]) -> None:
+        super()._check(group)
+        if not 0 <= group["rho"] <= 1:
+            raise ValueError(f"Adadelta: rho={group['rho']}; expected 0 <= rho <= 1")
+
+    def move(self, group: dict[str, Any], p: Any, g: Any, state: dict[str, Any], t: int) -> Any:  # noqa: ARG002
+        """See the class."""
+        rho, eps = group["rho"], group["eps"]
+        square = blend(state["square_avg"], g * g, rho)
+        step = g * (np.sqrt(state["acc_delta"].astype(p.dtype, copy=False) + eps) / np.sqrt(square + eps))
+        blend(state["acc_delta"], step * step, rho)
+        return p - group["lr"] * step
 
 
 @optimizer(

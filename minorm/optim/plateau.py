@@ -8,6 +8,7 @@ from typing import Any
 from minorm.devices import capture
 from minorm.optim.argument_texts import SCHEDULE
 from minorm.optim.optimizer import Optimizer
+from minorm.optim.rates import as_number, set_rate
 from minorm.optim.schedule import LRScheduler
 from minorm.support.documented import documented
 
@@ -79,9 +80,10 @@ class ReduceLROnPlateau(LRScheduler):
             self.num_bad_epochs = 0
         if self.num_bad_epochs > self.patience:
             for group, least in zip(self.optimizer.param_groups, self.min_lrs, strict=True):
-                rate = max(group["lr"] * self.factor, least)
-                if group["lr"] - rate > self.eps:
-                    group["lr"] = rate
+                now = as_number(group["lr"])
+                rate = max(now * self.factor, least)
+                if now - rate > self.eps:
+                    set_rate(group, rate)
             self.cooldown_counter, self.num_bad_epochs = self.cooldown, 0
 
     def is_better(self, a: float, best: float) -> bool:

@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 from minorm.devices import capture
 from minorm.optim.argument_texts import SCHEDULE
 from minorm.optim.optimizer import Optimizer
+from minorm.optim.rates import as_number, set_rate
 from minorm.support.argument_errors import Checked
 from minorm.support.documented import documented
 from minorm.support.states import check_form, check_number, guarded
@@ -33,6 +34,7 @@ class LRScheduler(Checked):
         [0.5]
     """
 
+    _is_combined = False  # True: it is made of other schedules, and goes from t to t + 1 alone
     _absolute = False  # True: t alone decides the rate, and one that something else has set is overwritten
     _takes_over = False  # True: in the middle of a SequentialLR it begins with the rate in force, not the first one
 
@@ -44,7 +46,7 @@ class LRScheduler(Checked):
         self.optimizer = optimizer
         for number, group in enumerate(optimizer.param_groups):
             if last_epoch == -1:
-                group.setdefault("initial_lr", group["lr"])  # of several schedules all know the first rate
+                group.setdefault("initial_lr", as_number(group["lr"]))  # of several schedules all know the first rate
             elif "initial_lr" not in group:
                 raise ValueError(
                     f"{self._name}: last_epoch={last_epoch}, but group {number} has no 'initial_lr'; "
@@ -162,16 +164,20 @@ class LRScheduler(Checked):
 
     def _set_rates(self, rates: list[float]) -> None:
         for group, rate in zip(self.optimizer.param_groups, rates, strict=True):
-            group["lr"] = rate
+            set_rate(group, rate)
 
     def _set_others(self) -> None:
         """What moves with the rates, such as the momentum."""
 
-    def step(self) -> None:
-        """Go to the next t, after an epoch (for OneCycleLR: after each optimizer step).
+    @documented({}, epoch="the t to go to; None is the next one")
+    def step(self, epoch: float | None = None) -> None:
+        """Go to the next t, after an epoch (for OneCycleLR: after each optimizer step), or to `epoch`.
 
         Inside a CUDA graph that is captured, each replay does this.
         """
+        if epoch is not None:
+            self._jump(epoch)
+            return
         if capture.noted(self.step):
             return
         t = self.last_epoch + 1
@@ -179,9 +185,24 @@ class LRScheduler(Checked):
         self._go(t)
         self._put(rates)
 
+    def _jump(self, epoch: float) -> None:
+        """Go to any t, with the rates of the formula, whatever has set the rates before."""
+        capture.refuse_number(f"{self._name}.step", "epoch")
+        if self._is_combined:
+            raise TypeError(f"{self._name}.step: epoch is {epoch!r}; expected step(), which goes to the next t")
+        check_number(f"{self._name}.step", "epoch", epoch, 0)
+        rates = self._at_once(epoch, self.get_last_lr())
+        self.start_lrs = list(self.base_lrs)
+        self._go(epoch)  # type: ignore[arg-type]
+        self._put(rates)
+
+    def _at_once(self, t: float, rates: list[float]) -> list[float]:
+        """The rates of any t; `rates` are in force."""
+        return self._asked(t, rates) if self._is_asked else self._rates(t, self.base_lrs)  # type: ignore[arg-type]
+
     def get_last_lr(self) -> list[float]:
         """The rate of each group now."""
-        return [group["lr"] for group in self.optimizer.param_groups]
+        return [as_number(group["lr"]) for group in self.optimizer.param_groups]
 
     def state_dict(self) -> dict[str, Any]:
         """Numbers and lists of numbers; everything but the optimizer. `last_lrs` are the rates in force."""

@@ -89,14 +89,19 @@ MEMORY = {"pin_memory", "layout", "memory_format"}
 
 
 def making(function: AnyCallable) -> AnyCallable:
-    """`checked`, for what makes a Tensor: MEMORY's arguments are passed over, and f(size=(2, 3)) is f(2, 3)."""
+    """`checked`, for what makes a Tensor: MEMORY's arguments are passed over, and f(size=(2, 3)) is f(2, 3).
+
+    A function that has one of these arguments itself gets it.
+    """
     strict = checked(function)
+    code = function.__code__
+    ignored = MEMORY.difference(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount])
     starred = bool(function.__code__.co_flags & inspect.CO_VARARGS)
 
     @functools.wraps(function)
     def run(*args: Any, **kwargs: Any) -> Any:
         if kwargs:
-            kwargs = {key: value for key, value in kwargs.items() if key not in MEMORY}
+            kwargs = {key: value for key, value in kwargs.items() if key not in ignored}
             if starred and not args and "size" in kwargs:
                 args = (kwargs.pop("size"),)
         return strict(*args, **kwargs)
@@ -195,6 +200,18 @@ def called_within(*passed: str) -> bool:
     while frame is not None and frame.f_globals.get("__name__", "").startswith(passed):
         frame = frame.f_back
     return frame is not None and frame.f_globals.get("__name__", "").startswith("minorm.")
+
+
+def split_flags(operation: str, values: tuple[Any, ...], *flags: str) -> tuple[tuple[Any, ...], tuple[bool, ...]]:
+    """The values before the first bool, and the bools after them, which stand for `flags`; TypeError for others."""
+    count = next((i for i, value in enumerate(values) if type(value) is bool), len(values))
+    given = values[count:]
+    if not count or len(given) > len(flags) or not all(type(flag) is bool for flag in given):
+        raise TypeError(
+            f"{operation}: the arguments are {', '.join(map(repr, values))}; expected a device, a type or a Tensor, "
+            f"then bools for {' and '.join(flags)}"
+        )
+    return values[:count], given
 
 
 # An array of another library

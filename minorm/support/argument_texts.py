@@ -28,6 +28,7 @@ MADE_LIKE = MADE | {
     "input": "a Tensor of the shape wanted",
     "dtype": "the element type; None is input's",
     "device": 'where it is made, "cpu" or "cuda"; None is where input is',
+    "memory_format": "the order in memory; None is input's, minorm.contiguous_format row-major",
 }
 
 MEMORY = {

@@ -1,7 +1,8 @@
 """Making Tensors: from data (a copy), around an array (no copy), or filled with numbers. Names are PyTorch's.
 
 `device` is "cpu" or None, "cuda" or "cuda:1". PyTorch's `size=` is taken as well, and so are `pin_memory=`, `layout=`
-and `memory_format=`: they say where and how memory lies, which changes no number.
+and `memory_format=`: they say where and how memory lies, which changes no number. What is like another tensor has its
+order in memory.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from minorm.ops.operands import check_room, shape_of
 from minorm.support.argument_errors import checked, making
 from minorm.support.argument_texts import MADE, MADE_LIKE
 from minorm.support.documented import documented
+from minorm.tensor.memory_formats import laid_out
 from minorm.tensor.tensor import Tensor
 
 
@@ -185,47 +187,64 @@ def empty(*size: Any, dtype: Any = None, requires_grad: bool = False, device: An
         return Tensor(xp.empty(shape_of("empty", size), kind), requires_grad)
 
 
+def laid_out_like(operation: str, made: Tensor, input: Tensor, memory_format: Any) -> Tensor:
+    """`made`, a new Tensor, in the order of memory that is asked for, or in that of input."""
+    if memory_format is None and input.array.flags.c_contiguous:
+        return made
+    with devices.on_device_of(made.array):
+        made.array = laid_out(operation, made.array, memory_format, input.array)
+    return made
+
+
 @documented(MADE_LIKE)
 @making
-def zeros_like(input: Tensor, dtype: Any = None, requires_grad: bool = False, *, device: Any = None) -> Tensor:
+def zeros_like(
+    input: Tensor, dtype: Any = None, requires_grad: bool = False, *, device: Any = None, memory_format: Any = None
+) -> Tensor:
     """Zeros of input's shape.
 
     Example:
         >>> mn.zeros_like(mn.tensor([1, 2]))
         tensor([0, 0])
     """
-    return full_like(input, 0, dtype, requires_grad, device=device)
+    return full_like(input, 0, dtype, requires_grad, device=device, memory_format=memory_format)
 
 
 @documented(MADE_LIKE)
 @making
-def ones_like(input: Tensor, dtype: Any = None, requires_grad: bool = False, *, device: Any = None) -> Tensor:
+def ones_like(
+    input: Tensor, dtype: Any = None, requires_grad: bool = False, *, device: Any = None, memory_format: Any = None
+) -> Tensor:
     """Ones of input's shape.
 
     Example:
         >>> mn.ones_like(mn.tensor([1, 2]), dtype=mn.float32)
         tensor([1., 1.])
     """
-    return full_like(input, 1, dtype, requires_grad, device=device)
+    return full_like(input, 1, dtype, requires_grad, device=device, memory_format=memory_format)
 
 
 @documented(MADE_LIKE)
 @making
-def empty_like(input: Tensor, dtype: Any = None, requires_grad: bool = False, *, device: Any = None) -> Tensor:
+def empty_like(
+    input: Tensor, dtype: Any = None, requires_grad: bool = False, *, device: Any = None, memory_format: Any = None
+) -> Tensor:
     """Uninitialized memory of input's shape.
 
     Example:
         >>> mn.empty_like(mn.zeros(2, 3)).shape
         (2, 3)
     """
-    return empty(input.shape, dtype=dtype or input.dtype, requires_grad=requires_grad, device=device or input.device)
+    made = empty(input.shape, dtype=dtype or input.dtype, requires_grad=requires_grad, device=device or input.device)
+    return laid_out_like("empty_like", made, input, memory_format)
 
 
 @documented(MADE_LIKE, fill_value="the number that each element is")
 @making
 def full_like(
-    input: Tensor, fill_value: float, dtype: Any = None, requires_grad: bool = False, *, device: Any = None
-) -> Tensor:
+    input: Tensor, fill_value: float, dtype: Any = None, requires_grad: bool = False, *, device: Any = None,
+    memory_format: Any = None,
+) -> Tensor:  # fmt: skip
     """`fill_value` in input's shape.
 
     Example:
@@ -233,7 +252,8 @@ def full_like(
         tensor([7., 7.])
     """
     where = input.device if device is None else device
-    return full(input.shape, fill_value, dtype or input.dtype, requires_grad, device=where)
+    made = full(input.shape, fill_value, dtype or input.dtype, requires_grad, device=where)
+    return laid_out_like("full_like", made, input, memory_format)
 
 
 @documented(

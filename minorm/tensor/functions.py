@@ -6,6 +6,7 @@ PyTorch's name of the first argument, `input`, is taken too.
 from __future__ import annotations
 
 import functools
+import numbers
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -19,16 +20,22 @@ from minorm.tensor.tensor import Tensor, as_tensor
 Method = TypeVar("Method", bound=Callable[..., Any])
 
 
-def function(method: Method) -> Method:
-    """The method as a function, which says what is wrong with its first argument."""
+def function(method: Method, number_first: bool = False) -> Method:
+    """The method as a function, which says what is wrong with its first argument.
+
+    number_first: that may be a number where another argument is a Tensor, as in `mn.pow(2, x)`.
+    """
     name = method.__name__
 
     @functools.wraps(method)
     def run(*args: Any, **kwargs: Any) -> Any:
         if not args:
-            args = tuple(kwargs.pop(key) for key in ("input", "x", "tensor") if key in kwargs)
+            args = tuple(kwargs.pop(key) for key in ("input", "self", "x", "tensor") if key in kwargs)
         if args and not isinstance(args[0], Tensor):
-            raise not_a_tensor(name, "x", args[0])
+            other = next((value for value in (*args[1:], *kwargs.values()) if isinstance(value, Tensor)), None)
+            if not number_first or other is None or not isinstance(args[0], numbers.Real):
+                raise not_a_tensor(name, "x", args[0])
+            args = (operands(name, args[0], other)[0], *args[1:])
         try:
             return method(*args, **kwargs)
         except TypeError:
@@ -43,19 +50,19 @@ def function(method: Method) -> Method:
 # Functions of each element
 
 abs = function(Tensor.abs)
-add = function(Tensor.add)
+add = function(Tensor.add, number_first=True)
 addcdiv = function(Tensor.addcdiv)
 addcmul = function(Tensor.addcmul)
 atan = function(Tensor.atan)
 atan2 = function(Tensor.atan2)
 ceil = function(Tensor.ceil)
 cos = function(Tensor.cos)
-div = function(Tensor.div)
+div = function(Tensor.div, number_first=True)
 erf = function(Tensor.erf)
 exp = function(Tensor.exp)
 expm1 = function(Tensor.expm1)
 floor = function(Tensor.floor)
-floor_divide = function(Tensor.floor_divide)
+floor_divide = function(Tensor.floor_divide, number_first=True)
 isfinite = function(Tensor.isfinite)
 isinf = function(Tensor.isinf)
 isnan = function(Tensor.isnan)
@@ -70,13 +77,13 @@ logical_not = function(Tensor.logical_not)
 logical_or = function(Tensor.logical_or)
 logical_xor = function(Tensor.logical_xor)
 masked_fill = function(Tensor.masked_fill)
-mul = function(Tensor.mul)
+mul = function(Tensor.mul, number_first=True)
 nan_to_num = function(Tensor.nan_to_num)
 neg = function(Tensor.neg)
-pow = function(Tensor.pow)
+pow = function(Tensor.pow, number_first=True)
 reciprocal = function(Tensor.reciprocal)
 relu = function(Tensor.relu)
-remainder = function(Tensor.remainder)
+remainder = function(Tensor.remainder, number_first=True)
 round = function(Tensor.round)
 rsqrt = function(Tensor.rsqrt)
 sigmoid = function(Tensor.sigmoid)
@@ -85,14 +92,14 @@ sin = function(Tensor.sin)
 softmax = function(Tensor.softmax)
 sqrt = function(Tensor.sqrt)
 square = function(Tensor.square)
-sub = function(Tensor.sub)
+sub = function(Tensor.sub, number_first=True)
 tan = function(Tensor.tan)
 tanh = function(Tensor.tanh)
 trunc = function(Tensor.trunc)
-bitwise_and = function(Tensor.bitwise_and)
+bitwise_and = function(Tensor.bitwise_and, number_first=True)
 bitwise_not = function(Tensor.bitwise_not)
-bitwise_or = function(Tensor.bitwise_or)
-bitwise_xor = function(Tensor.bitwise_xor)
+bitwise_or = function(Tensor.bitwise_or, number_first=True)
+bitwise_xor = function(Tensor.bitwise_xor, number_first=True)
 clamp_max = function(Tensor.clamp_max)
 clamp_min = function(Tensor.clamp_min)
 cosh = function(Tensor.cosh)

@@ -21,7 +21,7 @@ from minorm.devices import dtypes
 from minorm.graph import trace
 from minorm.kernels import select
 from minorm.ops import elementwise, indexing, stepwise
-from minorm.ops.operands import operands, plain
+from minorm.ops.operands import operands, others_turn, plain
 from minorm.ops.special import Remainder
 from minorm.support.argument_texts import MEMORY, OTHER
 from minorm.support.documented import documented_methods
@@ -84,34 +84,34 @@ class InPlace:
     # Operators
 
     def __iadd__(self, other: Any) -> Self:
-        return self._become("x += y", elementwise.Add, other)
+        return self._become_or_yield("__radd__", "x += y", elementwise.Add, other)
 
     def __isub__(self, other: Any) -> Self:
-        return self._become("x -= y", elementwise.Sub, other)
+        return self._become_or_yield("__rsub__", "x -= y", elementwise.Sub, other)
 
     def __imul__(self, other: Any) -> Self:
-        return self._become("x *= y", elementwise.Mul, other)
+        return self._become_or_yield("__rmul__", "x *= y", elementwise.Mul, other)
 
     def __itruediv__(self, other: Any) -> Self:
-        return self._become("x /= y", elementwise.Div, other, real=True)
+        return self._become_or_yield("__rtruediv__", "x /= y", elementwise.Div, other, real=True)
 
     def __ifloordiv__(self, other: Any) -> Self:
-        return self._become("x //= y", stepwise.FloorDivide, other)
+        return self._become_or_yield("__rfloordiv__", "x //= y", stepwise.FloorDivide, other)
 
     def __imod__(self, other: Any) -> Self:
-        return self._become("x %= y", Remainder, other, truncated=False)
+        return self._become_or_yield("__rmod__", "x %= y", Remainder, other, truncated=False)
 
     def __ipow__(self, other: Any) -> Self:
-        return self._become("x **= y", elementwise.Pow, other)
+        return self._become_or_yield("__rpow__", "x **= y", elementwise.Pow, other)
 
     def __iand__(self, other: Any) -> Self:
-        return self._become("x &= y", stepwise.Bitwise, other, relation="bitwise_and")
+        return self._become_or_yield("__rand__", "x &= y", stepwise.Bitwise, other, relation="bitwise_and")
 
     def __ior__(self, other: Any) -> Self:
-        return self._become("x |= y", stepwise.Bitwise, other, relation="bitwise_or")
+        return self._become_or_yield("__ror__", "x |= y", stepwise.Bitwise, other, relation="bitwise_or")
 
     def __ixor__(self, other: Any) -> Self:
-        return self._become("x ^= y", stepwise.Bitwise, other, relation="bitwise_xor")
+        return self._become_or_yield("__rxor__", "x ^= y", stepwise.Bitwise, other, relation="bitwise_xor")
 
     def __setitem__(self, index: Any, value: Any) -> None:
         self._put("x[index] = value", index, value)
@@ -212,6 +212,13 @@ class InPlace:
                 self._overwrite(function, values, options)
         self.version.count += 1
         return self
+
+    def _become_or_yield(self, reflected: str, operation: str, function: Any, other: Any, **options: Any) -> Self:
+        """`_become`, but NotImplemented for an object that has the reflected operator: Python asks it then."""
+        try:
+            return self._become(operation, function, other, **options)
+        except TypeError as error:
+            return others_turn(error, other, reflected)
 
     def _go_on_as(self, operation: str, result: Any) -> Self:
         """x = result, a Tensor that was computed from x."""

@@ -9,7 +9,7 @@ import numpy as np
 from minorm.devices import dtypes
 from minorm.ops import elementwise, stepwise
 from minorm.ops.matmul import MatMul
-from minorm.ops.operands import operands
+from minorm.ops.operands import operands, others_turn
 from minorm.ops.special import Remainder
 from minorm.support.argument_texts import OTHER
 from minorm.support.documented import documented_methods
@@ -30,57 +30,94 @@ class Operators(Shapes[TensorT], Generic[TensorT]):  # noqa: PLW1641  the Tensor
     __slots__ = ()
 
     def __add__(self, other: Any) -> TensorT:
-        return elementwise.Add.apply(*operands("add", self, other))
+        try:
+            return elementwise.Add.apply(*operands("add", self, other))
+        except TypeError as error:
+            return others_turn(error, other, "__radd__")
 
     def __radd__(self, other: Any) -> TensorT:
         return elementwise.Add.apply(*operands("add", other, self))
 
     def __sub__(self, other: Any) -> TensorT:
-        return elementwise.Sub.apply(*operands("sub", self, other))
+        try:
+            return elementwise.Sub.apply(*operands("sub", self, other))
+        except TypeError as error:
+            return others_turn(error, other, "__rsub__")
 
     def __rsub__(self, other: Any) -> TensorT:
         return elementwise.Sub.apply(*operands("sub", other, self))
 
     def __mul__(self, other: Any) -> TensorT:
-        return elementwise.Mul.apply(*operands("mul", self, other))
+        try:
+            return elementwise.Mul.apply(*operands("mul", self, other))
+        except TypeError as error:
+            return others_turn(error, other, "__rmul__")
 
     def __rmul__(self, other: Any) -> TensorT:
         return elementwise.Mul.apply(*operands("mul", other, self))
 
     def __truediv__(self, other: Any) -> TensorT:
-        return elementwise.Div.apply(*operands("div", self, other, real=True))
+        try:
+            return elementwise.Div.apply(*operands("div", self, other, real=True))
+        except TypeError as error:
+            return others_turn(error, other, "__rtruediv__")
 
     def __rtruediv__(self, other: Any) -> TensorT:
         return elementwise.Div.apply(*operands("div", other, self, real=True))
 
     def __pow__(self, other: Any) -> TensorT:
-        return elementwise.Pow.apply(*operands("pow", self, other))
+        try:
+            return elementwise.Pow.apply(*operands("pow", self, other))
+        except TypeError as error:
+            return others_turn(error, other, "__rpow__")
 
     def __rpow__(self, other: Any) -> TensorT:
         return elementwise.Pow.apply(*operands("pow", other, self))
 
     def __floordiv__(self, other: Any) -> TensorT:
-        return stepwise.FloorDivide.apply(*operands("floor_divide", self, other))
+        try:
+            return stepwise.FloorDivide.apply(*operands("floor_divide", self, other))
+        except TypeError as error:
+            return others_turn(error, other, "__rfloordiv__")
 
     def __rfloordiv__(self, other: Any) -> TensorT:
         return stepwise.FloorDivide.apply(*operands("floor_divide", other, self))
 
     def __mod__(self, other: Any) -> TensorT:
-        return Remainder.apply(*operands("remainder", self, other), truncated=False)
+        try:
+            return Remainder.apply(*operands("remainder", self, other), truncated=False)
+        except TypeError as error:
+            return others_turn(error, other, "__rmod__")
 
     def __rmod__(self, other: Any) -> TensorT:
         return Remainder.apply(*operands("remainder", other, self), truncated=False)
 
     def __and__(self, other: Any) -> TensorT:
-        return stepwise.Bitwise.apply(*operands("and", self, other), relation="bitwise_and")
+        try:
+            return stepwise.Bitwise.apply(*operands("and", self, other), relation="bitwise_and")
+        except TypeError as error:
+            return others_turn(error, other, "__rand__")
 
     def __or__(self, other: Any) -> TensorT:
-        return stepwise.Bitwise.apply(*operands("or", self, other), relation="bitwise_or")
+        try:
+            return stepwise.Bitwise.apply(*operands("or", self, other), relation="bitwise_or")
+        except TypeError as error:
+            return others_turn(error, other, "__ror__")
 
     def __xor__(self, other: Any) -> TensorT:
-        return stepwise.Bitwise.apply(*operands("xor", self, other), relation="bitwise_xor")
+        try:
+            return stepwise.Bitwise.apply(*operands("xor", self, other), relation="bitwise_xor")
+        except TypeError as error:
+            return others_turn(error, other, "__rxor__")
 
-    __rand__, __ror__, __rxor__ = __and__, __or__, __xor__
+    def __rand__(self, other: Any) -> TensorT:
+        return stepwise.Bitwise.apply(*operands("and", other, self), relation="bitwise_and")
+
+    def __ror__(self, other: Any) -> TensorT:
+        return stepwise.Bitwise.apply(*operands("or", other, self), relation="bitwise_or")
+
+    def __rxor__(self, other: Any) -> TensorT:
+        return stepwise.Bitwise.apply(*operands("xor", other, self), relation="bitwise_xor")
 
     def __invert__(self) -> TensorT:
         if dtypes.is_float(self.array.dtype):
@@ -88,7 +125,10 @@ class Operators(Shapes[TensorT], Generic[TensorT]):  # noqa: PLW1641  the Tensor
         return stepwise.Stepwise.apply(self, step="logical_not" if self.array.dtype == dtypes.bool else "invert")
 
     def __matmul__(self, other: Any) -> TensorT:
-        a, b = operands("matmul", self, other, broadcast=False)
+        try:
+            a, b = operands("matmul", self, other, broadcast=False)
+        except TypeError as error:
+            return others_turn(error, other, "__rmatmul__")
         if a.ndim == 0 or b.ndim == 0 or a.shape[-1] != b.shape[-2 if b.ndim > 1 else 0]:
             raise ValueError(
                 f"matmul: a is {a.shape}, b is {b.shape}; expected a's last axis to equal b's last but one; "
@@ -161,26 +201,34 @@ class Operators(Shapes[TensorT], Generic[TensorT]):  # noqa: PLW1641  the Tensor
     clamp = clip
 
     def __eq__(self, other: Any) -> TensorT:  # type: ignore[override]
-        return _compare("equal", self, other)
+        return _compare("equal", self, other, "__eq__")
 
     def __ne__(self, other: Any) -> TensorT:  # type: ignore[override]
-        return _compare("not_equal", self, other)
+        return _compare("not_equal", self, other, "__ne__")
 
     def __lt__(self, other: Any) -> TensorT:
-        return _compare("less", self, other)
+        return _compare("less", self, other, "__gt__")
 
     def __le__(self, other: Any) -> TensorT:
-        return _compare("less_equal", self, other)
+        return _compare("less_equal", self, other, "__ge__")
 
     def __gt__(self, other: Any) -> TensorT:
-        return _compare("greater", self, other)
+        return _compare("greater", self, other, "__lt__")
 
     def __ge__(self, other: Any) -> TensorT:
-        return _compare("greater_equal", self, other)
+        return _compare("greater_equal", self, other, "__le__")
 
 
-def _compare(relation: str, a: Any, b: Any) -> Any:
+def compare(relation: str, a: Any, b: Any) -> Any:
+    """A Tensor of bools: the relation of each pair of elements."""
     return elementwise.Compare.apply(*operands(relation, a, b), relation=relation)
+
+
+def _compare(relation: str, a: Any, b: Any, reflected: str) -> Any:
+    try:
+        return compare(relation, a, b)
+    except TypeError as error:
+        return others_turn(error, b, reflected)
 
 
 def _between(x: Any, low: Any, high: Any) -> Any:

@@ -17,6 +17,7 @@ from minorm.ops.operands import check_room, shape_of
 from minorm.support.argument_errors import making
 from minorm.support.argument_texts import DRAW, DRAW_LIKE
 from minorm.support.documented import documented
+from minorm.tensor.creation import laid_out_like
 from minorm.tensor.tensor import Tensor
 
 
@@ -101,8 +102,9 @@ def randperm(
 @documented(DRAW_LIKE)
 @making
 def randn_like(
-    input: Tensor, dtype: Any = None, requires_grad: bool = False, *, device: Any = None, generator: Any = None
-) -> Tensor:
+    input: Tensor, dtype: Any = None, requires_grad: bool = False, *, device: Any = None, generator: Any = None,
+    memory_format: Any = None,
+) -> Tensor:  # fmt: skip
     """Draws from the normal distribution of mean 0 and variance 1, in input's shape.
 
     Example:
@@ -110,14 +112,16 @@ def randn_like(
         (2, 3)
     """
     kind, place = dtype or input.dtype, device or input.device
-    return randn(input.shape, dtype=kind, requires_grad=requires_grad, device=place, generator=generator)
+    made = randn(input.shape, dtype=kind, requires_grad=requires_grad, device=place, generator=generator)
+    return laid_out_like("randn_like", made, input, memory_format)
 
 
 @documented(DRAW_LIKE)
 @making
 def rand_like(
-    input: Tensor, dtype: Any = None, requires_grad: bool = False, *, device: Any = None, generator: Any = None
-) -> Tensor:
+    input: Tensor, dtype: Any = None, requires_grad: bool = False, *, device: Any = None, generator: Any = None,
+    memory_format: Any = None,
+) -> Tensor:  # fmt: skip
     """Draws from the uniform distribution on [0, 1), in input's shape.
 
     Example:
@@ -125,7 +129,8 @@ def rand_like(
         (2, 3)
     """
     kind, place = dtype or input.dtype, device or input.device
-    return rand(input.shape, dtype=kind, requires_grad=requires_grad, device=place, generator=generator)
+    made = rand(input.shape, dtype=kind, requires_grad=requires_grad, device=place, generator=generator)
+    return laid_out_like("rand_like", made, input, memory_format)
 
 
 @documented(
@@ -136,7 +141,7 @@ def rand_like(
 @making
 def randint_like(
     input: Tensor, low: int = 0, high: int | None = None, dtype: Any = None, *, device: Any = None,
-    generator: Any = None, requires_grad: bool = False,
+    generator: Any = None, requires_grad: bool = False, memory_format: Any = None,
 ) -> Tensor:  # fmt: skip
     """Integers from low to high - 1, or from 0 to low - 1, in input's shape.
 
@@ -145,8 +150,9 @@ def randint_like(
         tensor([3., 3.])
     """
     first, last = (0, low) if high is None else (low, high)
-    return randint(first, last, input.shape, dtype or input.dtype, device=device or input.device, generator=generator,
+    made = randint(first, last, input.shape, dtype or input.dtype, device=device or input.device, generator=generator,
                    requires_grad=requires_grad)  # fmt: skip
+    return laid_out_like("randint_like", made, input, memory_format)
 
 
 @documented(

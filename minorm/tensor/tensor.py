@@ -22,7 +22,7 @@ from minorm.graph.graph import Version, View
 from minorm.kernels import select
 from minorm.kernels.select import backend
 from minorm.ops import elementwise
-from minorm.support.argument_errors import conversion, is_foreign, kind_of
+from minorm.support.argument_errors import conversion, is_foreign, kind_of, split_flags
 from minorm.support.argument_texts import MEMORY
 from minorm.support.documented import documented, documented_methods
 from minorm.tensor import printing
@@ -416,15 +416,20 @@ class Tensor(Methods["Tensor"]):
             >>> mn.tensor([1.7]).to(mn.int64)
             tensor([1])
         """
+        if any(type(target) is bool for target in targets):  # PyTorch's non_blocking and copy, by their places
+            targets, (_, *copied) = split_flags("to", targets, "non_blocking", "copy")
+            copy = copy or copied == [True]
         if memory_format is not None or copy:
-            moved = self.to(*targets, dtype=dtype, device=device)
-            return moved.clone() if copy and moved is self else moved.contiguous(memory_format)
+            moved: Any = self.to(*targets, dtype=dtype, device=device)
+            if memory_format is not None:
+                moved = moved.contiguous(memory_format)
+            return moved.clone() if copy and moved is self else moved
         for target in targets:
             if isinstance(target, Tensor):
                 dtype, device = target.dtype, target.device
             elif devices.is_device(target):
                 device = target
-            else:
+            elif target is not None:
                 dtype = target
         if device is not None and device != self.device and (name := devices.device_name(device)) != self.device:
             return elementwise.Move.apply(self, device=name).to(dtype)
@@ -435,11 +440,11 @@ class Tensor(Methods["Tensor"]):
         with grad_mode.no_grad():  # integers carry no gradient
             return elementwise.Cast.apply(self, dtype=dtypes.check(dtype))
 
-    def cpu(self, memory_format: Any = None) -> Tensor:  # noqa: ARG002
+    def cpu(self, memory_format: Any = None) -> Tensor:
         """On the CPU."""
-        return self.to("cpu")
+        return self.to("cpu", memory_format=memory_format)
 
-    def cuda(self, device: Any = None, non_blocking: Any = False, memory_format: Any = None) -> Tensor:  # noqa: ARG002
+    def cuda(self, device: Any = None, non_blocking: Any = False, memory_format: Any = None) -> Tensor:
         """On the GPU of this number or name; on the current one unless told otherwise.
 
         RuntimeError where there is none.
@@ -449,7 +454,8 @@ class Tensor(Methods["Tensor"]):
             >>> (x.cuda() if mn.cuda.is_available() else x).shape
             (2,)
         """
-        return self.to("cuda" if device is None else f"cuda:{device}" if isinstance(device, int) else device)
+        place = "cuda" if device is None else f"cuda:{device}" if isinstance(device, int) else device
+        return self.to(place, non_blocking=non_blocking, memory_format=memory_format)
 
 
 def _accumulated(total: Any, gradient: Any, owned: bool) -> Any:

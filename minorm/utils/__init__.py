@@ -1,5 +1,5 @@
-"""PyTorch's place for data: `minorm.utils.data` is `minorm.data`."""
+"""PyTorch's places: `minorm.utils.data` is `minorm.data`; `minorm.utils.checkpoint` saves memory for time."""
 
-from minorm.utils import data
+from minorm.utils import checkpoint, data
 
-__all__ = ["data"]
+__all__ = ["checkpoint", "data"]

@@ -10,6 +10,7 @@ import minorm.functional as F
 from minorm.graph import trace
 
 NAMES = ["relu", "relu6", "leaky_relu", "elu", "gelu", "silu", "sigmoid", "tanh"]
+WHOLE = ["relu", "relu6"]  # of integers, too
 NAMES += ["hardswish", "hardsigmoid", "softplus", "softmax", "log_softmax"]
 
 
@@ -19,8 +20,9 @@ def call(name, x):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_integers_and_arrays_are_refused(name):
-    with pytest.raises(TypeError, match=rf"{name}: x is int64; expected a float type; convert it with x.float\(\)"):
-        call(name, mn.tensor([1, 2]))
+    kind = mn.bool if name in WHOLE else mn.int64
+    with pytest.raises(TypeError, match=rf"{name}: x is {kind}; expected a float type; convert it with x.float\(\)"):
+        call(name, mn.tensor([1, 0], dtype=kind))
     with pytest.raises(
         TypeError, match=rf"{name}: x is ndarray; expected a Tensor; make one with minorm.tensor\(data\)"
     ):
@@ -57,3 +59,25 @@ def test_empty_and_scalar_tensors(name):
     assert call(name, mn.ones(3, 0)).shape == (3, 0) if "softmax" not in name else True
     if "softmax" not in name:
         assert call(name, mn.tensor(0.5)).shape == ()
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int16", "int32", "int64", "uint8"])
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [("relu", ()), ("relu6", ()), ("hardtanh", (0.0, 4.9)), ("hardtanh", ()), ("threshold", (1.5, 7.9))],
+)
+def test_integers_stay_integers(name, arguments, dtype):
+    torch = pytest.importorskip("torch")
+    values = np.array([[-3, 0, 1], [2, 6, 100]]).astype(dtype)
+    try:
+        expected = getattr(torch.nn.functional, name)(torch.tensor(values), *arguments)
+    except RuntimeError:
+        with pytest.raises(
+            ValueError, match=r"hardtanh: min_val is -1.0, input is uint8; expected min_val of at least 0"
+        ):
+            getattr(F, name)(mn.tensor(values), *arguments)
+        return
+    found = getattr(F, name)(mn.tensor(values), *arguments)
+    assert str(found.dtype) == dtype
+    np.testing.assert_array_equal(found.numpy(), expected.numpy())
+    assert not found.requires_grad

@@ -104,3 +104,20 @@ def test_mistakes(equation: str, shapes: Any, message: str) -> None:
 def test_types_must_agree() -> None:
     with pytest.raises(TypeError, match="einsum: tensor 1 is float64, tensor 0 is float32; expected one float type"):
         einsum("i,i", mn.ones(2), mn.ones(2).double())
+
+
+@pytest.mark.parametrize("sequence", [list, tuple])
+def test_tensors_in_a_list(rng: np.random.Generator, sequence: Any) -> None:
+    a, b = (mn.Tensor(rng.standard_normal(shape), requires_grad=True) for shape in ((2, 3), (3, 4)))
+    y = mn.einsum("ij,jk->ik", sequence([a, b]))
+    np.testing.assert_allclose(y.numpy(), np.einsum("ij,jk->ik", a.array, b.array), rtol=1e-12)
+    y.sum().backward()
+    np.testing.assert_allclose(a.grad.numpy(), np.broadcast_to(b.array.sum(1), (2, 3)), rtol=1e-12)
+    assert mn.einsum("ii->", [mn.eye(3)]).item() == 3
+
+
+def test_what_is_no_tensor_is_named() -> None:
+    with pytest.raises(TypeError, match="einsum: tensor 1 is int; expected a Tensor"):
+        mn.einsum("i,i->", [mn.ones(2), 3])
+    with pytest.raises(ValueError, match="names 1 tensors; got 0"):
+        mn.einsum("i", [])

@@ -158,3 +158,69 @@ def test_training_that_rounds(name: str) -> None:
     np.testing.assert_allclose(found["cuda"][1], found["cpu"][1], rtol=0.02, atol=2 * step)
     with pytest.raises(RuntimeError, match="its integers are on cuda:0; expected them on the CPU"):
         int8.to("cuda")(images)
+
+
+@pytest.mark.usefixtures("cuda")
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda p: optim.Adadelta(p, lr=mn.tensor(1.0)),
+        lambda p: optim.Muon([q for q in p if q.ndim == 2], lr=0.05),
+        lambda p: optim.LBFGS(p, max_iter=4, line_search_fn="strong_wolfe"),
+    ],
+)
+def test_an_optimizer_steps_as_on_the_cpu(make: Any) -> None:
+    """Also after the model, and so the state, has moved to the second device in the middle."""
+    found = {}
+    for devices in (("cpu", "cpu"), ("cuda", "cuda:1")):
+        mn.manual_seed(0)
+        net, x = nn.Sequential(nn.Linear(5, 6), nn.Tanh(), nn.Linear(6, 2)), mn.randn(16, 5)
+        target = x[:, :2].sin()
+        optimizer = make([*net.parameters()])
+        for device in devices:
+            net.to(device)
+            data, wanted = x.to(device), target.to(device)
+
+            def closure(net: Any = net, optimizer: Any = optimizer, data: Any = data, wanted: Any = wanted) -> Any:
+                net.zero_grad()
+                loss = ((net(data) - wanted) ** 2).mean()
+                loss.backward()
+                return loss
+
+            for _ in range(3):
+                optimizer.step(closure)
+        found[devices[0]] = [p.detach().cpu().numpy() for p in net.parameters()]
+    for ours, expected in zip(found["cuda"], found["cpu"], strict=True):
+        np.testing.assert_allclose(ours, expected, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.usefixtures("cuda")
+def test_a_checkpoint_on_the_device() -> None:
+    found = []
+    for run in (lambda net, x: net(x), mn.utils.checkpoint.checkpoint):
+        mn.manual_seed(0)
+        net = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Dropout(0.5)).to("cuda")
+        x = mn.randn(2, 3, 6, 6).to("cuda").requires_grad_()
+        (run(net, x) ** 2).sum().backward()
+        tensors = [*[p.grad for p in net.parameters()], *net.buffers(), x.grad]
+        found.append([t.cpu().numpy() for t in tensors])
+    for plain, kept in zip(*found, strict=True):
+        np.testing.assert_array_equal(kept, plain)
+
+
+@pytest.mark.usefixtures("cuda")
+def test_orders_and_draws_on_the_device() -> None:
+    x = mn.randn(2, 3, 4, 5).to("cuda").to(memory_format=mn.channels_last)
+    for like in (mn.zeros_like(x), mn.randn_like(x), mn.empty_like(x, memory_format=mn.channels_last), x.clone()):
+        assert (like.device, like.stride()) == ("cuda:0", (60, 1, 15, 3))
+    assert mn.zeros_like(x, memory_format=mn.contiguous_format).is_contiguous()
+    distributions = mn.distributions
+    normal = distributions.Normal(mn.zeros(3).to("cuda").requires_grad_(), 1.0)
+    coins = distributions.Bernoulli(logits=mn.zeros(3).to("cuda"))
+    classes = distributions.Categorical(mn.ones(2, 3).to("cuda"))
+    for p in (normal, coins, classes):
+        draws = p.sample((4,))
+        for found in (draws, p.log_prob(draws), p.entropy(), distributions.kl_divergence(p, p)):
+            assert found.device == "cuda:0"
+    normal.rsample().sum().backward()
+    assert normal.loc.is_leaf or normal.loc.requires_grad

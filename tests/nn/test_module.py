@@ -194,8 +194,13 @@ def test_to_converts_floats_in_place_and_leaves_integers():
     assert net.to(mn.bfloat16).head.fc.weight.dtype == mn.bfloat16
     assert net.to("cpu", mn.float32).head.fc.weight.dtype == mn.float32
     assert net.to(dtype=np.float64).float().head.fc.weight.dtype == mn.float32
+    assert net.to("cpu", mn.float64, True).head.fc.weight.dtype == mn.float64
+    assert net.to(mn.ones(1), True).head.fc.weight.dtype == mn.float32
+    assert net.to(None, mn.float64).head.fc.weight.dtype == mn.float64
     with fails(TypeError, "Module.to: dtype is int64; expected a float type"):
         net.to(mn.int64)
+    with fails(TypeError, "True, True; expected a device, a type or a Tensor, then bools for non_blocking"):
+        net.to("cpu", mn.float32, True, True)
 
 
 def test_deepcopy_is_independent():

@@ -231,7 +231,7 @@ def test_repr():
 
 
 @pytest.mark.parametrize(
-    "name", ["SGD", "Adam", "AdamW", "RMSprop", "Adagrad", "Adamax", "NAdam", "RAdam", "Lion", "LAMB"]
+    "name", ["SGD", "Adam", "AdamW", "RMSprop", "Adagrad", "Adadelta", "Adamax", "NAdam", "RAdam", "Lion", "LAMB"]
 )
 def test_maximize_climbs(name):
     up, down = parameters((3,), seed=1), parameters((3,), seed=1)

@@ -1,4 +1,4 @@
-"""RMSprop, Adagrad, Adamax, NAdam and RAdam beside PyTorch's; Lion and LAMB beside their papers' lines."""
+"""RMSprop, Adagrad, Adadelta, Adamax, NAdam and RAdam beside PyTorch's; Lion and LAMB beside their papers' lines."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from minorm import nn, optim
 SETTINGS: list[tuple[str, dict[str, Any]]] = [
     *[("RMSprop", s) for s in ({}, {"momentum": 0.9}, {"centered": True, "weight_decay": 0.1}, {"maximize": True})],
     *[("Adagrad", s) for s in ({}, {"lr_decay": 0.1, "initial_accumulator_value": 0.2}, {"weight_decay": 0.1})],
+    *[("Adadelta", s) for s in ({}, {"rho": 0.5, "eps": 1e-3}, {"weight_decay": 0.1, "maximize": True})],
     *[("Adamax", s) for s in ({}, {"weight_decay": 0.1, "betas": (0.8, 0.9)})],
     *[("NAdam", s) for s in ({}, {"weight_decay": 0.1}, {"weight_decay": 0.1, "decoupled_weight_decay": True})],
     *[("RAdam", s) for s in ({}, {"weight_decay": 0.1}, {"weight_decay": 0.1, "decoupled_weight_decay": True})],
@@ -76,7 +77,7 @@ def test_lamb_by_the_lines_of_the_paper(rng: np.random.Generator, zero: bool) ->
         np.testing.assert_allclose(parameter.array, p, rtol=1e-10)
 
 
-@pytest.mark.parametrize("name", ["RMSprop", "Adagrad", "Adamax", "NAdam", "RAdam", "Lion", "LAMB"])
+@pytest.mark.parametrize("name", ["RMSprop", "Adagrad", "Adadelta", "Adamax", "NAdam", "RAdam", "Lion", "LAMB"])
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
 def test_types_stay(name: str, dtype: str) -> None:
     parameter = nn.Parameter(mn.ones(4, dtype=getattr(mn, dtype)))
@@ -88,7 +89,7 @@ def test_types_stay(name: str, dtype: str) -> None:
     assert name in repr(optimizer)
 
 
-@pytest.mark.parametrize("name", ["RMSprop", "Adagrad", "Adamax", "NAdam", "RAdam", "Lion", "LAMB"])
+@pytest.mark.parametrize("name", ["RMSprop", "Adagrad", "Adadelta", "Adamax", "NAdam", "RAdam", "Lion", "LAMB"])
 def test_mistakes(name: str) -> None:
     with pytest.raises(ValueError, match=f"{name}: lr=-1"):
         getattr(optim, name)([nn.Parameter(mn.ones(1))], lr=-1)
@@ -99,3 +100,8 @@ def test_mistakes(name: str) -> None:
 def test_betas_are_two(name: str, betas: tuple[float, ...]) -> None:
     with pytest.raises(ValueError, match=rf"{name}: betas=\(.*\); expected two numbers with 0 <= beta < 1"):
         getattr(optim, name)([nn.Parameter(mn.ones(1))], betas=betas)
+
+
+def test_rho_is_a_share() -> None:
+    with pytest.raises(ValueError, match=r"Adadelta: rho=1.5; expected 0 <= rho <= 1"):
+        optim.Adadelta([nn.Parameter(mn.ones(1))], rho=1.5)

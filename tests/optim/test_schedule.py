@@ -200,3 +200,50 @@ def test_a_step_that_fails_changes_nothing() -> None:
     with pytest.raises(ValueError, match="OneCycleLR: step\\(\\) was called 4 times"):
         schedule.step()
     assert (schedule.state_dict(), rates(mine), mine.param_groups[0]["momentum"]) == before
+
+
+@pytest.mark.parametrize("name", sorted(CASES.keys() - {name for name in CASES if name.startswith("SWALR")}))
+def test_a_step_to_an_epoch(name: str) -> None:
+    """By the formula, forwards and backwards, and on from there one by one."""
+    mine, theirs = optimizers()
+    ours, other = CASES[name](optim, mine), CASES[name](torch.optim, theirs)
+    for epoch in (None, 5, None, 2, 7, 7, None):
+        given = () if epoch is None else (epoch,)
+        ours.step(*given)
+        other.step(*given)
+        np.testing.assert_allclose(rates(mine), rates(theirs), rtol=1e-9, err_msg=f"{name} {epoch}")
+        assert ours.last_epoch == other.last_epoch
+    assert rates(mine) == ours.get_last_lr()
+
+
+def test_a_step_to_an_epoch_of_a_users_schedule() -> None:
+    """get_lr is asked with that last_epoch, as in PyTorch."""
+    found = []
+    for package, optimizer in zip((optim, torch.optim), optimizers(), strict=True):
+
+        class Halved(package.lr_scheduler.LRScheduler):  # type: ignore[name-defined,misc]
+            def get_lr(self) -> list[float]:
+                return [rate / 2**self.last_epoch for rate in self.base_lrs]
+
+        scheduler = Halved(optimizer)
+        for epoch in (3, None, 1):
+            scheduler.step(*() if epoch is None else (epoch,))
+            found.append(rates(optimizer))
+    assert found[:3] == found[3:] == [[0.0125, 0.0625], [0.00625, 0.03125], [0.05, 0.25]]
+
+
+def test_a_step_to_an_epoch_that_is_refused() -> None:
+    mine, theirs = optimizers()
+    for package, optimizer in ((optim, mine), (torch.optim, theirs)):
+        schedules = package.lr_scheduler
+        parts = [schedules.ConstantLR(optimizer, 0.5), schedules.ExponentialLR(optimizer, 0.1)]
+        for combined in (schedules.SequentialLR(optimizer, parts, [2]), schedules.ChainedScheduler(parts)):
+            before = rates(optimizer)
+            with pytest.raises(TypeError):
+                combined.step(3)
+            assert rates(optimizer) == before
+    scheduler = optim.lr_scheduler.StepLR(mine, 2)
+    for epoch in (-1, "3"):
+        with pytest.raises(ValueError, match=f"StepLR.step: epoch is {epoch!r}; expected a number of at least 0"):
+            scheduler.step(epoch)  # type: ignore[arg-type]
+    assert scheduler.last_epoch == 0

@@ -83,7 +83,8 @@ GENERAL: dict[str, str] = {
     "reduce": "as above",
     "_stacklevel": "PyTorch's own; what stands behind it is given by name",
     "input": "the first argument may be called `x` here; both names are taken",
-    "pin_memory": "taken where Tensors are made, as are `layout` and `memory_format`: numbers do not depend on them",
+    "pin_memory": "taken where Tensors are made, as is `layout`, and `memory_format` but of `zeros_like` and its kin: "
+    "numbers do not depend on them",
     "sparse_grad": "gradients are dense",
     "out_dtype": "of the type of the operands",
     "foreach": "how PyTorch's optimizers loop, as `fused`, `capturable` and `differentiable`; no number depends on it",

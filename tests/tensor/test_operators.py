@@ -66,3 +66,71 @@ def test_a_float_0_gives_infinity() -> None:
     with np.errstate(all="ignore"):
         assert (x // 0).tolist() == [np.inf, -np.inf]
         assert mn.tensor([1, -1]).true_divide(0).tolist() == [np.inf, -np.inf]
+
+
+class Answers:
+    """Answers every reflected operator with its name; knows Tensors no better than they know it."""
+
+    def __hash__(self) -> int:
+        return 1
+
+
+REFLECTED = "radd rsub rmul rtruediv rpow rfloordiv rmod rand ror rxor rmatmul eq ne lt le gt ge"
+for _name in REFLECTED.split():
+    setattr(Answers, f"__{_name}__", lambda self, other, name=_name: (name, other.shape))
+
+FORMS: dict[str, Callable[[Any, Any], Any]] = {
+    name: getattr(operator, name)
+    for name in """
+        add sub mul truediv pow floordiv mod matmul and_ or_ xor eq ne lt le gt ge
+        iadd isub imul itruediv ipow ifloordiv imod iand ior ixor
+    """.split()  # noqa: SIM905  a list that fits on the screen
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_an_object_with_its_own_operator_has_its_turn(form: str) -> None:
+    torch = pytest.importorskip("torch")
+    found = FORMS[form](mn.tensor([1, 2]), Answers())
+    name, shape = FORMS[form](torch.tensor([1, 2]), Answers())
+    assert found == (name, tuple(shape))
+
+
+def test_what_has_no_operator_is_still_named() -> None:
+    x = mn.ones(2)
+    for other, kind in ((object(), "object"), ("a", "str"), (None, "NoneType"), ({}, "dict")):
+        for form in (operator.add, operator.mod, operator.lt, operator.iadd):
+            with pytest.raises(TypeError, match=f"operand is {kind}; expected a Tensor, an array or a number"):
+                form(x, other)
+        with pytest.raises(TypeError, match=f"operand is {kind}; expected a Tensor, an array or a number"):
+            operator.sub(other, x)
+    assert x.tolist() == [1, 1]
+
+
+@pytest.mark.parametrize("other", [None, "a", {}, object(), type, print])
+def test_unequal_to_what_is_no_operand(other: Any) -> None:
+    torch = pytest.importorskip("torch")
+    for x in (mn.tensor([1.0, 2.0]), torch.tensor([1.0, 2.0])):
+        assert (x == other) is False
+        assert (x != other) is True
+        assert (other == x) is False
+        assert (other != x) is True
+        with pytest.raises(TypeError):
+            _ = x < other
+        with pytest.raises(TypeError):
+            x.eq(other)
+    assert None not in [mn.ones(2), mn.ones(3)]
+    assert {"x": mn.ones(2)} != {"x": None}
+
+
+def test_another_librarys_array_is_no_less_refused() -> None:
+    torch = pytest.importorskip("torch")
+    for form in (operator.eq, operator.ne, operator.add, operator.lt):
+        with pytest.raises(TypeError, match=r"operand is torch\.Tensor; expected .* convert it"):
+            form(mn.ones(2), torch.ones(2))
+
+
+def test_an_error_of_two_operands_stays_an_error() -> None:
+    """That of two float types is a TypeError, too."""
+    with pytest.raises(TypeError, match="equal: operands are float32 and float64"):
+        _ = mn.ones(2) == mn.ones(2, dtype=mn.float64)

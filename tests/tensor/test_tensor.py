@@ -384,3 +384,38 @@ def test_a_subclass_with_a_function_that_would_not_be_called_is_an_error(name: s
     with pytest.raises(TypeError, match=f"Mine: {name} would not be called"):
         type("Mine", (mn.Tensor,), {name: classmethod(lambda cls: None)})
     assert issubclass(type("Mine", (mn.Tensor,), {}), mn.Tensor)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("cpu", "float64", True),
+        ("cpu", "float32", False, True),
+        ("cpu", "float32", True, False),
+        ("float64", True),
+        ("float32", True, True),
+        ("float32", False, False),
+        ("other", True),
+        ("other", False, True),
+        (None, "float64", True),
+        (None,),
+    ],
+)
+def test_flags_by_their_places(arguments: tuple[Any, ...]) -> None:
+    """non_blocking and copy stand last, as in PyTorch."""
+    torch = pytest.importorskip("torch")
+    answers = []
+    for library in (mn, torch):
+        x, other = library.ones(2), library.zeros(1, dtype=library.float64)
+        names = {"float32": library.float32, "float64": library.float64, "other": other}
+        y = x.to(*[names.get(a, a) if isinstance(a, str) else a for a in arguments])
+        answers.append((str(y.dtype).removeprefix("torch."), y is x, y.tolist()))
+    assert answers[0] == answers[1]
+
+
+@pytest.mark.parametrize("arguments", [(True,), (mn.float64, True, True, True), (mn.float64, True, "cpu")])
+def test_flags_out_of_place(arguments: tuple[Any, ...]) -> None:
+    with pytest.raises(
+        TypeError, match=r"to: the arguments are .*; expected a device, a type or a Tensor, then bools for"
+    ):
+        mn.ones(2).to(*arguments)

@@ -10,7 +10,7 @@ from minorm.ops import elementwise, stepwise
 from minorm.ops.operands import operands
 from minorm.support.argument_texts import OTHER
 from minorm.support.documented import documented_methods
-from minorm.tensor.operators import Operators
+from minorm.tensor.operators import Operators, compare
 from minorm.tensor.shapes import TensorT
 
 ARGUMENTS = OTHER | {
@@ -28,27 +28,27 @@ class Comparing(Operators[TensorT], Generic[TensorT]):
 
     def eq(self, other: Any) -> TensorT:
         """x == other, element by element."""
-        return self == other
+        return compare("equal", self, other)
 
     def ne(self, other: Any) -> TensorT:
         """x != other, element by element."""
-        return self != other
+        return compare("not_equal", self, other)
 
     def lt(self, other: Any) -> TensorT:
         """x < other, element by element."""
-        return self < other
+        return compare("less", self, other)
 
     def le(self, other: Any) -> TensorT:
         """x <= other, element by element."""
-        return self <= other
+        return compare("less_equal", self, other)
 
     def gt(self, other: Any) -> TensorT:
         """x > other, element by element."""
-        return self > other
+        return compare("greater", self, other)
 
     def ge(self, other: Any) -> TensorT:
         """x >= other, element by element."""
-        return self >= other
+        return compare("greater_equal", self, other)
 
     greater, greater_equal, less, less_equal, not_equal = gt, ge, lt, le, ne
 

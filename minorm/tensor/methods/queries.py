@@ -15,7 +15,8 @@ from minorm.ops import elementwise
 from minorm.ops.operands import shape_of
 from minorm.support.argument_texts import MADE, MEMORY
 from minorm.support.documented import documented_methods
-from minorm.tensor.operators import Operators
+from minorm.tensor.memory_formats import lies_in, named, order_of
+from minorm.tensor.operators import Operators, compare
 from minorm.tensor.shapes import TensorT
 
 ARGUMENTS = (
@@ -24,9 +25,10 @@ ARGUMENTS = (
     | {
         "dim": "an axis; None is all",
         "other": "a Tensor",
-        "is_contiguous.memory_format": "taken, without effect",
-        "clone.memory_format": "taken, without effect: the order is kept",
-        "contiguous.memory_format": "minorm.channels_last for images whose channels lie last; None is row-major order",
+        "is_contiguous.memory_format": "the order that is asked for; None is row-major order",
+        "clone.memory_format": "the order of the copy; None and minorm.preserve_format keep it",
+        "contiguous.memory_format": "minorm.channels_last for images whose channels lie last, channels_last_3d for "
+        "volumes; None is row-major order, preserve_format keeps it",
         "pin_memory.device": "taken, without effect",
         "rtol": "how far apart they may be, as a share of |other|",
         "atol": "how far apart they may be beside that",
@@ -88,9 +90,11 @@ class Queries(Operators[TensorT], Generic[TensorT]):
         steps = tuple(step // self.itemsize for step in self.array.strides)
         return steps if dim is None else steps[dim]
 
-    def is_contiguous(self, memory_format: Any = None) -> bool:  # noqa: ARG002
-        """True where the elements lie in row-major order without gaps."""
-        return bool(self.array.flags.c_contiguous)
+    def is_contiguous(self, memory_format: Any = None) -> bool:
+        """True where the elements lie in row-major order without gaps, or in the order of memory_format."""
+        if memory_format is None:
+            return bool(self.array.flags.c_contiguous)
+        return lies_in(self.array, memory_format)
 
     def is_floating_point(self) -> bool:
         """True for the four float types."""
@@ -154,7 +158,7 @@ class Queries(Operators[TensorT], Generic[TensorT]):
 
     def __contains__(self, value: Any) -> bool:
         """value in x: whether an element equals it."""
-        found: Any = (self == value).any()
+        found: Any = compare("equal", self, value).any()
         return bool(found)
 
     # Conversions
@@ -172,17 +176,21 @@ class Queries(Operators[TensorT], Generic[TensorT]):
         """x in the type of `other`."""
         return self.to(other.dtype)
 
-    def clone(self, *, memory_format: Any = None) -> TensorT:  # noqa: ARG002
+    def clone(self, *, memory_format: Any = None) -> TensorT:
         """The same values in memory of their own, channels-last if self is; gradients pass through."""
+        ordered: Any = self if memory_format is None else self.contiguous(memory_format)
+        if ordered is not self:
+            return ordered
         return elementwise.Copy.apply(self, order="K")
 
     def contiguous(self, memory_format: Any = None) -> Any:
-        """Self, or a copy in row-major order; with memory_format=channels_last with the channels of images last."""
-        if memory_format == dtypes.channels_last and self.ndim == 4:
-            rows: Any = self.permute(0, 2, 3, 1)
-            return rows.contiguous().permute(0, 3, 1, 2)
-        if memory_format == dtypes.preserve_format or self.array.flags.c_contiguous:
+        """Self, or a copy in row-major order or with the channels last; ValueError for another number of axes."""
+        order = order_of("contiguous", memory_format, self.shape)
+        if named(memory_format) == dtypes.preserve_format or lies_in(self.array, memory_format):
             return self
+        if order is not None:
+            rows: Any = self.permute(*order)
+            return rows.contiguous().permute(0, self.ndim - 1, *range(1, self.ndim - 1))
         return elementwise.Copy.apply(self, order="C")
 
     def float(self, memory_format: Any = None) -> TensorT:

@@ -208,13 +208,27 @@ def read_mean(node: Node) -> Callable[..., Tensor]:
 @writes(ops.Clip, "Clip", since=6)
 def write_clip_6(g: Graph, x: Value, low: float | None, high: float | None) -> Value:
     if not dtypes.is_float(x.dtype):
-        raise RuleNotApplicable("Clip takes integers from opset 12 on")
+        return _clip_integers(g, x, low, high)
     return g.add("Clip", x, min=None if low is None else float(low), max=None if high is None else float(high))
 
 
 @writes(ops.Clip, "Clip", since=11)
 def write_clip_11(g: Graph, x: Value, low: float | None, high: float | None) -> Value:
+    if not dtypes.is_float(x.dtype) and not g.has("Clip", 12):
+        return _clip_integers(g, x, low, high)
     return g.add("Clip", x, *[None if bound is None else g.scalar(bound, x) for bound in (low, high)])
+
+
+def _clip_integers(g: Graph, x: Value, low: float | None, high: float | None) -> Value:
+    """Integers before opset 12: the bound in the place of what lies beyond it."""
+    if not g.has("Where", 9):
+        raise RuleNotApplicable("Clip takes integers from opset 12 on, and Where, which could stand for it, is of 9")
+    for bound, is_least in ((low, True), (high, False)):
+        if bound is not None:
+            limit = g.scalar(bound, x)
+            beyond = g.add("Less", *((x, limit) if is_least else (limit, x)))
+            x = g.add("Where", beyond, limit, x, dtype=x.dtype, shape=x.shape)
+    return x
 
 
 def clip(g: Graph, x: Value, low: float | None, high: float | None) -> Value:

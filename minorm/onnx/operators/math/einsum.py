@@ -24,5 +24,7 @@ def read_einsum(node: Node) -> Callable[..., Tensor]:
 
 
 @writes(einsum, "Einsum", since=12)
-def write_einsum(g: Graph, equation: str, tensors: tuple[Value, ...], weigh: Any) -> Value:
+def write_einsum(g: Graph, equation: str, tensors: tuple[Any, ...], weigh: Any) -> Value:
+    if isinstance(tensors[0], (list, tuple)):
+        tensors = tuple(tensors[0])
     return g.add("Einsum", *tensors, shape=g.result.shape, equation=equation)

@@ -65,3 +65,18 @@ def test_a_low_threshold_of_softplus_counts(proved: Any, x: mn.Tensor) -> None:
 @pytest.mark.parametrize("opset", [13, 20, 26])
 def test_other_float_types(proved: Any, x: mn.Tensor, dtype: Any, opset: int) -> None:
     proved(lambda x: (F.relu(x), F.gelu(x), F.softmax(x, 1), F.softplus(x)), x.to(dtype), opset=opset, must_run=False)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int32", "int64"])
+@pytest.mark.parametrize("layer", [nn.ReLU(), nn.ReLU6(), nn.Hardtanh(-2, 3), nn.Threshold(1, 4)], ids=repr)
+@pytest.mark.parametrize("opset", [9, 11, 12, 14])
+def test_integers(proved: Any, layer: nn.Module, dtype: str, opset: int) -> None:
+    """Before Clip takes them, by Where."""
+    if isinstance(layer, nn.Threshold) and (dtype, opset) == ("int8", 9):
+        pytest.skip("Equal 7 takes no int8")
+    proved(layer, mn.tensor([[-3, 0, 1], [2, 7, 100]], dtype=getattr(mn, dtype)), opset=opset)
+
+
+def test_a_list_of_einsum(proved: Any, operators: Any, x: mn.Tensor) -> None:
+    proto = proved(lambda x: mn.einsum("nct,ndt->ncd", [x, x]), x, opset=13)
+    assert operators(proto) == ["Einsum"]

@@ -1,0 +1,94 @@
+"""Nodes that drop their state after the forward pass, and get it back when a walk backwards first comes to one of them.
+
+The graph itself stays: edges, hooks and version counters. What `forward` kept on the nodes goes, and with it the memory
+of the results between. To restore it the same function runs again, and leaves the same nodes, in the same order, behind
+it: the state of each moves to the node of before.
+
+A node of the second run may itself have dropped its state, where checkpoints are nested. Then the node of before waits
+for the same restoration as that one.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from minorm.graph.graph import Function, serial
+
+_STRUCTURE = frozenset({"needs", "edges", "serial", "outputs", "watched", "total", "retained", "_hooks", "pending"})
+
+
+class Recomputation:
+    """Drops the state of the nodes that were made since `begun`, a serial number, and lead to `outputs`.
+
+    again: computes the outputs a second time, with gradients recorded
+    """
+
+    def __init__(self, outputs: Sequence[Any], begun: int, again: Callable[[], Sequence[Any]]) -> None:
+        self.again = again
+        self.forms: list[tuple[Any, ...]] = []
+        self.waiting: list[list[weakref.ref[Function]]] = []  # by place: weak, since the nodes hold what restores them
+        for place, node in enumerate(_nodes(outputs, begun)):
+            self.forms.append(_form(node))
+            self.waiting.append([weakref.ref(node)])
+            structure = {name: value for name, value in vars(node).items() if name in _STRUCTURE}
+            node.__dict__.clear()
+            node.__dict__.update(structure)
+            node.pending = self, place
+
+    def restore(self) -> None:
+        """Give the nodes their state back; RuntimeError, and nothing is changed, where the second run was another."""
+        begun = serial()
+        nodes = _nodes(self.again(), begun)
+        self._check([_form(node) for node in nodes])
+        for node, references in zip(nodes, self.waiting, strict=True):
+            state = {name: value for name, value in vars(node).items() if name not in _STRUCTURE}
+            for reference in references:
+                target = reference()
+                if target is None or target.pending is None or target.pending[0] is not self:
+                    continue  # it was freed
+                del target.pending
+                target.__dict__.update(state)
+                if node.pending is not None:
+                    inner, place = target.pending = node.pending
+                    inner.waiting[place].append(reference)
+
+    def _check(self, forms: list[tuple[Any, ...]]) -> None:
+        if forms == self.forms:
+            return
+        advice = "expected the same operations: a function must depend on its arguments alone, and on random numbers"
+        for place, (before, now) in enumerate(zip(self.forms, forms, strict=False)):
+            if before != now:
+                raise RuntimeError(
+                    f"checkpoint: operation {place} of the function was {_shown(before)}, and {_shown(now)} when it "
+                    f"ran again for backward(); {advice}"
+                )
+        raise RuntimeError(
+            f"checkpoint: the function left {len(self.forms)} operations behind, and {len(forms)} when it ran again "
+            f"for backward(); {advice}"
+        )
+
+
+def _nodes(outputs: Sequence[Any], begun: int) -> list[Function]:
+    """The nodes made since `begun` that the outputs come from, first made first."""
+    found: dict[int, Function] = {}
+    stack = [y.creator for y in outputs]
+    while stack:
+        node = stack.pop()
+        if node is None or node.serial < begun or id(node) in found:
+            continue
+        found[id(node)] = node
+        stack += [edge[0] for edge in node.edges or () if edge is not None and edge[2] is not None]  # None: a leaf
+    return sorted(found.values(), key=lambda node: node.serial)
+
+
+def _form(node: Function) -> tuple[Any, ...]:
+    """The operation, and the shape and type of each input that has a gradient."""
+    return type(node).__name__, node.outputs, *[edge and (edge[2], edge[3]) for edge in node.edges or ()]
+
+
+def _shown(form: tuple[Any, ...]) -> str:
+    name, _, *inputs = form
+    shapes = [f"{edge[1]}{edge[0]}" for edge in inputs if edge is not None and edge[0] is not None]
+    return f"{name} of {', '.join(shapes)}" if shapes else name

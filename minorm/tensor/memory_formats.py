@@ -1,0 +1,60 @@
+"""Orders in memory: row-major, or with the channels of images or volumes last. No number depends on them.
+
+contiguous         row-major
+channels_last      N x C x H x W lies as N x H x W x C
+channels_last_3d   N x C x D x H x W lies as N x D x H x W x C
+preserve           as the other tensor lies, where that has no gaps
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from minorm.devices import dtypes
+from minorm.kernels.order import memory_order
+
+RANKS = {dtypes.channels_last: 4, dtypes.channels_last_3d: 5}
+_ROWS = (None, dtypes.contiguous_format, dtypes.preserve_format)
+
+
+def named(memory_format: Any) -> Any:
+    """The order by minorm's name for it, where it is PyTorch's own object."""
+    return None if memory_format is None else str(memory_format).removeprefix("torch.").removesuffix("_format")
+
+
+def order_of(operation: str, memory_format: Any, shape: tuple[int, ...]) -> tuple[int, ...] | None:
+    """The axes, first the one that changes slowest; None for row-major. ValueError for what is no order of them."""
+    memory_format = named(memory_format)
+    if memory_format in _ROWS:
+        return None
+    if memory_format not in RANKS:
+        raise ValueError(
+            f"{operation}: memory_format={memory_format!r}; expected minorm.contiguous_format, channels_last, "
+            "channels_last_3d or preserve_format"
+        )
+    if len(shape) != RANKS[memory_format]:
+        raise ValueError(
+            f"{operation}: memory_format={memory_format!r} orders {RANKS[memory_format]} axes; x.shape is {shape}"
+        )
+    return 0, *range(2, len(shape)), 1
+
+
+def lies_in(array: Any, memory_format: Any) -> bool:
+    """Whether an array has this order, without gaps; False where it has not as many axes."""
+    if RANKS.get(named(memory_format), array.ndim) != array.ndim:
+        return False
+    order = order_of("is_contiguous", memory_format, array.shape)
+    return bool((array if order is None else array.transpose(order)).flags.c_contiguous)
+
+
+def laid_out(operation: str, array: Any, memory_format: Any, like: Any) -> Any:
+    """A new array in the order that is asked for: None and preserve_format are that of `like`."""
+    if named(memory_format) in (None, dtypes.preserve_format):
+        has_gaps = not like.transpose(memory_order(like)).flags.c_contiguous
+        order = None if has_gaps else tuple(memory_order(like))
+    else:
+        order = order_of(operation, memory_format, array.shape)
+    if order is None or order == tuple(range(array.ndim)):
+        return array
+    back = sorted(range(len(order)), key=order.__getitem__)
+    return array.transpose(order).copy().transpose(back)

@@ -1,0 +1,154 @@
+"""Activation checkpointing: a part of the model keeps its inputs alone, and is computed a second time for backward().
+
+It costs a second forward pass of that part, and saves the memory of all results within. The numbers are the same, and
+so is the graph: only the state of its nodes is dropped and restored (graph/recomputation.py). The second pass draws the
+same random numbers, in the same autocast, and leaves running statistics as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import minorm_ext
+from minorm.devices import generators
+from minorm.graph import trace
+from minorm.graph.grad_mode import enable_grad, mode
+from minorm.graph.graph import serial
+from minorm.graph.recomputation import Recomputation
+from minorm.normalization.running import no_stats_update
+from minorm.support.argument_errors import checked
+from minorm.support.documented import documented
+from minorm.support.nested import mapped
+from minorm.tensor.tensor import Tensor
+
+__all__ = ["checkpoint", "checkpoint_sequential"]
+
+Contexts = Callable[[], tuple[AbstractContextManager[Any], AbstractContextManager[Any]]]
+SAME = {
+    "use_reentrant": "taken, without effect: it is PyTorch's False in any case",
+    "preserve_rng_state": "True draws the same random numbers again, False goes on with new ones",
+}
+
+
+@documented(
+    SAME,
+    function="what is computed; it is called a second time for backward()",
+    args="its arguments",
+    context_fn="gives two contexts, for the first and for the second call of function; None gives none",
+    determinism_check='"default" raises where the second call computes something else; any other is a ValueError',
+    debug="taken, without effect: the error names the operations in any case",
+    early_stop="taken, without effect: the second call runs to its end",
+    kwargs="its arguments by name",
+)
+@checked
+def checkpoint(
+    function: Callable[..., Any],
+    *args: Any,
+    use_reentrant: bool | None = None,  # noqa: ARG001
+    preserve_rng_state: bool = True,
+    context_fn: Contexts | None = None,
+    determinism_check: str = "default",
+    debug: bool = False,  # noqa: ARG001
+    early_stop: bool = True,  # noqa: ARG001
+    **kwargs: Any,
+) -> Any:
+    """function(*args, **kwargs), which keeps its arguments for backward() and nothing between them and its results.
+
+    Backward calls function again. Dropout draws the same numbers then, autocast is what it was, and running statistics
+    stay as the first call left them; other state that function changes, it changes twice. Results may be nested in
+    tuples, lists and dicts, and checkpoints in each other. RuntimeError where function changes an argument in place, or
+    the second call computes something else.
+
+    Example:
+        >>> block = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 8))
+        >>> x = mn.ones(2, 8)
+        >>> y = mn.utils.checkpoint.checkpoint(block, x)
+        >>> y.sum().backward()
+        >>> block[0].weight.grad.shape
+        (8, 8)
+
+    Chen et al. 2016, arXiv:1604.06174.
+    """
+    if determinism_check != "default":
+        raise ValueError(f"checkpoint: determinism_check={determinism_check!r}; expected 'default'")
+    first, second = (nullcontext(), nullcontext()) if context_fn is None else context_fn()
+    if not mode.recording or trace.state.calls is not None:  # nothing is kept, or a trace writes down the model itself
+        with first:
+            return function(*args, **kwargs)
+    given = [(x, x.version, x.version.count) for x in _tensors((args, kwargs))]
+    random = generators.own_state() if preserve_rng_state else None
+    casts = {"cast": trace.state.cast, "cast_types": trace.state.cast_types}
+    begun = serial()
+    with first:
+        results = function(*args, **kwargs)
+    _check_unchanged(given, "by the function itself, and would be changed again when it runs a second time")
+
+    def again() -> list[Tensor]:
+        _check_unchanged(given, "after the function had read it")
+        drawing = nullcontext() if random is None else generators.replayed(random)
+        with enable_grad(), minorm_ext.Switch(trace.state, casts), no_stats_update(), drawing, second:
+            return _tensors(function(*args, **kwargs))
+
+    Recomputation(_tensors(results), begun, again)
+    return results
+
+
+@documented(
+    SAME,
+    functions="a Sequential, or a list of functions of one argument each",
+    segments="how many parts of about equal length are made of them; all but the last are checkpointed",
+    input="what the first one gets",
+)
+@checked
+def checkpoint_sequential(
+    functions: Any,
+    segments: int,
+    input: Any,
+    use_reentrant: bool | None = None,  # noqa: ARG001
+    *,
+    preserve_rng_state: bool = True,
+) -> Any:
+    """The functions one after the other, in so many parts; each part but the last keeps its input alone.
+
+    ValueError unless there are as many functions as parts, or more.
+
+    Example:
+        >>> model = nn.Sequential(*[nn.Linear(4, 4) for _ in range(6)])
+        >>> mn.utils.checkpoint.checkpoint_sequential(model, 3, mn.ones(2, 4)).shape
+        (2, 4)
+    """
+    chosen = [*functions]
+    if not 1 <= segments <= len(chosen):
+        raise ValueError(f"checkpoint_sequential: segments={segments}; expected 1 to {len(chosen)}, one function each")
+    length = len(chosen) // segments
+    starts = [i * length for i in range(segments)]
+    for start in starts[:-1]:
+        input = checkpoint(_chain(chosen[start : start + length]), input, preserve_rng_state=preserve_rng_state)
+    return _chain(chosen[starts[-1] :])(input)
+
+
+def _chain(functions: Sequence[Callable[[Any], Any]]) -> Callable[[Any], Any]:
+    def run(x: Any) -> Any:
+        for function in functions:
+            x = function(x)
+        return x
+
+    return run
+
+
+def _tensors(values: Any) -> list[Tensor]:
+    """The Tensors in a nest of tuples, lists and dicts, in their order."""
+    found: list[Tensor] = []
+    mapped(values, Tensor, found.append)
+    return found
+
+
+def _check_unchanged(given: list[tuple[Tensor, Any, int]], how: str) -> None:
+    for tensor, version, count in given:
+        if tensor.version is not version or version.count != count:
+            raise RuntimeError(
+                f"checkpoint: an argument of shape {tensor.shape} was changed in place {how}; expected a function that "
+                "leaves its arguments as they are; work on a copy: x.clone()"
+            )
