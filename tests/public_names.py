@@ -40,7 +40,8 @@ ELSEWHERE = """
 """.split()  # noqa: SIM905
 OURS = """
     minorm.accelerator.device minorm.accelerator.documented minorm.cuda.documented
-    minorm.optim.lr_scheduler.Optimizer minorm.optim.lr_scheduler.schedule minorm.optim.lr_scheduler.set_momentum
+    minorm.optim.lr_scheduler.Optimizer minorm.optim.lr_scheduler.schedule
+    minorm.optim.lr_scheduler.set_momentum minorm.optim.lr_scheduler.set_rate
     minorm.nn.init.default_ minorm.nn.init.fans minorm.nn.utils.parametrizations.Parametrization
     minorm.nn.utils.parametrizations.Root minorm.nn.utils.rnn.pack_padded minorm.nn.utils.rnn.padded
 """.split()  # noqa: SIM905  defined there for other modules of minorm, and documented nowhere
