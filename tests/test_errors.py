@@ -244,7 +244,8 @@ LOSSES = [
         "labels with an axis too many",
         lambda: F.cross_entropy(mn.ones(2, 3), mn.tensor([[0], [1]])),
         ValueError,
-        "cross_entropy: target has shape (2, 1), input has shape (2, 3); expected (2,), one class an example",
+        "cross_entropy: target has shape (2, 1), input has shape (2, 3); expected (2,), one class an example; take the "
+        "axis of length 1 away: target.squeeze(1)",
     ),
     Case(
         "one-hot labels as integers",

@@ -1,6 +1,6 @@
-"""Habits of people who know PyTorch, or Keras, that mean something else here: each error says the line to write instead.
+"""Habits of people who know PyTorch, or Keras, that mean something else here: each error says what to write instead.
 
-A habit that has one meaning works: its test stands beside what it belongs to. `right` is the line that the message says.
+A habit that has one meaning works: its test stands beside what it belongs to. `right` is the line that a message says.
 """
 
 from __future__ import annotations
@@ -135,7 +135,8 @@ HABITS = [
         "parameters that are not called",
         lambda: optim.Adam(model().parameters, lr=0.1),  # type: ignore[arg-type]
         TypeError,
-        "Adam: params is a method; expected a list of Tensors or of dicts, such as model.parameters(); call it, with ()",
+        "Adam: params is a method; expected a list of Tensors or of dicts, such as model.parameters(); call it, "
+        "with ()",
         lambda: optim.Adam(model().parameters(), lr=0.1),
     ),
     Habit(
@@ -296,8 +297,8 @@ HABITS = [
         "fit, as in Keras",
         lambda: model().fit(images(), labels()),
         AttributeError,
-        "Sequential has no attribute 'fit'; write the training loop, or take minorm.training.train_epoch(model, loader, "
-        "loss_function, optimizer)",
+        "Sequential has no attribute 'fit'; write the training loop, or take minorm.training.train_epoch(model, "
+        "loader, loss_function, optimizer)",
         lambda: mn.training.train_epoch(net := model(), loader(), F.cross_entropy, optim.SGD(net.parameters(), lr=0.1)),
     ),
     Habit(
@@ -332,7 +333,7 @@ HABITS = [
     ),
     Habit(
         "the scaler's old address",
-        lambda: mn.cuda.amp.GradScaler(),  # type: ignore[attr-defined]
+        lambda: mn.cuda.amp.GradScaler,  # type: ignore[attr-defined]
         AttributeError,
         "module 'minorm.cuda' has no attribute 'amp'; write minorm.amp.GradScaler and minorm.autocast",
         lambda: (mn.amp.GradScaler, mn.autocast),
