@@ -86,12 +86,12 @@ class DataLoader(Checked):
         (2, [(2,)])
     """
 
-    def __new__(cls, *args: Any, **kwargs: Any) -> DataLoader:
-        """A new loader; TypeError for images and labels in the place of a dataset."""
+    @classmethod
+    def _check_call(cls, args: tuple[Any, ...]) -> None:
+        """Raise TypeError for images and labels in the place of a dataset."""
         if len(args) > 1 and getattr(args[1], "shape", ()):
             raise TypeError(f"DataLoader: batch_size is a {kind_of(args[1])} of shape {args[1].shape}; expected one "
                             "dataset first: DataLoader(TensorDataset(x, y), batch_size=32)")  # fmt: skip
-        return super().__new__(cls, *args, **kwargs)
 
     def __init__(
         self,

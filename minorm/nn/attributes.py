@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 from minorm.nn.module_arguments import METHODS
 from minorm.nn.parameter import Buffer, Parameter
 from minorm.support import elsewhere
-from minorm.support.argument_errors import Checked, Self, is_tensor, signature
+from minorm.support.argument_errors import Checked, is_tensor, signature
 from minorm.support.documented import documented_methods
 from minorm.tensor.tensor import Tensor
 
@@ -34,11 +34,11 @@ class Attributes(Checked):
     _made_by: ClassVar[MadeBy] = {}
     _kinds: dict[str, str]
 
-    def __new__(cls: type[Self], *args: Any, **kwargs: Any) -> Self:
-        """A new object; TypeError where a layer of minorm's is called as if it were a function."""
+    @classmethod
+    def _check_call(cls, args: tuple[Any, ...]) -> None:
+        """Raise TypeError where a layer of minorm's is called as if it were a function."""
         if any(map(is_tensor, args)) and cls.__module__.startswith("minorm."):
             _check_settings(cls, args)
-        return super().__new__(cls, *args, **kwargs)
 
     def __init__(self) -> None:
         self.__dict__["_kinds"] = {}

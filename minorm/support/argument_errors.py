@@ -144,10 +144,15 @@ class Checked:
 
     def __new__(cls: type[Self], *args: Any, **kwargs: Any) -> Self:
         """A new object, once the arguments are known to fit `__init__`; there are none where an object is copied."""
+        cls._check_call(args)
         doubtful = (args or kwargs) and not _surely_fits(cls.__init__, args, kwargs)
         if doubtful and (error := wrong_call(cls.__name__, cls, args, kwargs)):
             raise error
         return super().__new__(cls)
+
+    @classmethod
+    def _check_call(cls, args: tuple[Any, ...]) -> None:
+        """Raise TypeError where the arguments are those of something else: a subclass says what that is."""
 
 
 def _surely_fits(init: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
