@@ -1,8 +1,8 @@
 # minorm with the extras `demo` and `images`; the compiler stays in the first stage. In the clone:
 #
-#     docker build -t minorm .
-#     docker run --rm minorm                                                        # the demo
-#     docker run --rm -v "$PWD:/work" minorm train --path images/ -o run            # a folder of pictures
+#     docker build -t minorm-nn .
+#     docker run --rm minorm-nn                                                      # the demo
+#     docker run --rm -v "$PWD:/work" minorm-nn train --path images/ -o run            # a folder of pictures
 #
 # TRIED
 FROM python:3.13-slim AS build
