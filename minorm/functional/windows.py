@@ -124,7 +124,7 @@ def check_rank(operation: str, name: str, x: Any, rank: int) -> None:
         )
 
 
-def channels_elsewhere(x: Ints, channels: int) -> str:
+def channels_elsewhere(x: Ints, channels: Any) -> str:
     """Where the axis of so many channels seems to be, and how to put it first; empty where that is not to be seen.
 
     x is a shape (N, C, *spatial); N is 1 where one sample came, without the first axis.
