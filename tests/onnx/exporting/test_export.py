@@ -240,9 +240,7 @@ def test_words_of_pytorchs_that_would_change_the_file(options: Any, words: str, 
 
 
 def test_the_path_before_the_example(tmp_path: Path) -> None:
-    with pytest.raises(
-        TypeError, match=r"path a Tensor; expected them in the order export\(model, x, path"
-    ):
+    with pytest.raises(TypeError, match=r"path a Tensor; expected them in the order export\(model, x, path"):
         mo.export(net(), str(tmp_path / "model.onnx"), X)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="export: there is no argument 'do_folding'"):
         mo.export(net(), X, do_folding=True)  # type: ignore[call-arg]
