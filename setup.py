@@ -5,25 +5,31 @@
     python setup.py build_ext --inplace --only norm --level v3   this one, for one instruction set
     MINORM_NO_KERNELS=1 pip wheel .                              none: a wheel for browsers, where NumPy computes
 
-Everything else about the package is in pyproject.toml. Generated C and objects stay under build/, and what did not
-change is not built again. Three findings decide what is built: does the compiler work, does OpenMP work, which
-instruction sets does the compiler know. Each is a tiny program that is compiled, not a guess from version numbers.
+Everything else about the package is in pyproject.toml. Generated C and kernels stay under build/, and what did not
+change is not built again, by no kind of installation (`KernelStore`). Three findings decide what is built: does the
+compiler work, does OpenMP work, which instruction sets does the compiler know. Each is a tiny program that is compiled,
+not a guess from version numbers.
 """
 
 from __future__ import annotations
 
 import compileall
+import contextlib
 import copy
 import errno
+import functools
+import hashlib
 import os
 import platform
 import shlex
+import shutil
 import subprocess
 import sys
 import sysconfig
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
@@ -120,6 +126,10 @@ class BuildPython(build_py):
     def run(self) -> None:  # noqa: D102
         if NO_KERNELS and self.editable_mode:
             raise OptionError("MINORM_NO_KERNELS: an editable installation has kernels; build a wheel: `pip wheel .`")
+        if not self.editable_mode:  # what an earlier build put there may have been moved or deleted since
+            for package in ("minorm", "minorm_ext"):
+                if os.path.exists(before := os.path.join(self.build_lib, package)):
+                    shutil.rmtree(before)
         super().run()
         if self.editable_mode:  # they are found in the checkout
             return
@@ -127,15 +137,75 @@ class BuildPython(build_py):
         self.mkpath(target)
         for notebook in sorted(Path("examples", "labs").glob("lab*.py")):
             self.copy_file(str(notebook), os.path.join(target, notebook.name))
-        mark = Path(self.build_lib, "minorm_ext", "_no_kernels.py")
-        mark.unlink(missing_ok=True)  # of a build before
         if NO_KERNELS:
+            mark = Path(self.build_lib, "minorm_ext", "_no_kernels.py")
             mark.write_text('"""This wheel was built without kernels: minorm_ext/__init__.py looks for this file."""\n')
 
 
 def processors() -> int:
     """How many compilers to run at once: the processors this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+class KernelStore:
+    """Compiled kernels by all that they are made of, so that no kernel is compiled twice.
+
+    pip builds an editable installation in a temporary folder, where nothing from before is found. The store is
+    build/kernels of the checkout, or the folder that MINORM_KERNEL_STORE names, which several checkouts may share: no
+    path of a checkout is part of a kernel. Of two builds side by side, one waits for what the other compiles.
+    """
+
+    NEWEST = 4  # of one kernel: of several versions of Python, or of the last changes
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    @contextlib.contextmanager
+    def locked(self, name: str) -> Iterator[None]:
+        """The store's kernels of this name belong to this block alone."""
+        import fcntl  # Windows has none, and builds no kernels
+
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with open(self.folder / f"{name}.lock", "w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX)
+            except OSError as error:
+                if error.errno not in (errno.ENOSYS, errno.ENOTSUP, errno.ENOLCK):
+                    raise  # without locks on this file system, two builds side by side do the work twice
+            yield
+
+    def place(self, extension: Extension, compiler: Any) -> Path:
+        """Where the kernel is, or will be, that this compiler makes of this source with these flags."""
+        made_of = [
+            sys.version,
+            sysconfig.get_config_var("EXT_SUFFIX"),
+            identity(tuple(compiler.compiler_so)),
+            shlex.join(compiler.linker_so),
+            repr([extension.extra_compile_args, extension.extra_link_args, extension.define_macros]),
+            *(
+                Path(file).read_text("utf-8")
+                for file in (*extension.sources, *extension.depends)
+                if file.endswith((".c", ".h"))
+            ),
+        ]
+        key = hashlib.sha256("\0".join(made_of).encode()).hexdigest()
+        return self.folder / f"{extension.name}.{key[:32]}.so"
+
+    def keep(self, library: Path, kept: Path) -> None:
+        """Put a new kernel into the store, whole or not at all, and let go of its oldest ones."""
+        part = kept.with_suffix(".part")
+        shutil.copy2(library, part)
+        part.replace(kept)
+        of_this_name = self.folder.glob(kept.name.rsplit(".", 2)[0] + ".*.so")
+        for old in sorted(of_this_name, key=lambda file: -file.stat().st_mtime_ns)[self.NEWEST :]:
+            old.unlink()
+
+
+@functools.cache
+def identity(command: tuple[str, ...]) -> str:
+    """The compiler and its flags: the command, and what it says of its version."""
+    said = subprocess.run([*command, "--version"], capture_output=True, text=True, check=True).stdout
+    return f"{shlex.join(command)}\n{said}"
 
 
 class BuildKernels(build_ext):
@@ -151,6 +221,7 @@ class BuildKernels(build_ext):
         super().initialize_options()
         self.only = None
         self.level = None
+        self.store = KernelStore(Path(os.environ.get("MINORM_KERNEL_STORE", os.path.join("build", "kernels"))))
 
     def finalize_options(self) -> None:  # noqa: D102
         super().finalize_options()
@@ -208,10 +279,19 @@ class BuildKernels(build_ext):
         super().build_extensions()
 
     def build_extension(self, extension: Extension) -> None:  # noqa: D102
-        # The copies of a kernel come from one C file, so each level needs its own folder of objects.
-        own = copy.copy(self)
-        own.build_temp = os.path.join(self.build_temp, level_name(extension))
-        super(BuildKernels, own).build_extension(extension)
+        library = Path(self.get_ext_fullpath(extension.name))
+        with self.store.locked(extension.name):
+            kept = self.store.place(extension, self.compiler)
+            if self.force or not kept.exists():
+                # The copies of a kernel come from one C file, so each level needs its own folder of objects.
+                own = copy.copy(self)
+                own.build_temp = os.path.join(self.build_temp, level_name(extension))
+                own.force = True
+                super(BuildKernels, own).build_extension(extension)
+                self.store.keep(library, kept)
+            elif not library.exists() or library.stat().st_mtime_ns != kept.stat().st_mtime_ns:
+                self.mkpath(str(library.parent))
+                shutil.copy2(kept, library)
 
     def require_compiler(self) -> None:
         """Stop with one sentence that says what to install."""

@@ -17,7 +17,7 @@ import importlib
 from math import inf, nan, pi
 from typing import TYPE_CHECKING, Any
 
-from minorm.support import installed
+from minorm.support import elsewhere, installed
 
 try:
     from minorm import autograd, cuda, functional, nn, optim
@@ -383,7 +383,7 @@ def __getattr__(name: str) -> Any:
     except ImportError as error:
         installed.explain(error)
         raise
-    raise AttributeError(f"module 'minorm' has no attribute {name!r}")
+    raise AttributeError(f"module 'minorm' has no attribute {name!r}{elsewhere.advice('minorm', name)}")
 
 
 def __dir__() -> list[str]:

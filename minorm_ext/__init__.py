@@ -44,9 +44,9 @@ except ModuleNotFoundError as error:
         raise
     if importlib.util.find_spec("minorm_ext._no_kernels") is None:
         raise ImportError(
-            f"minorm_ext: the kernels are not compiled in {os.path.dirname(__file__)}; run `pip install -e .` in the "
-            "checkout, or `python setup.py build_ext --inplace` where Cython and setuptools are installed; "
-            "a minorm that was installed without -e is found from every other folder"
+            f"minorm_ext: the kernels are not compiled in {os.path.dirname(__file__)}; these are the sources of a "
+            "clone, which Python takes before what is installed if it runs in the clone; run it from another folder, "
+            "or as `python -P`, or compile the kernels here: `pip install -e .`"
         ) from None
     machine = importlib.import_module("minorm_ext.no_machine")
 finally:

@@ -244,7 +244,8 @@ LOSSES = [
         "labels with an axis too many",
         lambda: F.cross_entropy(mn.ones(2, 3), mn.tensor([[0], [1]])),
         ValueError,
-        "cross_entropy: target has shape (2, 1), input has shape (2, 3); expected (2,), one class an example",
+        "cross_entropy: target has shape (2, 1), input has shape (2, 3); expected (2,), one class an example; take the "
+        "axis of length 1 away: target.squeeze(1)",
     ),
     Case(
         "one-hot labels as integers",
@@ -324,7 +325,7 @@ TENSORS = [
         "a device that is none",
         lambda: nn.Linear(2, 2).to("cuda:x"),
         ValueError,
-        "device: 'cuda:x' is none; expected 'cpu', 'cuda' or 'cuda:0'",
+        "device: 'cuda:x' is not supported; expected 'cpu', 'cuda' or 'cuda:0'",
     ),
     Case(
         "gradients of integers",
@@ -486,7 +487,8 @@ MODULES = [
         "an optimizer given the model",
         lambda: optim.SGD(nn.Linear(2, 2), lr=0.1),
         TypeError,
-        "SGD: params is a Linear; expected a list of Tensors or of dicts, such as model.parameters()",
+        "SGD: params is a Linear; expected a list of Tensors or of dicts, such as model.parameters(); pass the model's "
+        "parameters, not the model",
     ),
     Case(
         "an optimizer given names too",
@@ -498,7 +500,8 @@ MODULES = [
         "an optimizer given nothing",
         lambda: optim.Adam(nn.ReLU().parameters()),
         ValueError,
-        "Adam: params is empty; expected at least one parameter (model.parameters())",
+        "Adam: params is empty; expected at least one parameter (model.parameters()); a model finds the layers of an "
+        "nn.ModuleList, not those of a list, and each nn.Parameter, not other Tensors",
     ),
     Case(
         "a negative learning rate",

@@ -14,7 +14,10 @@ from minorm.cuda.graphed_step import make_graphed_step
 from minorm.cuda.graphs import CUDAGraph, graph, graph_pool_handle, is_current_stream_capturing
 from minorm.cuda.streams import Event, Stream, current_stream, default_stream, stream
 from minorm.devices import capture, generators
+from minorm.support import elsewhere
 from minorm.support.documented import documented
+
+__getattr__ = elsewhere.absent(__name__)
 
 DEVICE = {"device": 'the GPU, a number or a name as "cuda:1"; None is the current one'}
 

@@ -31,6 +31,9 @@ from minorm.data.sampler import (
 )
 from minorm.data.splits import load_folder
 from minorm.data.transforms import Compose, Normalize, RandomCrop, RandomHorizontalFlip
+from minorm.support import elsewhere
+
+__getattr__ = elsewhere.absent(__name__)
 
 __all__ = [
     "ArrayDataset",

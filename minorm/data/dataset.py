@@ -24,6 +24,8 @@ Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 FilePath: TypeAlias = str | os.PathLike[str]
 
 
+OF_CLASSES = ("classes", "class_to_idx")  # they hold for each part of a dataset as well
+
 SampleT_co = TypeVar("SampleT_co", covariant=True)
 
 
@@ -199,6 +201,8 @@ class ConcatDataset(Dataset[Any]):
 class Subset(Dataset[Any]):
     """subset[i] = dataset[indices[i]]: some samples of another dataset.
 
+    `classes` and `class_to_idx` are those of the dataset, where it has them.
+
     IndexError for indices that the dataset lacks.
 
     Example:
@@ -226,6 +230,14 @@ class Subset(Dataset[Any]):
 
     def __len__(self) -> int:
         return len(self.indices)
+
+    def __getattr__(self, name: str) -> Any:  # called only where the normal look-up found nothing
+        dataset = vars(self).get("dataset")  # None in an object that is being copied
+        if name in OF_CLASSES and hasattr(dataset, name):
+            return getattr(dataset, name)
+        known = not name.startswith("_") and hasattr(dataset, name)
+        there = f"; its dataset has: subset.dataset.{name}" if known else ""
+        raise AttributeError(f"{type(self).__name__} has no attribute {name!r}{there}", name=name, obj=self)
 
     def __getitem__(self, index: Any) -> Any:
         chosen = self.indices[index]

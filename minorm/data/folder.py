@@ -12,36 +12,60 @@ from __future__ import annotations
 import os
 import threading
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from minorm.data.argument_texts import PICTURES
+from minorm.data.collate import stacked
 from minorm.data.dataset import Array, FilePath, Subset
 from minorm.data.listing import OTHER_PICTURES, LeftOut, pictures_by_class
 from minorm.data.pictures.decoding import BrokenImage, read_image
 from minorm.data.showing import Shown
+from minorm.data.transforms.compose import applied
+from minorm.data.transforms.transform import Transform
+from minorm.devices import generators
 from minorm.support.argument_errors import outside
 from minorm.support.documented import documented
 from minorm.support.masking import quoted
+from minorm.tensor.tensor import Tensor
 
+# Attributes of torchvision's that programs set, and what to set here.
 TORCHVISIONS = {
-    "transform": "DataLoader(transform=...), or a subclass with a __getitem__",
-    "target_transform": "a subclass with a __getitem__",
     "loader": "a subclass with a __getitem__",
     "samples": "files and labels",
     "imgs": "files and labels",
     "targets": "labels",
-}  # names of torchvision's attributes, which programs set
+    "class_to_idx": "classes, when the dataset is made",
+}
 
 
-@documented(PICTURES, classes="names that are the labels 0, 1 ...; None takes those of the folders, in order")
+class Derived:
+    """An attribute that is computed when it is read; a subclass may assign another in its place."""
+
+    def __init__(self, compute: Callable[[Any], Any]) -> None:
+        self.compute, self.__doc__ = compute, compute.__doc__
+
+    def __get__(self, folder: Any, kind: Any = None) -> Any:
+        """The value; of the class the descriptor itself."""
+        return self if folder is None else self.compute(folder)
+
+
+@documented(
+    PICTURES,
+    classes="names that are the labels 0, 1 ...; None takes those of the folders, in order",
+    transform="a function of the picture, as in torchvision: a Tensor C x H x W of bytes, as large as the file has it, "
+    "and image_size is not used then. ToTensor divides it by 255. To change whole batches, which is faster, give "
+    "DataLoader(transform=) one instead",
+    target_transform="a function of the label, an int",
+)
 class ImageFolder(Shown):
     """dataset[i] = (image, label): pictures in one folder a class, float32 channels x size x size from 0 to 1.
 
-        classes      names, in the order of labels
-        files        paths below root; `labels[i]` is the label of files[i]
+        classes      names, in the order of labels; `class_to_idx[name]` is the label of a name
+        files        paths below root; `labels[i]` is the label of files[i]; `samples` and `imgs` are pairs of the
+                     whole path and the label, `targets` the labels as ints, as in torchvision
         broken       what was left out when it was read: path to reason
         left_out     what was left out by its name: `str` of it says how many files of which endings
         notes        sentences on how the folder was understood
@@ -61,6 +85,8 @@ class ImageFolder(Shown):
         ...     image, label = dataset[1]
         >>> dataset.classes, image.shape, int(label)
         (['cat', 'dog'], (3, 8, 8), 1)
+        >>> dataset.class_to_idx, dataset.targets
+        ({'cat': 0, 'dog': 1}, [0, 1])
     """
 
     def __init__(
@@ -71,13 +97,24 @@ class ImageFolder(Shown):
         classes: Sequence[str] | None = None,
         skip_broken: bool = False,
         max_bytes: int | None = None,
+        *,
+        transform: Transform | None = None,
+        target_transform: Callable[[int], Any] | None = None,
     ) -> None:
+        if callable(image_size):
+            raise TypeError("ImageFolder: image_size is a function; expected an int; give a transform by its name: "
+                            "ImageFolder(root, transform=...)")  # fmt: skip
+        for name, function in (("transform", transform), ("target_transform", target_transform)):
+            if function is not None and not callable(function):
+                raise TypeError(f"ImageFolder: {name} is a {type(function).__name__}; expected a function, or None; "
+                                "transforms.Compose makes one of a list")  # fmt: skip
         if not isinstance(image_size, (int, np.integer)) or isinstance(image_size, bool) or image_size < 1:
             raise ValueError(f"ImageFolder: image_size is {image_size!r}; expected an int of at least 1")
         if channels not in (1, 3):
             raise ValueError(f"ImageFolder: channels is {channels!r}; expected 3 for RGB or 1 for grey")
         self.root, self.image_size, self.channels = os.fsdecode(root), int(image_size), channels
         self.skip_broken, self.max_bytes = skip_broken, max_bytes
+        self.transform, self.target_transform = transform, target_transform
         self.left_out, self.notes = LeftOut(), list[str]()
         found = self._found()
         self.classes = list(found) if classes is None else list(classes)
@@ -101,27 +138,60 @@ class ImageFolder(Shown):
             raise AttributeError(f"ImageFolder.{name}: there is no such setting; expected {TORCHVISIONS[name]}")
         super().__setattr__(name, value)
 
+    @Derived
+    def class_to_idx(self) -> dict[str, int]:
+        """The label of each class's name."""
+        return {name: label for label, name in enumerate(self.classes)}
+
+    @Derived
+    def samples(self) -> list[tuple[str, int]]:
+        """The path and the label of each picture."""
+        return [(self.path(index), label) for index, label in enumerate(self.targets)]
+
+    imgs = samples
+
+    @Derived
+    def targets(self) -> list[int]:
+        """The labels."""
+        return [int(label) for label in self.labels]
+
     def __len__(self) -> int:
         return len(self.files)
 
-    def __getitem__(self, index: int) -> tuple[Array, np.int64]:
-        return self.pixels(index).astype(np.float32) / np.float32(255), self.labels[index]
+    def __getitem__(self, index: int) -> tuple[Any, Any]:
+        if self.transform is None:
+            image = self.pixels(index).astype(np.float32) / np.float32(255)
+        else:
+            image = applied(self.transform, Tensor(self.pixels(index)), generators.source(None))
+        label = self.labels[index]
+        return image, label if self.target_transform is None else self.target_transform(int(label))
 
     def pixels(self, index: int) -> Array:
-        """The picture as bytes."""
-        return read_image(self.path(index), self.image_size, self.channels, self.max_bytes)
+        """The picture as bytes: image_size x image_size, or with a transform as large as the file has it."""
+        size = self.image_size if self.transform is None else None
+        return read_image(self.path(index), size, self.channels, self.max_bytes)
 
     def path(self, index: int) -> str:
         """Where the picture lies."""
         return os.path.join(self.root, self.files[index])
 
-    def batch(self, indices: Array) -> tuple[Array, Array]:
+    def batch(self, indices: Array) -> Any:
         """The pictures at these positions, without the broken ones where those are skipped."""
+        if self.transform is not None or self.target_transform is not None:
+            found: list[Any] = []
+            self._whole(indices, lambda index: found.append(self[index]))
+            return stacked(found) if found else (np.empty(0, np.float32), np.empty(0, np.int64))
         images = np.empty((len(indices), self.channels, self.image_size, self.image_size), np.float32)
+        rows = iter(images)  # a broken picture takes no row: it is read before the next row is
+        kept = self._whole(indices, lambda index: np.divide(self.pixels(index), np.float32(255), out=next(rows)))
+        return images[: len(kept)], self.labels[indices[kept]]
+
+    def _whole(self, indices: Array, read: Callable[[int], Any]) -> list[int]:
+        """Read each picture; the rows of those that are not broken. The broken ones are remembered, or raise."""
         kept: list[int] = []
         for row, index in enumerate(indices.tolist()):
             try:
-                np.divide(self.pixels(index), np.float32(255), out=images[len(kept)])
+                read(index)
             except (BrokenImage, OSError) as error:
                 if not self.skip_broken:
                     raise
@@ -129,7 +199,7 @@ class ImageFolder(Shown):
                     self.broken[self.path(index)] = str(error)
                 continue
             kept.append(row)
-        return images[: len(kept)], self.labels[indices[kept]]
+        return kept
 
     def split(self, fraction: float = 0.2, seed: int = 0) -> tuple[Subset, Subset]:
         """(train, val): of each class this share goes to val, at least one picture of those that have two."""

@@ -86,6 +86,13 @@ class DataLoader(Checked):
         (2, [(2,)])
     """
 
+    @classmethod
+    def _check_call(cls, args: tuple[Any, ...]) -> None:
+        """Raise TypeError for images and labels in the place of a dataset."""
+        if len(args) > 1 and getattr(args[1], "shape", None):
+            raise TypeError(f"DataLoader: batch_size is a {kind_of(args[1])} of shape {args[1].shape}; expected one "
+                            "dataset first: DataLoader(TensorDataset(x, y), batch_size=32)")  # fmt: skip
+
     def __init__(
         self,
         dataset: Any,

@@ -64,7 +64,7 @@ class device(str):  # noqa: N801  PyTorch's name
         name = f"cuda:{type}" if isinstance(type, int) else str(type) if index is None else f"{type}:{index}"
         kind, colon, number = name.partition(":")
         if kind not in ("cpu", "cuda") or (colon and not number.isdecimal()):
-            raise ValueError(f"device: {name!r} is none; expected 'cpu', 'cuda' or 'cuda:0'")
+            raise ValueError(f"device: {name!r} is not supported; expected 'cpu', 'cuda' or 'cuda:0'")
         return super().__new__(cls, name)
 
     @property
@@ -101,7 +101,7 @@ def device_index(device: Any) -> int | None:
     """The number of the GPU, None for the CPU; ValueError for what names no device."""
     kind, colon, number = str(device).partition(":")
     if kind not in ("cpu", "cuda") or (colon and not number.isdecimal()):
-        raise ValueError(f"device: {device!r} is none; expected 'cpu', 'cuda' or 'cuda:0'")
+        raise ValueError(f"device: {device!r} is not supported; expected 'cpu', 'cuda' or 'cuda:0'")
     if kind == "cpu":
         return None
     runtime = library().cuda.runtime

@@ -17,7 +17,7 @@ from typing import Any
 
 from minorm.functional.argument_texts import CONVOLUTION, SAMPLE, TRANSPOSED
 from minorm.functional.arguments import floats
-from minorm.functional.windows import Ints, Pairs, check_fit, check_rank, for_each_rank, ints, pairs
+from minorm.functional.windows import Ints, Pairs, channels_elsewhere, check_fit, check_rank, for_each_rank, ints, pairs
 from minorm.ops.convolution import Convolution, ConvolutionTranspose, output_shape
 from minorm.ops.operands import check_room
 from minorm.tensor.tensor import Tensor
@@ -94,6 +94,7 @@ def _options(
         raise ValueError(
             f"{name}: weight has {share} input channels per group, x has {channels} channels and groups={groups}; "
             f"expected weight.shape[1] * groups == x.shape[1]; x.shape is {x}, weight.shape is {weight}"
+            f"{channels_elsewhere(x, share * groups)}"
         )
     if outputs % groups:
         raise ValueError(

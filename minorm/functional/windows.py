@@ -124,6 +124,19 @@ def check_rank(operation: str, name: str, x: Any, rank: int) -> None:
         )
 
 
+def channels_elsewhere(x: Ints, channels: Any) -> str:
+    """Where the axis of so many channels seems to be, and how to put it first; empty where that is not to be seen.
+
+    x is a shape (N, C, *spatial); N is 1 where one sample came, without the first axis.
+    """
+    axis = 1 - len(x)
+    if len(x) > 2 and x[-1] == channels != x[1]:
+        return f"; the channels seem to be last: x.movedim(-1, {axis}) puts them first"
+    if channels == x[0] == 1:
+        return "; images (N, H, W) need an axis of channels: x.unsqueeze(1)" if len(x) == 4 else ""
+    return ""
+
+
 def check_fit(operation: str, size: Ints, kernel: Ints, padding: Pairs, dilation: Ints) -> None:
     """Raise ValueError where the window is larger than the padded input."""
     for n, k, (low, high), d in zip(size, kernel, padding, dilation, strict=True):

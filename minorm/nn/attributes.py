@@ -12,7 +12,8 @@ from typing import Any, ClassVar
 
 from minorm.nn.module_arguments import METHODS
 from minorm.nn.parameter import Buffer, Parameter
-from minorm.support.argument_errors import Checked
+from minorm.support import elsewhere
+from minorm.support.argument_errors import Checked, is_tensor, signature
 from minorm.support.documented import documented_methods
 from minorm.tensor.tensor import Tensor
 
@@ -32,6 +33,12 @@ class Attributes(Checked):
     # this value may be assigned.
     _made_by: ClassVar[MadeBy] = {}
     _kinds: dict[str, str]
+
+    @classmethod
+    def _check_call(cls, args: tuple[Any, ...]) -> None:
+        """Raise TypeError where a layer of minorm's is called as if it were a function."""
+        if any(map(is_tensor, args)) and cls.__module__.startswith("minorm."):
+            _check_settings(cls, args)
 
     def __init__(self) -> None:
         self.__dict__["_kinds"] = {}
@@ -80,6 +87,7 @@ class Attributes(Checked):
         if module is not None and not isinstance(module, Attributes):
             raise TypeError(
                 f"add_module: {type(self).__name__}.{name} got {_kind_of(module)}; expected an nn.Module or None"
+                f"{_as_a_module(module)}"
             )
         self._register(name, module, MODULE, "add_module")
 
@@ -142,7 +150,9 @@ class Attributes(Checked):
 
     def __getattr__(self, name: str) -> Any:  # called only where the normal look-up found nothing
         owner = type(self).__name__
-        hint = "" if "_kinds" in self.__dict__ else f"; was super().__init__() called in {owner}.__init__?"
+        hint = elsewhere.advice("Module", name)
+        if "_kinds" not in self.__dict__:
+            hint = f"; was super().__init__() called in {owner}.__init__?"
         raise AttributeError(f"{owner} has no attribute {name!r}{hint}", name=name, obj=self)
 
     def __delattr__(self, name: str) -> None:
@@ -153,6 +163,30 @@ class Attributes(Checked):
         for name, kind in self._kinds.items():
             if kind in kinds and self.__dict__[name] is not None:
                 yield name, self.__dict__[name]
+
+
+def _check_settings(layer: type, args: tuple[Any, ...]) -> None:
+    """Raise TypeError where a Tensor stands in the place of a setting that is none."""
+    places = [p for p in signature(layer).parameters.values() if p.kind is not p.KEYWORD_ONLY]
+    if any(p.kind is p.VAR_POSITIONAL for p in places):
+        return
+    taken = [any(word in str(p.annotation) for word in ("Tensor", "Parameter", "Any")) for p in places]
+    for place, value in enumerate(args):
+        if is_tensor(value) and not (place < len(taken) and taken[place]):
+            name = layer.__name__
+            raise TypeError(
+                f"{name}: argument {place + 1} is a Tensor; expected a setting of the layer; make the layer first, "
+                f"and then call it: layer = {name}(...); layer(x)"
+            )
+
+
+def _as_a_module(value: Any) -> str:
+    """What makes a module of something that is none."""
+    if isinstance(value, type):
+        return f"; make one of the class: {value.__name__}()" if issubclass(value, Attributes) else ""
+    if isinstance(value, (list, tuple)):
+        return "; unpack it, or put it into an nn.ModuleList"
+    return "; take the layer for the function: nn.ReLU() for F.relu" if callable(value) else ""
 
 
 def _kind_of(value: Any) -> str:

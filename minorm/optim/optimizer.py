@@ -9,7 +9,7 @@ A subclass says in `_update(group, parameters, gradients)` what one step does to
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -65,14 +65,21 @@ class Optimizer(Checked):
         self.state: defaultdict[Tensor, dict[str, Any]] = defaultdict(dict)  # as PyTorch's: a `step` may begin an entry
         self._places: dict[int, set[str]] = {}  # of a group's parameters at its last step
         self.param_groups: list[dict[str, Any]] = []
-        if isinstance(params, (Tensor, np.ndarray, dict, str)) or not isinstance(params, Iterable):
+        if (
+            isinstance(params, (Tensor, np.ndarray, dict, str))
+            or hasattr(params, "parameters")
+            or not isinstance(params, Iterable)
+        ):
             raise TypeError(
                 f"{self._name}: params is a {type(params).__name__}; expected a list of Tensors or of dicts, "
-                "such as model.parameters()"
+                f"such as model.parameters(){_how_to_list(params)}"
             )
         groups = list(params)
         if not groups:
-            raise ValueError(f"{self._name}: params is empty; expected at least one parameter (model.parameters())")
+            raise ValueError(
+                f"{self._name}: params is empty; expected at least one parameter (model.parameters()); a model finds "
+                "the layers of an nn.ModuleList, not those of a list, and each nn.Parameter, not other Tensors"
+            )
         if not isinstance(groups[0], dict):
             groups = [{"params": groups}]
         for group in groups:
@@ -115,6 +122,8 @@ class Optimizer(Checked):
             if not isinstance(parameter, Tensor):
                 name = f"params[{index}]"
                 fix = "; pass model.parameters(), without the names" if isinstance(parameter, tuple) else ""
+                if isinstance(parameter, (Iterator, list)):
+                    fix = "; put several lists into one: [*a.parameters(), *b.parameters()]"
                 if is_foreign(parameter):
                     fix = f"; {conversion(name, parameter)}"
                 raise TypeError(f"{self._name}: {name} is a {kind_of(parameter)}; expected a Tensor{fix}")
@@ -168,6 +177,11 @@ class Optimizer(Checked):
     @documented({}, closure="computes the gradients and gives the loss, called before the step; None calls nothing")
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Change every parameter that has a gradient, in place; gives what `closure` gives."""
+        if closure is not None and not callable(closure):
+            raise TypeError(
+                f"{self._name}.step: closure is a {kind_of(closure)}; expected a function, or nothing; "
+                "write loss.backward(), and then optimizer.step()"
+            )
         loss = None
         if closure is not None:
             with enable_grad():
@@ -442,3 +456,12 @@ def _brief(value: Any) -> str:
     if isinstance(value, dict):
         return "a dict with " + (", ".join(map(repr, value)) or "nothing in it")
     return f"a {type(value).__name__}"
+
+
+def _how_to_list(params: Any) -> str:
+    """What to write in place of something that is no list of parameters, to follow the words of the error."""
+    if hasattr(params, "parameters"):
+        return "; pass the model's parameters, not the model"
+    if callable(params):
+        return "; call it, with ()"
+    return "; put it into a list: [x]" if isinstance(params, Tensor) else ""

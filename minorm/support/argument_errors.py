@@ -58,9 +58,15 @@ def wrong_call(name: str, function: Callable[..., Any], args: tuple[Any, ...], k
         return TypeError(f"{name}: {reason}; expected {name}{_shown(expected)}")
     import difflib  # only a mistake needs it, and `import minorm` should be quick
 
-    near = [name for name in names if name.startswith(unknown)] or difflib.get_close_matches(unknown, names, 1)
+    near = [THEIRS[unknown]] if THEIRS.get(unknown) in names else []
+    near = near or [name for name in names if name.startswith(unknown)] or difflib.get_close_matches(unknown, names, 1)
     hint = f"did you mean {near[0]!r}?" if near else f"expected {name}{_shown(expected)}"
     return TypeError(f"{name}: there is no argument {unknown!r}; {hint}")
+
+
+# Keras' words for what PyTorch, and minorm, call otherwise
+THEIRS = {"learning_rate": "lr", "filters": "out_channels", "units": "out_features", "strides": "stride",
+          "rate": "p", "epsilon": "eps", "decay": "weight_decay"}  # fmt: skip
 
 
 def _shown(signature: inspect.Signature) -> str:
@@ -143,10 +149,15 @@ class Checked:
 
     def __new__(cls: type[Self], *args: Any, **kwargs: Any) -> Self:
         """A new object, once the arguments are known to fit `__init__`; there are none where an object is copied."""
+        cls._check_call(args)
         doubtful = (args or kwargs) and not _surely_fits(cls.__init__, args, kwargs)
         if doubtful and (error := wrong_call(cls.__name__, cls, args, kwargs)):
             raise error
         return super().__new__(cls)
+
+    @classmethod
+    def _check_call(cls, args: tuple[Any, ...]) -> None:
+        """Raise TypeError where the arguments are those of something else: a subclass says what that is."""
 
 
 def _surely_fits(init: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
@@ -224,24 +235,39 @@ def kind_of(value: Any) -> str:
 
 
 def is_foreign(value: Any) -> bool:
-    """True for an array that is neither NumPy's nor ours: PyTorch's, JAX's, TensorFlow's, CuPy's.
-
-    A Tensor is told by its `from_array`; this module does not know the class.
-    """
+    """True for an array that is neither NumPy's nor ours: PyTorch's, JAX's, TensorFlow's, CuPy's."""
     kind = type(value)
-    if hasattr(kind, "from_array") or any(base.__module__ == "numpy" for base in kind.__mro__):
+    if is_tensor(value) or any(base.__module__ == "numpy" for base in kind.__mro__):
         return False
     return hasattr(kind, "__dlpack__") or hasattr(kind, "__array__")
 
 
 def conversion(name: str, value: Any) -> str:
-    """What makes a Tensor of `value`, which is called `name` in the message."""
+    """What makes a Tensor of `value`, which is called `name` in the message, or where the Tensor is."""
     if not is_foreign(value):
-        return "make one with minorm.tensor(data)"
+        return _nearest_tensor(name, value) or "make one with minorm.tensor(data)"
     source = f"{name}.detach()" if getattr(value, "requires_grad", False) else name
     copied = f"{source}.numpy()" if hasattr(value, "numpy") else f"numpy.asarray({source})"
     shared = f"minorm.from_dlpack({source}) shares its memory, " if hasattr(value, "__dlpack__") else ""
     return f"convert it: {shared}minorm.tensor({copied}) copies it"
+
+
+def is_tensor(value: Any) -> bool:
+    """True for a Tensor, which this module does not know, by its `from_array`."""
+    return hasattr(type(value), "from_array")
+
+
+def _nearest_tensor(name: str, value: Any) -> str:
+    """Where a Tensor is to be found beside something that is none; empty for what a Tensor can be made of."""
+    if value is None:
+        return "if a `forward` computed it, let that return its result"
+    if callable(value) and hasattr(value, "state_dict"):
+        return "pass what the model computes: model(x)"
+    if hasattr(value, "dataset") and hasattr(value, "__iter__"):
+        return "take its batches: for images, labels in loader: model(images)"
+    if isinstance(value, (tuple, list)) and any(map(is_tensor, value)):
+        return f"it holds {len(value)} values; unpack them, or take one: {name}[0]"
+    return ""
 
 
 def not_a_tensor(operation: str, name: str, value: Any) -> TypeError:

@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any
 
+from minorm.support import elsewhere
+
 Functions = tuple[Callable[[str], Any], Callable[[], list[str]]]
 
 
@@ -33,7 +35,8 @@ def _functions(package: str, homes: Mapping[str, str], modules: set[str]) -> Fun
         if name in modules or f"{package}.{name}" in homes.values():
             return import_module(f"{package}.{name}")
         if name not in homes:
-            raise AttributeError(f"module {package!r} has no attribute {name!r}", name=name, obj=sys.modules[package])
+            words = f"module {package!r} has no attribute {name!r}{elsewhere.advice(package, name)}"
+            raise AttributeError(words, name=name, obj=sys.modules[package])
         return getattr(import_module(homes[name]), name)
 
     def listed() -> list[str]:

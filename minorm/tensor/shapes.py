@@ -253,7 +253,8 @@ class Shapes(Generic[TensorT]):
         try:
             return function.apply(self, index=where)
         except (IndexError, OverflowError) as error:
-            raise IndexError(f"index: {error}; x.shape is {self.shape}") from None
+            hint = "; the number of a scalar is x.item()" if self.ndim == 0 else ""
+            raise IndexError(f"index: {error}; x.shape is {self.shape}{hint}") from None
         except TypeError:
             _check_index(where, self)
             raise

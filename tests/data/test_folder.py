@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import os
+import pickle
 import time
 import tracemalloc
 import warnings
@@ -12,7 +14,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from minorm.data import BrokenImage, DataLoader, ImageFolder, load_folder, read_image
+import minorm as mn
+from minorm.data import BrokenImage, DataLoader, ImageFolder, Subset, load_folder, read_image
+from minorm.data import transforms as T
 
 Image = pytest.importorskip("PIL.Image")
 
@@ -162,6 +166,73 @@ def test_an_override_of_getitem_counts(tmp_path: Path) -> None:
 
 def test_what_torchvisions_programs_set_is_an_error(tmp_path: Path) -> None:
     folder = ImageFolder(folder_of(tmp_path, each=1), 8)
-    for name in ("transform", "targets"):
+    for name in ("samples", "imgs", "targets", "class_to_idx"):
         with pytest.raises(AttributeError, match=rf"ImageFolder\.{name}: there is no such setting; expected "):
             setattr(folder, name, None)
+
+
+def wide_and_high(root: Path) -> np.ndarray:
+    """Two classes of one picture each, 6 x 9; gives the pixels of the first, H x W x 3."""
+    pixels = np.random.default_rng(0).integers(0, 256, (6, 9, 3), np.uint8)
+    for name, picture in (("a", pixels), ("b", pixels[::-1])):
+        (root / name).mkdir()
+        Image.fromarray(picture).save(root / name / "0.png")
+    return pixels
+
+
+def test_a_transform_gets_the_picture_as_the_file_has_it(tmp_path: Path) -> None:
+    pixels = wide_and_high(tmp_path)
+    steps = T.Compose([T.CenterCrop(4), T.ToTensor(), T.Normalize((0.5,) * 3, (0.25,) * 3)])
+    folder = ImageFolder(tmp_path, transform=steps, target_transform=lambda label: 10 * label + 1)
+    expected = ((pixels[1:5, 2:6].transpose(2, 0, 1) / 255.0) - 0.5) / 0.25  # torchvision cuts at round((9 - 4) / 2)
+    image, label = folder[0]
+    assert (image.shape, label) == ((3, 4, 4), 1)
+    np.testing.assert_allclose(image.numpy(), expected, rtol=1e-5, atol=1e-6)
+    images, labels = next(iter(DataLoader(folder, 2)))
+    assert (images.shape, labels.tolist()) == ((2, 3, 4, 4), [1, 11])
+    assert np.array_equal(images[0].numpy(), image.numpy())
+
+    folder.transform = lambda picture: picture
+    image, _ = folder[0]
+    assert (image.dtype, image.shape) == (mn.uint8, (3, 6, 9))
+    assert np.array_equal(image.numpy(), pixels.transpose(2, 0, 1))
+
+
+def test_a_picture_that_is_whole_is_turned_upright_and_may_be_grey(tmp_path: Path) -> None:
+    pixels = np.random.default_rng(0).integers(0, 256, (6, 9), np.uint8)
+    exif = Image.Exif()
+    exif[0x0112] = 6  # the first row is at the right
+    Image.fromarray(pixels).save(tmp_path / "a.png", exif=exif)
+    assert np.array_equal(read_image(tmp_path / "a.png", None, channels=1), np.rot90(pixels, -1)[None])
+
+
+def test_a_transform_passes_over_broken_pictures_too(tmp_path: Path) -> None:
+    wide_and_high(tmp_path)
+    (tmp_path / "a" / "1.png").write_bytes((tmp_path / "a" / "0.png").read_bytes()[:60])
+    folder = ImageFolder(tmp_path, skip_broken=True, transform=T.ToTensor())
+    images, labels = next(iter(DataLoader(folder, 3)))
+    assert (images.shape, labels.tolist()) == ((2, 3, 6, 9), [0, 1])
+    assert list(folder.broken) == [str(tmp_path / "a" / "1.png")]
+
+
+def test_torchvisions_attributes(tmp_path: Path) -> None:
+    wide_and_high(tmp_path)
+    folder = ImageFolder(tmp_path, 8)
+    assert folder.class_to_idx == {"a": 0, "b": 1}
+    assert folder.samples == folder.imgs == [(str(tmp_path / "a/0.png"), 0), (str(tmp_path / "b/0.png"), 1)]
+    assert folder.targets == [0, 1]
+    part = Subset(Subset(folder, [1]), [0])
+    assert (part.classes, part.class_to_idx) == (["a", "b"], {"a": 0, "b": 1})
+    with pytest.raises(AttributeError, match=r"no attribute 'files'; its dataset has: subset\.dataset\.files"):
+        _ = Subset(folder, [0]).files
+    with pytest.raises(AttributeError, match=r"Subset has no attribute 'classes'$"):
+        _ = Subset([1, 2], [0]).classes
+    assert len(pickle.loads(pickle.dumps(Subset([1, 2], [0])))) == len(copy.deepcopy(Subset([1, 2], [0]))) == 1
+
+
+def test_a_transform_in_the_place_of_the_size(tmp_path: Path) -> None:
+    wide_and_high(tmp_path)
+    with pytest.raises(TypeError, match=r"give a transform by its name: ImageFolder\(root, transform=\.\.\.\)"):
+        ImageFolder(tmp_path, T.ToTensor())
+    with pytest.raises(TypeError, match=r"transform is a list; expected a function, or None; transforms\.Compose"):
+        ImageFolder(tmp_path, transform=[T.ToTensor()])

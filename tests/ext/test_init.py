@@ -363,5 +363,8 @@ def test_not_compiled_says_what_to_do(tmp_path: Path) -> None:
     # -S: without the finder of an editable install, which would lead to the compiled ones
     result = in_a_new_process("import minorm_ext", "-S", folder=tmp_path)
     where = tmp_path / "minorm_ext"
-    assert f"ImportError: minorm_ext: the kernels are not compiled in {where}; run `pip install -e .`" in result.stderr
+    assert f"ImportError: minorm_ext: the kernels are not compiled in {where}; these are the sources" in result.stderr
+    assert "run it from another folder, or as `python -P`, or compile the kernels here: `pip install -e .`" in (
+        result.stderr
+    )
     assert result.stderr.count("Traceback") == 1

@@ -12,6 +12,7 @@ import shutil
 import stat
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -179,6 +180,95 @@ def test_a_level_that_cannot_be_built_is_said_and_nothing_is_built(project: Path
     last = sentence(build(project, "--level", "v4", cc=compiler_without(project, "-march=x86-64-v4")))
     assert "--level: the C compiler does not know v4; it knows baseline, v3" in last
     assert not compiled(project)
+
+
+EDITABLE = "import sys; from setuptools import build_meta; build_meta.build_editable(sys.argv[1])"
+WHEEL = EDITABLE.replace("build_editable", "build_wheel")
+
+
+def install(project: Path, hook: str, store: Path | None = None) -> str:
+    """What pip calls for an installation, once the packages that a build needs are there; gives what it prints."""
+    environment = {name: value for name, value in os.environ.items() if name not in ("CC", "CFLAGS", "LDSHARED")}
+    environment |= {"PYTHONPATH": ""} | ({"MINORM_KERNEL_STORE": str(store)} if store else {})
+    wheels = project / "wheels"
+    wheels.mkdir(exist_ok=True)
+    run = [sys.executable, "-c", hook, str(wheels)]
+    result = subprocess.run(
+        run, cwd=project, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+    )
+    assert result.returncode == 0, result.stdout
+    return result.stdout
+
+
+def compilations(printed: str) -> int:
+    """How many kernels were compiled."""
+    return len(re.findall(r"^.* -c build/\S+\.c ", printed, re.MULTILINE))
+
+
+@pytest.fixture
+def distribution(project: Path) -> Path:
+    """The project with what makes a wheel of it."""
+    (project / "minorm").mkdir()
+    (project / "minorm" / "config.py").write_text('__version__ = "1.0"\n')
+    (project / "minorm" / "__init__.py").touch()
+    (project / "examples" / "labs").mkdir(parents=True)
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(CHECKOUT / name, project)
+    return project
+
+
+def test_a_second_installation_compiles_nothing_again(distribution: Path) -> None:
+    """Another extra, with -e or without it: the kernels are the same."""
+    (distribution / "minorm_ext" / "room" / "toy.pyx").unlink()
+    assert compilations(install(distribution, EDITABLE)) == 2
+    first = compiled(distribution)
+    assert compilations(install(distribution, EDITABLE)) == 0
+    assert compilations(install(distribution, WHEEL)) == 0
+    assert compiled(distribution) == first
+
+
+def test_an_installation_compiles_what_changed(distribution: Path) -> None:
+    assert compilations(install(distribution, EDITABLE)) == len(LEVELS) + 2
+    (distribution / "minorm_ext" / "room" / "half.pxd").write_text(HALF.replace("i // 2", "i // 2 + 1"))
+    assert compilations(install(distribution, WHEEL)) == len(LEVELS)  # not machine and switch
+    assert compilations(install(distribution, EDITABLE)) == 0
+    assert ask(distribution, "minorm_ext.kernels('toy').total(10, 2)") == "55"
+
+
+def test_checkouts_may_share_a_store(distribution: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    store = tmp_path_factory.mktemp("store")
+    other = tmp_path_factory.mktemp("other") / "checkout"
+    shutil.copytree(distribution, other)
+    assert compilations(install(distribution, EDITABLE, store)) == len(LEVELS) + 2
+    assert compilations(install(other, EDITABLE, store)) == 0
+    assert ask(other, "minorm_ext.kernels('toy').total(10, 2)") == "45"
+
+
+def test_a_wheel_has_no_module_that_was_moved_since_the_build_before(distribution: Path) -> None:
+    gone = distribution / "minorm" / "gone.py"
+    gone.touch()
+    install(distribution, WHEEL)
+    gone.unlink()
+    install(distribution, WHEEL)
+    (wheel,) = (distribution / "wheels").glob("*.whl")
+    names = zipfile.ZipFile(wheel).namelist()
+    assert "minorm/config.py" in names
+    assert "minorm/gone.py" not in names
+
+
+def test_another_header_compiler_or_flag_is_another_kernel(project: Path) -> None:
+    """What an object is made of, and not the time of its files, says whether it is the same."""
+    assert build(project, "--only", "machine,switch").returncode == 0
+    assert compilations(build(project, "--only", "machine,switch").stdout) == 0
+    header = project / "minorm_ext" / "runtime" / "processors.h"
+    times = header.stat().st_atime_ns, header.stat().st_mtime_ns
+    header.write_text(header.read_text() + "/* changed */\n")
+    os.utime(header, ns=times)
+    assert compilations(build(project, "--only", "switch").stdout) == 1
+    printed = build(project, "--only", "switch", cc=compiler(project, "-no-such-flag", "true")).stdout
+    assert compilations(printed) == 1
+    assert compilations(build(project, "--only", "switch", "--force").stdout) == 1
+    assert len(list((project / "build" / "kernels").glob("minorm_ext.baseline.switch.*.so"))) == 3
 
 
 def test_without_openmp_the_build_is_serial(project: Path) -> None:

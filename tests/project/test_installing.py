@@ -83,11 +83,29 @@ def test_no_extra_requires_the_stranger(tmp_path: Path) -> None:
     assert "minorm" not in required(metadata)
 
 
-def test_the_readme_installs_so_that_the_clone_can_be_worked_in() -> None:
-    """Without -e the sources of the clone, which have no kernels, hide what was installed."""
+def commands(text: str) -> list[str]:
+    """The lines of a page's ```sh blocks."""
+    return "\n".join(re.findall(r"^```sh\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)).splitlines()
+
+
+def test_the_readme_installs_with_e_where_the_clone_is_worked_in() -> None:
+    """Tests and docs are run in the clone, where Python would else take its sources, which have no kernels."""
     text = (ROOT / "README.md").read_text()
-    extras = ("demo", "test", "labs", "docs")
-    assert re.findall(r"pip install (.*?\[\w+\]\")", text) == [f'-e ".[{extra}]"' for extra in extras]
+    wanted = ['".[demo]"', '-e ".[test]"', '".[labs]"', '-e ".[docs]"']
+    assert re.findall(r"pip install (.*?\[\w+\]\")", text) == wanted
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/quick-start.md"])
+def test_what_runs_in_the_clone_takes_what_is_installed(page: str) -> None:
+    """`python -m` and `python -c` look into the current folder first; scripts, and `python -P`, do not."""
+    taken = [line for line in commands((ROOT / page).read_text()) if re.search(r"python3? -[mc] (?!venv)", line)]
+    assert [line for line in taken if '-e ".[' not in line] == []
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/quick-start.md"])
+def test_a_page_that_installs_says_whose_the_name_is(page: str) -> None:
+    text = " ".join((ROOT / page).read_text().split())
+    assert re.search(r"`minorm` on the public index(?: \(PyPI\))? is somebody else's package", text)
 
 
 def test_the_cupy_that_is_advised_is_the_extras() -> None:

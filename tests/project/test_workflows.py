@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ FOLDER = ROOT / ".github" / "workflows"
 NAMES = sorted(path.name for path in FOLDER.glob("*.yml"))
 # The scripts of .ci that a workflow may call, and what they call in their turn.
 SCRIPTS = ["lint", "run", "smoke"]
+PLACEHOLDER = "<address of this repository>"
 
 
 def workflow(name: str) -> dict[Any, Any]:
@@ -95,6 +97,21 @@ def test_a_script_of_a_workflow_can_be_run_and_the_tests_that_it_names_are_there
     assert os.access(path, os.X_OK)
     for name in re.findall(r"(?<![\w/.\"])tests/[\w/.]+(?<!\.)", path.read_text(encoding="utf-8")):
         assert (ROOT / name).exists(), name
+
+
+def test_a_release_has_the_address_of_its_repository_in_place_of_the_placeholder(tmp_path: Path) -> None:
+    (step,) = [step for step in steps("release.yml") if step.get("name") == "The pages say where to clone from"]
+    assert step["if"] == "github.ref_type == 'tag'"
+    pages = ("README.md", "docs/quick-start.md")
+    (tmp_path / "docs").mkdir()
+    for filled in (False, True):
+        for page in pages:
+            assert "\ngit clone " in (ROOT / page).read_text(encoding="utf-8")
+            (tmp_path / page).write_text(f"git clone {'https://host/minorm' if filled else PLACEHOLDER}\n")
+        ended = subprocess.run(["bash", "-e", "-c", step["run"]], cwd=tmp_path, capture_output=True, check=False)
+        assert ended.returncode == (0 if filled else 1)
+    releasing = (ROOT / "RELEASING.md").read_text(encoding="utf-8")
+    assert all(page in releasing.partition(PLACEHOLDER)[0] for page in pages)
 
 
 def test_the_linters_are_called_in_one_place() -> None:

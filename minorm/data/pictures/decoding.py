@@ -39,12 +39,12 @@ class BrokenImage(ValueError):
 @documented(
     {},
     path="a PNG, JPEG, WebP, BMP, GIF or TIFF",
-    size="height and width: the shorter side is scaled to it, the centre cut",
+    size="height and width: the shorter side is scaled to it, the centre cut; None keeps all of the picture",
     channels="3 for RGB, 1 for grey",
     max_bytes="what the decoded pixels may take, 4 bytes each; None allows 512 MiB",
 )
-def read_image(path: FilePath, size: int, channels: int = 3, max_bytes: int | None = None) -> Array:
-    """The picture as uint8, channels x size x size.
+def read_image(path: FilePath, size: int | None, channels: int = 3, max_bytes: int | None = None) -> Array:
+    """The picture as uint8, channels x size x size, or channels x its height x its width.
 
     EXIF's rotation is obeyed, what is transparent becomes white, 16 bits become 8, CMYK becomes RGB; of a GIF it is the
     first frame, of a TIFF the first page. BrokenImage (a ValueError) where the file is truncated, has more pixels than
@@ -67,16 +67,16 @@ def read_image(path: FilePath, size: int, channels: int = 3, max_bytes: int | No
         picture = picture_files.look(contents)
         scale = _scale(picture, size)
         _check(picture, scale, len(contents), max_bytes)
-        return _square(picture, size, channels)
+        return _pixels(picture, size, channels)
     except MemoryError:
         raise
     except Exception as error:  # Pillow raises whatever a decoder meets: OSError, SyntaxError, struct.error
         raise BrokenImage(f"read_image: {quoted(str(path))} {_reason(contents, error)}") from error
 
 
-def _scale(picture: Picture, size: int) -> int:
+def _scale(picture: Picture, size: int | None) -> int:
     """The 2, 4 or 8 by which a JPEG may be smaller when it is decoded, as Pillow's draft mode chooses it."""
-    if picture.kind != "JPEG":
+    if picture.kind != "JPEG" or size is None:
         return 1
     least = min(picture.width, picture.height) // max(1, round(size * GAP))
     return next((scale for scale in (8, 4, 2) if least >= scale), 1)
@@ -129,13 +129,15 @@ def _tiff() -> Any:
     return Tiff
 
 
-def _square(picture: Picture, size: int, channels: int) -> Array:
+def _pixels(picture: Picture, size: int | None, channels: int) -> Array:
     from PIL import Image
 
     with _opened(picture) as image:
-        image.draft(None, (round(size * GAP),) * 2)  # JPEG decodes at 1/2, 1/4 or 1/8 as well
+        if size is not None:
+            image.draft(None, (round(size * GAP),) * 2)  # JPEG decodes at 1/2, 1/4 or 1/8 as well
         image.load()
-        upright = _cut(_flat(image, "L" if channels == 1 else "RGB"), size)
+        upright = _flat(image, "L" if channels == 1 else "RGB")
+        upright = upright if size is None else _cut(upright, size)
     turn = _TURNS.get(picture.orientation)
     if turn is not None:  # a centred square is turned as well after the cut as before
         upright = upright.transpose(Image.Transpose(turn))

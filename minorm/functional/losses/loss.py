@@ -6,6 +6,7 @@ against a target (N) is an error here, where it would silently train on N x N di
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from minorm.functional.argument_texts import CLASSES, LOSS
 from minorm.functional.arguments import floats, number
 from minorm.graph import trace
 from minorm.ops import loss as ops
+from minorm.support.argument_errors import conversion, kind_of, outside
 from minorm.support.documented import documented
 from minorm.tensor.tensor import Tensor
 
@@ -55,6 +57,7 @@ def cross_entropy(
     ONNX SoftmaxCrossEntropyLoss 13; label smoothing: Szegedy et al. 2016, arXiv:1512.00567.
     """
     name = "cross_entropy"
+    _check_scores(name, input, target)
     floats(name, ("weight",), input=input, weight=weight)
     classes = _check_classes(name, input, weight, reduction)
     number(name, "label_smoothing", label_smoothing)
@@ -103,6 +106,7 @@ def nll_loss(
 
     ONNX NegativeLogLikelihoodLoss 13.
     """
+    _check_scores("nll_loss", input, target)
     floats("nll_loss", ("weight",), input=input, weight=weight)
     classes = _check_classes("nll_loss", input, weight, reduction)
     _check_labels("nll_loss", input, target, ignore_index, classes)
@@ -184,6 +188,7 @@ def binary_cross_entropy_with_logits(
         tensor([0.6931, 0.1269])
     """
     name = "binary_cross_entropy_with_logits"
+    _warn_of_probabilities(name, input)
     _check_numbers(name, input, target, reduction)
     floats(name, ("weight", "pos_weight"), input=input, weight=weight, pos_weight=pos_weight)
     for key, factor in (("weight", weight), ("pos_weight", pos_weight)):
@@ -191,6 +196,34 @@ def binary_cross_entropy_with_logits(
             _check_constant(name, key, factor)
             _check_broadcast(name, key, factor, input)
     return ops.BinaryCrossEntropy.apply(input, target, weight, pos_weight, reduction=reduction)
+
+
+# What makes probabilities, by the class of the operation; and what the losses take in their place.
+PROBABILITIES = {"Softmax": "softmax", "Sigmoid": "sigmoid"}
+SCORES = {
+    "cross_entropy": "scores, of which it computes the softmax itself; leave the softmax out of the model",
+    "nll_loss": "log-probabilities, as log_softmax gives them; or use cross_entropy on the scores themselves",
+    "binary_cross_entropy_with_logits": "scores, of which it computes the sigmoid itself; leave the sigmoid out of the "
+    "model, or use binary_cross_entropy",
+}
+
+
+def _check_scores(name: str, input: Any, target: Any) -> None:
+    """Raise TypeError where the classes stand in the place of the scores; warn of probabilities there."""
+    given = isinstance(input, Tensor) and isinstance(target, Tensor)
+    if given and input.array.dtype.kind in "iu" and dtypes.is_float(target.array.dtype) and target.ndim > input.ndim:
+        raise TypeError(
+            f"{name}: input is {input.dtype} of shape {input.shape}, target is {target.dtype} of shape {target.shape}; "
+            f"expected the model's output first, and then the classes: {name}(output, labels)"
+        )
+    _warn_of_probabilities(name, input)
+
+
+def _warn_of_probabilities(name: str, input: Any) -> None:
+    """Warn of a model that ends in softmax or sigmoid: it trains, but slowly and to a worse result."""
+    made_by = PROBABILITIES.get(type(getattr(input, "creator", None)).__name__)
+    if made_by:
+        warnings.warn(f"{name}: input is the result of {made_by}; expected {SCORES[name]}", stacklevel=outside())
 
 
 def _check_reduction(name: str, reduction: str) -> None:
@@ -248,7 +281,10 @@ def _check_labels(name: str, input: Tensor, target: Any, ignore_index: int, clas
     shape = input.array.shape
     wanted = shape[:1] + shape[2:] if len(shape) > 1 else ()
     if not isinstance(target, Tensor):
-        raise TypeError(f"{name}: target is {type(target).__name__}; expected a Tensor of integer classes {wanted}")
+        raise TypeError(
+            f"{name}: target is {kind_of(target)}; expected a Tensor of integer classes {wanted}; "
+            f"{conversion('target', target)}"
+        )
     labels = target.array
     if labels.dtype.kind not in "iu":
         raise TypeError(
@@ -256,10 +292,14 @@ def _check_labels(name: str, input: Tensor, target: Any, ignore_index: int, clas
             f"of shape {wanted}; convert them with target.long()"
         )
     if labels.shape != wanted:
-        hint = "; for one-hot targets pass target.argmax(1), or probabilities in input's float type"
+        hint = ""
+        if labels.shape == shape:
+            hint = "; for one-hot targets pass target.argmax(1), or probabilities in input's float type"
+        elif len(shape) > 1 and labels.shape == (*wanted[:1], 1, *wanted[1:]):
+            hint = "; take the axis of length 1 away: target.squeeze(1)"
         raise ValueError(
             f"{name}: target has shape {labels.shape}, input has shape {shape}; expected {wanted}, one class an example"
-            + (hint if labels.shape == shape else "")
+            + hint
         )
     if type(labels) is not np.ndarray:
         return  # on a GPU the host would have to wait for the answer: the kernels give such a label a loss of NaN

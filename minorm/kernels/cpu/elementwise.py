@@ -173,7 +173,8 @@ def power(a: Any, b: Any) -> Any:
     if dtype not in STORAGE or b.dtype != dtype:
         return reference.power(a, b)
     if b.size != 1 or b.ndim > a.ndim:
-        a, b = np.broadcast_arrays(a, b)
+        shape = np.broadcast_shapes(a.shape, b.shape)
+        a, b = (x if x.shape == shape else np.broadcast_to(x, shape) for x in (a, b))
         return _map("power", reference.power, a, b)
     exponent = float(b.reshape(()))
     if exponent in _EXACT:

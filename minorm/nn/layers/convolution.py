@@ -7,7 +7,7 @@ of its own elements ("reflect", "replicate", "circular"; see `F.pad`), which tra
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -56,7 +56,8 @@ TRANSPOSED = {
 
 def sizes_of(layer: str, name: str, value: Any, axes: int, least: int = 1) -> tuple[int, ...]:
     """An int for every axis, or one int an axis, as a tuple."""
-    sizes = (value,) * axes if isinstance(value, (int, np.integer)) else tuple(value) if value is not None else ()
+    whole = isinstance(value, (int, np.integer))
+    sizes = (value,) * axes if whole else tuple(value) if isinstance(value, Iterable) else ()
     if len(sizes) != axes or not all(isinstance(n, (int, np.integer)) and not isinstance(n, bool) for n in sizes):
         raise TypeError(f"{layer}: {name} is {value!r}; expected an int, or {axes} ints, one for each axis")
     if min(sizes) < least:

@@ -19,6 +19,7 @@ import numpy as np
 
 from minorm.devices import dtypes
 from minorm.functional.norm.checks import LOW_MOMENTUM, warn_of_low_momentum
+from minorm.functional.windows import channels_elsewhere
 from minorm.nn import init
 from minorm.nn.attributes import COUNTER, MadeBy
 from minorm.nn.fused_pairs import takes_activation
@@ -202,6 +203,7 @@ class RunningNorm(Affine):
             raise ValueError(
                 f"{type(self).__name__}: x has {x.shape[1]} channels, the layer num_features={self.num_features}; "
                 f"expected x.shape[1] == {self.num_features}; x.shape is {x.shape}"
+                f"{channels_elsewhere(x.shape, self.num_features)}"
             )
 
     def extra_repr(self) -> str:

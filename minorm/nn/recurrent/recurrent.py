@@ -13,7 +13,7 @@ from minorm.nn.attributes import MadeBy
 from minorm.nn.module import Module
 from minorm.nn.parameter import Parameter, check_sizes, uninitialized
 from minorm.nn.utils.rnn import PackedSequence, pack_padded, padded
-from minorm.support.argument_errors import not_a_tensor
+from minorm.support.argument_errors import kind_of, not_a_tensor
 from minorm.support.documented import documented
 from minorm.tensor.combining import cat, stack
 from minorm.tensor.tensor import Tensor
@@ -63,6 +63,7 @@ class RNNBase(Module):
     """
 
     gates: ClassVar[int] = 1
+    _count: ClassVar[int] = 1  # of states
     mode: str = "RNN"
     _made_by: ClassVar[MadeBy] = {
         "input_size": lambda layer: layer.weight_ih_l0.shape[1],
@@ -136,7 +137,7 @@ class RNNBase(Module):
                              f"with {self.input_size} features")  # fmt: skip
         single = input.ndim == 2
         x = input.unsqueeze(1) if single else input.transpose(0, 1) if self.batch_first else input
-        states = [state.unsqueeze(1) if single else state for state in parts(hx)]
+        states = [state.unsqueeze(1) if single else state for state in self._first(hx)]
         y, last = self._run(x, states, None)
         if single:
             return y.squeeze(1), self._joined([state.squeeze(1) for state in last])
@@ -145,10 +146,18 @@ class RNNBase(Module):
     def _packed(self, packed: PackedSequence, hx: Any) -> Any:
         x, lengths = padded(packed)
         order, back = packed.sorted_indices, packed.unsorted_indices
-        states = [state if order is None else state[:, order] for state in parts(hx)]
+        states = [state if order is None else state[:, order] for state in self._first(hx)]
         y, last = self._run(x, states, lengths)
         last = [state if back is None else state[:, back] for state in last]
         return PackedSequence(pack_padded(y, packed.batch_sizes), *packed[1:]), self._joined(last)
+
+    def _first(self, hx: Any) -> list[Tensor]:
+        """The states before the first step; TypeError for another number of them."""
+        states = parts(hx)
+        if len(states) not in (0, self._count):
+            expected = "a Tensor, h_0" if self._count == 1 else "a pair of Tensors, (h_0, c_0)"
+            raise TypeError(f"{type(self).__name__}: hx is {kind_of(hx)}; expected {expected}")
+        return states
 
     def _run(self, x: Tensor, states: list[Tensor], lengths: Tensor | None) -> tuple[Tensor, list[Tensor]]:
         """All layers, of x (steps, batch, in)."""
@@ -257,6 +266,7 @@ class LSTM(RNNBase):
     """
 
     gates = 4
+    _count = 2
     mode = "LSTM"
 
     def _layer(self, x: Tensor, states: list[Tensor], *weights: Any, **options: Any) -> tuple[Tensor, ...]:

@@ -181,6 +181,9 @@ def _norm(arrays: list[Any], norm_type: float) -> float:
 
 
 def _tensors(operation: str, parameters: Tensor | Iterable[Tensor]) -> list[Tensor]:
+    if hasattr(parameters, "parameters"):
+        raise TypeError(f"{operation}: parameters is a {kind_of(parameters)}; expected a list of Tensors; pass the "
+                        "model's parameters, not the model: model.parameters()")  # fmt: skip
     tensors: list[Any] = [parameters] if isinstance(parameters, Tensor) else list(parameters)
     for index, tensor in enumerate(tensors):
         if not isinstance(tensor, Tensor):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,9 +21,44 @@ from minorm.onnx.graph import external
 from minorm.onnx.graph.external import Path, Weights
 from minorm.onnx.loading.graph_module import GraphModule
 from minorm.onnx.loading.metadata import CLASSES, drop_stale_classes, entries_of, set_entries
-from minorm.support.argument_errors import checked
+from minorm.support.argument_errors import AnyCallable, checked
 from minorm.support.documented import documented
 from minorm.tensor.tensor import Tensor
+
+# Arguments of torch.onnx.export that change nothing here: how it finds the graph, and what it prints.
+_TAKEN = {
+    "artifacts_dir", "autograd_inlining", "do_constant_folding", "dump_exported_program", "dynamo", "fallback",
+    "operator_export_type", "optimize", "profile", "report", "verbose",
+}  # fmt: skip
+# Those whose other values would change the file, with the value that is taken, and what to write for another one.
+_ONLY = {
+    "export_params": (True, "the parameters are in the file"),
+    "keep_initializers_as_inputs": (False, "parameters are no inputs"),
+    "dynamic_shapes": (None, 'give the names of the axes: dynamic_axes={"x": {0: "batch"}}'),
+    "kwargs": (None, "give the arguments in their order: export(model, (x, y), path)"),
+    "custom_opsets": (None, "all operators are ONNX's own"),
+    "custom_translation_table": (None, "all operators are ONNX's own"),
+    "export_modules_as_functions": (False, "a module is its operators"),
+}
+
+
+def in_pytorchs_words(function: AnyCallable) -> AnyCallable:
+    """Decorate `export` so that it takes a call of torch.onnx.export as it is written."""
+
+    @functools.wraps(function)
+    def run(*given: Any, **options: Any) -> Any:
+        if "f" in options and "path" not in options:
+            options["path"] = options.pop("f")
+        _, args, path = (*given[:3], None, None, None)[:3]
+        if isinstance(args, (str, os.PathLike)) and path is not None:
+            raise TypeError(f"export: args is a {type(args).__name__}, path a {type(path).__name__}; expected them in "
+                            "the order export(model, x, path)")  # fmt: skip
+        for name, (taken, instead) in _ONLY.items():
+            if (value := options.pop(name, taken)) not in (None, taken, {}, ()):
+                raise ValueError(f"export: {name}={value!r}; expected {taken}, or no {name}: {instead}")
+        return function(*given, **{name: value for name, value in options.items() if name not in _TAKEN})
+
+    return run  # type: ignore[return-value]
 
 
 @documented(
@@ -58,6 +94,7 @@ from minorm.tensor.tensor import Tensor
     'predict` reads `"classes"`, the names of the outputs, and `"preprocessing"`, with mean, std, size and channels. '
     "None adds nothing; what the file of a loaded graph says stays",
 )
+@in_pytorchs_words
 @checked
 def export(
     model: Callable[..., Any],
@@ -78,6 +115,9 @@ def export(
 
     Parameters and buffers are initializers under their state_dict keys. BatchNormalization stays itself, never folded
     into a convolution. ExportError lists everything that cannot be written, VerifyError names the size and the node.
+
+    A call of torch.onnx.export is taken as it is written: `f` is the path, and what says how PyTorch finds the graph,
+    as `dynamo` and `do_constant_folding` do, changes nothing.
 
     Example:
         >>> model = nn.Sequential(nn.Linear(2, 3), nn.ReLU())

@@ -225,3 +225,54 @@ def test_metadata_that_does_not_fit_is_refused(tmp_path: Path) -> None:
             with pytest.raises(ValueError, match=words):
                 mo.export(source, x, tmp_path / "m.onnx", metadata=said)
     assert not (tmp_path / "m.onnx").exists()
+
+
+def test_a_call_of_torch_onnx_export_is_taken_as_it_is_written(tmp_path: Path) -> None:
+    """The words that old and new PyTorch have; the file is the one that onnxruntime runs at any batch size."""
+    ort = pytest.importorskip("onnxruntime")
+    mn.manual_seed(0)
+    model = net()
+    names: dict[str, Any] = {"input_names": ["images"], "output_names": ["scores"], "opset_version": 13}
+    names["dynamic_axes"] = {"images": {0: "n"}, "scores": {0: "n"}}
+    mo.export(
+        model,
+        (X,),
+        f=str(tmp_path / "model.onnx"),
+        **names,
+        export_params=True,
+        verbose=False,
+        do_constant_folding=True,
+        keep_initializers_as_inputs=False,
+        dynamo=False,
+        kwargs=None,
+        dynamic_shapes=None,
+        custom_opsets=None,
+        autograd_inlining=True,
+    )
+    proto = onnx.load(tmp_path / "model.onnx")
+    assert (proto.opset_import[0].version, dims(proto.graph.input[0])) == (13, ["n", 1, 8, 8])
+    x = np.random.default_rng(0).standard_normal((5, 1, 8, 8), np.float32)
+    (scores,) = ort.InferenceSession(tmp_path / "model.onnx").run(["scores"], {"images": x})
+    np.testing.assert_allclose(scores, model(mn.tensor(x)).numpy(), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"export_params": False}, "export: export_params=False; expected True, or no export_params: the parameters"),
+        ({"dynamic_shapes": {"x": {0: "n"}}}, r'expected None, .*dynamic_axes=\{"x": \{0: "batch"\}\}'),
+        ({"kwargs": {"y": X}}, r"expected None, or no kwargs: give the arguments in their order"),
+        ({"keep_initializers_as_inputs": True}, "expected False, or no keep_initializers_as_inputs: parameters are"),
+    ],
+)
+def test_words_of_pytorchs_that_would_change_the_file(options: Any, words: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=words):
+        mo.export(net(), X, tmp_path / "model.onnx", **options)
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_path_before_the_example(tmp_path: Path) -> None:
+    with pytest.raises(TypeError, match=r"path a Tensor; expected them in the order export\(model, x, path"):
+        mo.export(net(), str(tmp_path / "model.onnx"), X)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="export: there is no argument 'do_folding'"):
+        mo.export(net(), X, do_folding=True)  # type: ignore[call-arg]
