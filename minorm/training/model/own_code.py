@@ -109,6 +109,11 @@ def is_file(model: str) -> bool:
     return ".py:" in model
 
 
+def is_graph(model: str) -> bool:
+    """Whether a model is said as FILE.onnx, the graph of an ONNX file."""
+    return model.lower().endswith(".onnx")
+
+
 def split(model: str) -> tuple[str, str]:
     """(FILE.py, FUNCTION)"""
     path, _, function = model.rpartition(":")

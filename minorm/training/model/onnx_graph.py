@@ -1,0 +1,118 @@
+"""FILE.onnx: the graph of an ONNX model of any maker, as a model to train, with its weights and a head for the classes.
+
+A run's folder keeps a copy of the file, so a checkpoint needs no other place. A graph is no code: to build it nothing
+has to be trusted but the limits of `minorm.onnx.load`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from minorm.nn import Module
+from minorm.serialization import limits, opening
+from minorm.support.masking import quoted
+from minorm.training.data import declared
+from minorm.training.data.preparing import Preprocessing
+from minorm.training.model.initial import Initial
+
+if TYPE_CHECKING:
+    from minorm.onnx.loading.exchange.classifier import Classifier
+
+NAME = re.compile(r"[^/\\:\0]+\.onnx", re.IGNORECASE)  # of a copy, without a folder or a drive
+
+
+@dataclass(frozen=True)
+class Graph:
+    """A file that was read, with all its weights.
+
+    path       where
+    contents   its bytes; where weights lay in other files, those of a file that holds them too
+    """
+
+    path: str
+    contents: bytes
+    max_bytes: int = limits.ONNX
+
+    @classmethod
+    def read(
+        cls, path: str, max_bytes: int | None = None, external_root: str | None = None, copied: bool = False
+    ) -> Graph:
+        """The file at the path; copied: it is a run's copy, and no symbolic link."""
+        from minorm.onnx.loading.exchange import classifier
+
+        with opening.regular(path, "init", follow=not copied):
+            pass  # an error in words, before anything is read
+        most = limits.ONNX if max_bytes is None else max_bytes
+        if not NAME.fullmatch(os.path.basename(path)):
+            raise ValueError(f"init: the file is called {quoted(os.path.basename(path))}; expected NAME.onnx, as a run "
+                             "keeps a copy of it")  # fmt: skip
+        return cls(path, classifier.whole(path, most, None if copied else external_root), most)
+
+    @property
+    def file(self) -> str:
+        """The file's name without its folder."""
+        return os.path.basename(self.path)
+
+    @property
+    def name(self) -> str:
+        """What a checkpoint calls the model: the copy in its folder."""
+        return self.file
+
+    @cached_property
+    def sha256(self) -> str:
+        """Of the contents, in hexadecimal digits."""
+        return hashlib.sha256(self.contents).hexdigest()
+
+    @cached_property
+    def classifier(self) -> Classifier:
+        """The file as a classifier of images."""
+        from minorm.onnx.loading.exchange.classifier import Classifier
+
+        return Classifier(self.path, self.contents, self.max_bytes)
+
+    @property
+    def preprocessing(self) -> Preprocessing | None:
+        """How the file says that pixels are scaled; None where it says nothing that a run understands."""
+        return declared.read(self.classifier.metadata)
+
+    @property
+    def classes(self) -> list[str]:
+        """The names of its classes, where it says them."""
+        return declared.classes(self.classifier.metadata)
+
+    def build(self, channels: int, size: int, classes: int, keeps_head: bool = False) -> Module:
+        """The network; ValueError where it cannot take such images, or no head is found."""
+        return self.classifier.build(channels, size, classes, keeps_head)
+
+    def keeps_head(self, channels: int, size: int, classes: Sequence[str]) -> bool:
+        """Whether these are its own classes: as many, and of the same names where it says names."""
+        head = self.classifier.opened(channels, size)[1]
+        return head.classes == len(classes) and self.classes in ([], list(classes))
+
+    def initial(self, model: Any, channels: int, size: int, keeps_head: bool) -> Initial:
+        """What the model begins with, and what was changed."""
+        given, (_, head) = self.classifier.input, self.classifier.opened(channels, size)
+        kind = f"{head.operator} of {head.features:,} numbers"
+        if keeps_head:
+            said = f"a {kind}, stays, as the classes are the same; --new-head draws it anew"
+        else:
+            said = f"a {kind} for {head.classes:,} classes, is drawn anew"
+        notes = [f"the head {quoted(head.name)}, {said}"]
+        if head.activation:
+            notes.append(f"its {head.activation} is left out: the loss takes logits")
+        if given.channels_last:
+            notes.append("its input is channels-last; a Transpose stands in front of it now")
+        if given.batch is not None:
+            notes.append(f"its batch of {given.batch} is free now")
+        if len(self.classifier.outputs) > 1:
+            notes.append(f"of its {len(self.classifier.outputs)} outputs {quoted(head.part.output)} is trained")
+        if frozen := sum(module.frozen for module in model.modules()):
+            notes.append(f"{frozen} of its layers are frozen, as the file says, and stay so")
+        taken = len(model.state_dict()) - (0 if keeps_head else len(head.weights))
+        return Initial(self.file, self.sha256, taken, [], [], [], notes)
