@@ -6,6 +6,7 @@ import argparse
 import functools
 
 from minorm.cli import sources, trust
+from minorm.cli.options import transfer_options
 from minorm.training import Settings
 from minorm.training.data.defaults import BATCH, CROP_SCALE, FEW, MOST_EPOCHS, SIZES, SMALL_BATCH, STEPS
 from minorm.training.settings import CLASS_WEIGHTS, DTYPES, MODEL_FOR, OPTIMIZERS, QAT, SCHEDULES
@@ -25,8 +26,9 @@ def add(parser: argparse.ArgumentParser) -> None:
     sources.add_limit(parser)
     option("--image-size", type=int, metavar="N", help="the shorter side of a folder's images is scaled to it and the "
            f"centre cut (default: {SIZES[0]} to {SIZES[-1]}, by the size of the pictures)")  # fmt: skip
-    option("--model", metavar="NAME|FILE.py:FUNCTION", help="digits, lenet, resnet20 or norms, or a function called as "
-           "build(channels, size, classes); default: the usual one for the data")  # fmt: skip
+    option("--model", metavar="NAME|FILE.py:FUNCTION|FILE.onnx", help="digits, lenet, resnet20 or norms, a function "
+           "called as build(channels, size, classes), or the graph of an ONNX file; default: the usual one for "
+           "the data")  # fmt: skip
     option(
         "--config", metavar="FILE.toml", help="options by their long names, as batch-size = 32; the command line wins"
     )
@@ -35,8 +37,7 @@ def add(parser: argparse.ArgumentParser) -> None:
            "this epoch")  # fmt: skip
     option("--batch-size", type=int, metavar="N", help=f"default {BATCH}; for your own images {SMALL_BATCH} if there "
            f"are fewer than {FEW:,}, and less for very few")  # fmt: skip
-    option("--init", metavar="FILE", help="begin with the weights of a run's folder, a checkpoint, or a .safetensors, "
-           ".npz or .pt file, as far as names and shapes fit; no code in it is run")  # fmt: skip
+    transfer_options.add(parser, option)
     option("--lr", type=float, help="largest learning rate (default 0.05 for sgd, 0.003 for adam, adamw)")
     option("--optimizer", choices=OPTIMIZERS, help=f"default {defaults.optimizer}, with momentum 0.9")
     option("--schedule", choices=SCHEDULES, help=f"of the learning rate (default {defaults.schedule})")

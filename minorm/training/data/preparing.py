@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -26,7 +26,7 @@ from minorm.data.transforms import (
 )
 from minorm.data.transforms.transform import Transform
 from minorm.devices import dtypes
-from minorm.training.settings import Settings
+from minorm.training.settings import Settings, numbers
 
 Array = Any
 TESTED = 256  # images a batch, where nothing is trained
@@ -82,10 +82,21 @@ def load_data(
 
 
 def preprocessing(settings: Settings, train: Any) -> Preprocessing:
-    """Of the training images; those of arrays of one's own are measured."""
+    """Of the training images; those of arrays of one's own are measured. Mean and std that the settings say count."""
+    found = _usual_preprocessing(settings, train)
+    said = {name: numbers(getattr(settings, name)) for name in ("mean", "std")}
+    for name, values in said.items():
+        if values and len(values) not in (1, found.channels):
+            raise ValueError(f"{name} is {getattr(settings, name)!r}; expected one number, or one for each of the "
+                             f"{found.channels} channels of the images")  # fmt: skip
+    return replace(found, **{name: v * (found.channels if len(v) == 1 else 1) for name, v in said.items() if v})
+
+
+def _usual_preprocessing(settings: Settings, train: Any) -> Preprocessing:
     folder = folder_of(train)
     if folder is not None:
-        return Preprocessing(folder.classes, *MEAN_STD["folder"], folder.image_size, folder.channels)
+        scaling = MEAN_STD["folder"] if folder.channels == 3 else ([sum(values) / 3] for values in MEAN_STD["folder"])
+        return Preprocessing(folder.classes, *scaling, folder.image_size, folder.channels)
     channels, height, width = np.shape(train[0][0])
     assert height == width, "every data set here has square images"
     if settings.data == "numpy":

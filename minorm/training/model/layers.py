@@ -22,7 +22,7 @@ SHOWN = 3  # last weights, in an error
 class Layers:
     """The parameters of a model as they run on images of this form.
 
-    head    those of the last layer
+    head    those of the last layer; empty where its weight is no matrix and no 1x1 kernel
     body    those of the layers before, a list each; what no run reads is with the first
     """
 
@@ -33,16 +33,22 @@ class Layers:
             if _has_weight(read) and _has_weight(layers[-1]):
                 layers.append([])
             layers[-1] += read
+        if not _is_head(layers[-1]):
+            layers.append([])
         *self.body, self.head = layers
-        if not self.head or not _is_head(self.head):
-            weights = [f"{names[id(p)]} {p.shape}" for layer in layers for p in layer if p.ndim > 1]
-            raise ValueError("no head was found: looked for the last layer that ran, with a matrix or a 1x1 kernel as "
-                             f"its weight; the last weights are {', '.join(weights[-SHOWN:]) or 'none'}")  # fmt: skip
         found = {id(p) for layer in layers for p in layer}
         unread = [p for p in model.parameters() if id(p) not in found]
         self.body = self.body or [[]]
         self.body[0] = [*self.body[0], *unread]
         self.names = [names[id(p)] for p in self.head]
+        self._weights = [f"{names[id(p)]} {p.shape}" for layer in layers for p in layer if p.ndim > 1]
+
+    def check_head(self, wish: str) -> None:
+        """ValueError where there is no head. wish: the setting that needs one."""
+        if not self.head:
+            raise ValueError(f"{wish} needs the head, and none was found: looked for the last layer that runs, with a "
+                             "matrix or a 1x1 kernel as its weight; the last weights are "
+                             f"{', '.join(self._weights[-SHOWN:]) or 'none'}")  # fmt: skip
 
     def by_depth(self) -> list[list[Parameter]]:
         """The head, then the layers before it, the nearest first, in at most GROUPS groups of equal numbers."""
@@ -65,14 +71,20 @@ class Freezing:
         around = {id(module) for module in model.modules() if any(id(p) in fixed for p in module.parameters())}
         self.modules = [module for module in model.modules() if id(module) not in around and not module.frozen]
 
-    def set(self, frozen: bool) -> None:
-        """Freeze, or thaw."""
+        self.frozen = False
+
+    def set(self, frozen: bool) -> bool:
+        """Freeze, or thaw; whether that changed something."""
+        if frozen == self.frozen:
+            return False
+        self.frozen = frozen
         for module in self.modules:
             module.frozen = frozen
         for parameter in self.parameters:
             parameter.requires_grad = not frozen
             if frozen:
                 parameter.grad = None
+        return True
 
 
 def _has_weight(parameters: Iterable[Parameter]) -> bool:

@@ -92,12 +92,12 @@ class Graph:
 
     def keeps_head(self, channels: int, size: int, classes: Sequence[str]) -> bool:
         """Whether these are its own classes: as many, and of the same names where it says names."""
-        head = self.classifier.opened(channels, size)[1]
+        head = self.classifier.head(channels, size)
         return head.classes == len(classes) and self.classes in ([], list(classes))
 
     def initial(self, model: Any, channels: int, size: int, keeps_head: bool) -> Initial:
         """What the model begins with, and what was changed."""
-        given, (_, head) = self.classifier.input, self.classifier.opened(channels, size)
+        given, head = self.classifier.input, self.classifier.head(channels, size)
         kind = f"{head.operator} of {head.features:,} numbers"
         if keeps_head:
             said = f"a {kind}, stays, as the classes are the same; --new-head draws it anew"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -47,6 +47,7 @@ class Classifier:
     what: str
     contents: bytes
     max_bytes: int = limits.ONNX
+    _heads: dict[tuple[int, int], Head] = field(default_factory=dict, compare=False)
 
     @cached_property
     def input(self) -> ImageInput:
@@ -60,7 +61,13 @@ class Classifier:
 
     def opened(self, channels: int, size: int) -> tuple[GraphModule, Head]:
         """The network for such images with all its weights, and its head; ValueError where it cannot take them."""
-        return self._named(lambda: self._opened(channels, size))
+        opened: tuple[GraphModule, Head] = self._named(lambda: self._opened(channels, size))
+        self._heads[channels, size] = opened[1]
+        return opened
+
+    def head(self, channels: int, size: int) -> Head:
+        """The head alone."""
+        return self._heads[channels, size] if (channels, size) in self._heads else self.opened(channels, size)[1]
 
     def _opened(self, channels: int, size: int) -> tuple[GraphModule, Head]:
         given = self.input

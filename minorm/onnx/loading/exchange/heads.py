@@ -103,9 +103,7 @@ def _has_weights(spots: Spots, place: int) -> bool:
     return first not in spots.fixed and second in spots.fixed
 
 
-def _head(
-    model: Any, x: Tensor, spots: Spots, layer: list[int], places: list[int], after: tuple[str, ...]
-) -> Head:
+def _head(model: Any, x: Tensor, spots: Spots, layer: list[int], places: list[int], after: tuple[str, ...]) -> Head:
     step: Step = model._steps[layer[0]]
     given, made = _shapes(model, step, x)
     spot = spots.spots[layer[0]]
