@@ -160,22 +160,6 @@ def test_fewer_images_than_the_run_had_in_a_batch(run: Path, tmp_path: Path) -> 
     assert images.shape == (5, 1, 8, 8)
 
 
-def test_classes_and_scaling_travel_in_metadata() -> None:
-    found = Preprocessing(["chat", "été"], [0.5, 0.4, 0.3], [0.2, 0.2, 0.1], 48, 3)
-    metadata = sources.description(found)
-    assert sources.described(metadata) == found
-    for changed in (
-        {}, {"classes": "[1, 2]"}, {"classes": "no JSON"}, {"preprocessing": "[]"},
-        {"preprocessing": metadata["preprocessing"].replace("48", "-1")},
-        {"preprocessing": metadata["preprocessing"].replace("48", "1e9")},
-        {"preprocessing": metadata["preprocessing"].replace("48", "1000000")},
-        {"preprocessing": metadata["preprocessing"].replace("0.2, 0.2", "0.2")},
-        {"preprocessing": metadata["preprocessing"].replace("0.1", "0")},
-        {"preprocessing": metadata["preprocessing"].replace("size", "side")},
-    ):  # fmt: skip
-        assert sources.described({**metadata, **changed} if changed else {}) is None, changed
-
-
 @pytest.mark.parametrize(
     ("metadata", "classes"),
     [
