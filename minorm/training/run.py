@@ -109,6 +109,7 @@ class Run:
         self.model = model_building.build(**self.model_facts, code=self.code).to(device=device)
         if settings.dtype == "bfloat16":
             self.model = self.model.to(dtypes.bfloat16)
+        init = starting.weights_of(init, self.code)
         layers = starting.layers_of(settings, self.model, found, init)
         self.initial = starting.begin(settings, self.model, layers, found, self.code, init)
         self.model = optimizing.prepared(settings, self.model, found.channels, found.size)

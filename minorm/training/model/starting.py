@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from minorm.nn import Module
@@ -28,6 +29,12 @@ def keeps_head(settings: Settings, code: Any, found: Preprocessing) -> bool:
     """Whether the head of a graph stays."""
     is_graph = isinstance(code, Graph) and not settings.new_head
     return is_graph and code.keeps_head(found.channels, found.size, found.classes)
+
+
+def weights_of(init: str | None, code: Any) -> str | None:
+    """The file of weights, None where it is the graph itself, which has them."""
+    is_graph = init is not None and isinstance(code, Graph) and os.path.abspath(init) == os.path.abspath(code.path)
+    return None if is_graph else init
 
 
 def layers_of(settings: Settings, model: Module, found: Preprocessing, init: str | None) -> Layers | None:
