@@ -34,6 +34,7 @@ from minorm.training.files import resuming, saved
 from minorm.training.files.log_file import LOG, Row
 from minorm.training.files.run_folder import BEST, CHECKPOINT, locked
 from minorm.training.model.own_code import is_file, is_graph, split
+from minorm.training.settings import USUAL_DATA
 
 
 def add(commands: Any) -> None:
@@ -77,7 +78,7 @@ def run(parser: argparse.ArgumentParser, args: argparse.Namespace) -> int:
     args.said = {name for name in ("image_size", "mean", "std") if getattr(args, name) is not None}
     if not args.resume and (found := transfer_options.resolve(args)) is not None:
         args.pretrained = found
-        transfer_options.fill(args, found, args.data or Settings.data)
+        transfer_options.fill(args, found, args.data or USUAL_DATA)
     settings = _settings(args)
     if given is None and args.path is not None and process == 0:
         sources.tell_place(args.path)

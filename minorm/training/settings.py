@@ -15,6 +15,7 @@ MODEL_FOR = {
     "digits": "digits", "mnist": "lenet", "fashion": "lenet", "cifar10": "resnet20",
     "folder": "resnet20", "numpy": "resnet20",
 }  # fmt: skip
+USUAL_DATA = "digits"
 OPTIMIZERS = ("sgd", "adam", "adamw")
 SCHEDULES = ("constant", "step", "cosine", "onecycle")
 CLASS_WEIGHTS = ("none", "balanced")
@@ -76,7 +77,7 @@ class Settings:
         0.003
     """
 
-    data: str = "digits"
+    data: str = USUAL_DATA
     model: str = ""
     epochs: int = 8
     batch_size: int = 64

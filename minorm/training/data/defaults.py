@@ -20,7 +20,7 @@ from minorm.training.data import appearance
 from minorm.training.data.preparing import folder_of, load_data
 from minorm.training.model.own_code import is_file
 from minorm.training.model.pretrained import Pretrained
-from minorm.training.settings import Settings
+from minorm.training.settings import USUAL_DATA, Settings
 
 Chosen = dict[str, tuple[Any, str]]  # a value and the reason for it, by the name of the setting
 
@@ -92,7 +92,7 @@ def _of_file(init: str, given: Mapping[str, Any]) -> dict[str, Any]:
     """Settings that a file of weights says; a model that is code is for the user to name."""
     found = Pretrained.read(init)
     model = {} if found.model is None or is_file(found.model) else {"model": found.model}
-    return {**model, **found.form(given.get("data", Settings.data))}
+    return {**model, **found.form(given.get("data", USUAL_DATA))}
 
 
 def _epochs(images: int, batch_size: int, accumulate: int) -> tuple[int, str]:

@@ -17,16 +17,14 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from minorm.distributed import Group, RankError
 from minorm.serialization import atomic, opening
 from minorm.support.masking import quoted
 from minorm.training.files.log_file import LOG
+from minorm.training.model.onnx_graph import Graph
 from minorm.training.model.own_code import Code
-
-if TYPE_CHECKING:
-    from minorm.training.model.onnx_graph import Graph
 
 if atomic.LOCKS:
     import fcntl

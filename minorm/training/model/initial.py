@@ -20,6 +20,7 @@ from minorm.nn import Module
 from minorm.serialization import checkpoint, opening
 from minorm.tensor.tensor import Tensor
 from minorm.training.files.run_folder import weights_file
+from minorm.training.model import onnx_graph
 from minorm.training.model.own_code import is_graph
 
 Array = Any
@@ -87,7 +88,7 @@ def begin(model: Module, given: str, anew: Collection[str] = (), notes: Sequence
 def arrays_by_name(path: str, command: str = "init") -> dict[str, Array]:
     """The arrays of a .safetensors, .npz or .pt file by name; ValueError, in the name of `command`, if it has none."""
     if is_graph(path):
-        return _of_graph(path)
+        return onnx_graph.arrays(path)
     state: Any = read_arrays(path) if path.endswith(".npz") else checkpoint.load(path)
     if isinstance(state, Mapping):
         state = next((state[part] for part in PARTS if isinstance(state.get(part), Mapping)), state)
@@ -99,13 +100,6 @@ def arrays_by_name(path: str, command: str = "init") -> dict[str, Array]:
     if all(name.startswith(WRAPPED) for name in arrays):
         return {name.removeprefix(WRAPPED): array for name, array in arrays.items()}
     return arrays
-
-
-def _of_graph(path: str) -> dict[str, Array]:
-    """The initializers of an ONNX file that are weights or running statistics."""
-    from minorm.onnx import load
-
-    return {name: tensor.cpu().numpy() for name, tensor in load(path).state_dict().items()}
 
 
 def _array(value: Any) -> Array | None:

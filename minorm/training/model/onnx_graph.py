@@ -19,7 +19,6 @@ from minorm.serialization import limits, opening
 from minorm.support.masking import quoted
 from minorm.training.data import declared
 from minorm.training.data.preparing import Preprocessing
-from minorm.training.model.initial import Initial
 
 if TYPE_CHECKING:
     from minorm.onnx.loading.exchange.classifier import Classifier
@@ -95,24 +94,9 @@ class Graph:
         head = self.classifier.head(channels, size)
         return head.classes == len(classes) and self.classes in ([], list(classes))
 
-    def initial(self, model: Any, channels: int, size: int, keeps_head: bool) -> Initial:
-        """What the model begins with, and what was changed."""
-        given, head = self.classifier.input, self.classifier.head(channels, size)
-        kind = f"{head.operator} of {head.features:,} numbers"
-        if keeps_head:
-            said = f"a {kind}, stays, as the classes are the same; --new-head draws it anew"
-        else:
-            said = f"a {kind} for {head.classes:,} classes, is drawn anew"
-        notes = [f"the head {quoted(head.name)}, {said}"]
-        if head.activation:
-            notes.append(f"its {head.activation} is left out: the loss takes logits")
-        if given.channels_last:
-            notes.append("its input is channels-last; a Transpose stands in front of it now")
-        if given.batch is not None:
-            notes.append(f"its batch of {given.batch} is free now")
-        if len(self.classifier.outputs) > 1:
-            notes.append(f"of its {len(self.classifier.outputs)} outputs {quoted(head.part.output)} is trained")
-        if frozen := sum(module.frozen for module in model.modules()):
-            notes.append(f"{frozen} of its layers are frozen, as the file says, and stay so")
-        taken = len(model.state_dict()) - (0 if keeps_head else len(head.weights))
-        return Initial(self.file, self.sha256, taken, [], [], [], notes)
+
+def arrays(path: str) -> dict[str, Any]:
+    """The weights and running statistics of a file by name."""
+    from minorm.onnx.loading import load
+
+    return {name: tensor.cpu().numpy() for name, tensor in load.load(path).state_dict().items()}

@@ -55,7 +55,7 @@ def begin(
     if init is None or layers is None:
         if not isinstance(code, Graph):
             return None
-        return code.initial(model, found.channels, found.size, keeps_head(settings, code, found))
+        return _of_graph(code, model, found, keeps_head(settings, code, found))
     if settings.new_head:
         layers.check_head("new_head=True")
         return initial.begin(model, init, layers.names, ["the head is drawn anew, as new_head asks for"])
@@ -79,6 +79,29 @@ def freezing(settings: Settings, model: Module, layers: Layers | None) -> Freezi
     if not settings.frozen_epochs or layers is None:
         return None
     return Freezing(model.model if isinstance(model, QATModel) else model, layers.head)
+
+
+def _of_graph(code: Graph, model: Module, found: Preprocessing, keeps: bool) -> Initial:
+    """What a graph's network begins with, and what was changed."""
+    file = code.classifier
+    head, given = file.head(found.channels, found.size), file.input
+    said = f"the head {quoted(head.name)}, a {head.operator} of {head.features:,} numbers"
+    if keeps:
+        notes = [f"{said}, stays, as the classes are the same; --new-head draws it anew"]
+    else:
+        notes = [f"{said} for {head.classes:,} classes, is drawn anew"]
+    if head.activation:
+        notes.append(f"its {head.activation} is left out: the loss takes logits")
+    if given.channels_last:
+        notes.append("its input is channels-last; a Transpose stands in front of it now")
+    if given.batch is not None:
+        notes.append(f"its batch of {given.batch} is free now")
+    if len(file.outputs) > 1:
+        notes.append(f"of its {len(file.outputs)} outputs {quoted(head.part.output)} is trained")
+    if frozen := sum(module.frozen for module in model.modules()):
+        notes.append(f"{frozen} of its layers are frozen, as the file says, and stay so")
+    taken = len(model.state_dict()) - (0 if keeps else len(head.weights))
+    return Initial(code.file, code.sha256, taken, [], [], [], notes)
 
 
 def _classes(path: str) -> list[str]:
