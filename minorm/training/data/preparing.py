@@ -84,19 +84,26 @@ def load_data(
 def preprocessing(settings: Settings, train: Any) -> Preprocessing:
     """Of the training images; those of arrays of one's own are measured. Mean and std that the settings say count."""
     found = _usual_preprocessing(settings, train)
-    said = {name: numbers(getattr(settings, name)) for name in ("mean", "std")}
-    for name, values in said.items():
-        if values and len(values) not in (1, found.channels):
-            raise ValueError(f"{name} is {getattr(settings, name)!r}; expected one number, or one for each of the "
-                             f"{found.channels} channels of the images")  # fmt: skip
-    return replace(found, **{name: v * (found.channels if len(v) == 1 else 1) for name, v in said.items() if v})
+    mean, std = (_by_channel(settings, name, found.channels) for name in ("mean", "std"))
+    return replace(found, mean=mean or found.mean, std=std or found.std)
+
+
+def _by_channel(settings: Settings, name: str, channels: int) -> list[float]:
+    """The numbers of a setting, one a channel; none where it says none."""
+    values = numbers(getattr(settings, name)) or []
+    if values and len(values) not in (1, channels):
+        raise ValueError(f"{name} is {getattr(settings, name)!r}; expected one number, or one for each of the "
+                         f"{channels} channels of the images")  # fmt: skip
+    return values * channels if len(values) == 1 else values
 
 
 def _usual_preprocessing(settings: Settings, train: Any) -> Preprocessing:
     folder = folder_of(train)
     if folder is not None:
-        scaling = MEAN_STD["folder"] if folder.channels == 3 else ([sum(values) / 3] for values in MEAN_STD["folder"])
-        return Preprocessing(folder.classes, *scaling, folder.image_size, folder.channels)
+        mean, std = MEAN_STD["folder"]
+        if folder.channels == 1:
+            mean, std = [sum(mean) / 3], [sum(std) / 3]
+        return Preprocessing(folder.classes, mean, std, folder.image_size, folder.channels)
     channels, height, width = np.shape(train[0][0])
     assert height == width, "every data set here has square images"
     if settings.data == "numpy":
