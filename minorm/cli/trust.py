@@ -12,13 +12,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from minorm.cli.terminal import output
+from minorm.cli.terminal import extras, output
 from minorm.cli.terminal.one_line_errors import UsageError
 from minorm.distributed.launcher import launched
 from minorm.support.masking import printable
 from minorm.training.model import model_building
 from minorm.training.model.onnx_graph import Graph
-from minorm.training.model.own_code import Code
+from minorm.training.model.own_code import Code, is_graph
 
 
 @dataclass(frozen=True)
@@ -54,6 +54,8 @@ def code(facts: Mapping[str, Any], path: str, trust: Trust) -> Code | Graph | No
 
     UsageError, with the line to write, where the user has not said to run it.
     """
+    if is_graph(facts["name"]):
+        extras.need("onnx")
     try:
         found = model_building.trusted(facts, path, trust.model, trust.given, trust.max_bytes)
     except model_building.UntrustedCode as missing:

@@ -153,8 +153,8 @@ class Settings:
         _expect(frozen, "freeze", self.freeze, f"a whole number from 0 to {self.epochs}, or {ALL!r}")
         _expect(0 < self.layer_decay <= 1, "layer_decay", self.layer_decay, "a number above 0 and at most 1")
         for name in ("mean", "std"):
-            said, above = numbers(getattr(self, name)), "" if name == "mean" else ", above 0"
-            fits = said is not None and (name == "mean" or min(said, default=1.0) > 0)
+            values, above = numbers(getattr(self, name)), "" if name == "mean" else ", above 0"
+            fits = values is not None and (name == "mean" or min(values, default=1.0) > 0)
             _expect(fits, name, getattr(self, name), f"one number a channel, as '0.5,0.5,0.5'{above}")
         thawed = self.epochs - self.frozen_epochs or self.epochs  # each of the two parts has a warm-up
         after = "" if thawed == self.epochs else f", the epochs after freeze={self.freeze}"

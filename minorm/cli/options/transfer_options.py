@@ -8,6 +8,7 @@ from typing import Any
 
 from minorm.cli import trust
 from minorm.cli.options import external_root
+from minorm.cli.terminal import extras
 from minorm.cli.terminal.one_line_errors import UsageError
 from minorm.training import Run
 from minorm.training.model.own_code import is_file, is_graph
@@ -58,6 +59,8 @@ def resolve(args: argparse.Namespace) -> Pretrained | None:
                 raise UsageError(f"--{name.replace('_', '-')} goes with weights to begin with; expected --init FILE as "
                                  "well")  # fmt: skip
         return None
+    if is_graph(args.init):
+        extras.need("onnx")
     found = Pretrained.read(args.init, args.max_bytes, args.external_root)
     if found.graph is not None and args.model in (None, args.init):
         args.model, args.code, args.init = args.init, found.graph, None
