@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from minorm.graph import trace
-from minorm.graph.grad_mode import no_grad
 from minorm.nn import Module, Parameter
+from minorm.nn.evaluating import evaluating
 from minorm.tensor.creation import zeros
 
 GROUPS = 12  # of layers in front of the head, as many as ViT-B has blocks: rates by depth are known for these
@@ -101,14 +101,8 @@ def _in_running_order(model: Module, channels: int, size: int) -> Iterator[list[
     example = next(iter(model.parameters()), None)
     x = zeros(1, channels, size, size) if example is None else zeros(1, channels, size, size, device=example.device)
     wide = next((p.dtype for p in model.parameters() if p.ndim > 1), x.dtype)
-    modes = [(module, module.training) for module in model.modules()]
-    model.eval()
-    try:
-        with no_grad(), trace.record() as calls:
-            model(x.to(wide))
-    finally:
-        for module, training in modes:
-            module.training = training
+    with evaluating(model), trace.record() as calls:
+        model(x.to(wide))
     seen: set[int] = set()
     for read in _read(calls):
         if new := [p for p in read if id(p) not in seen]:

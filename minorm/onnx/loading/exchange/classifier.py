@@ -10,7 +10,7 @@ import numpy as np
 import onnx
 
 from minorm.devices import dtypes
-from minorm.graph.grad_mode import no_grad
+from minorm.nn.evaluating import evaluating
 from minorm.onnx.graph import encoding
 from minorm.onnx.graph.storage import inside
 from minorm.onnx.graph.tensors import Budget
@@ -153,15 +153,9 @@ def _cut(proto: Any, output: str, max_bytes: int) -> GraphModule:
 
 
 def _outputs(model: GraphModule, x: Tensor) -> Any:
-    """What it makes in evaluation; each layer is in its mode again afterwards."""
-    modes = [(module, module.training) for module in model.modules()]
-    model.eval()
-    try:
-        with no_grad():
-            return model(x)
-    finally:
-        for module, training in modes:
-            module.training = training
+    """What it makes in evaluation."""
+    with evaluating(model):
+        return model(x)
 
 
 def _channels(count: Any) -> str:

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from minorm import nn
-from minorm.graph.grad_mode import no_grad
 from minorm.nn import Module
+from minorm.nn.evaluating import evaluating
 from minorm.onnx.graph.step import Step
 from minorm.onnx.loading.exchange import replacing
 from minorm.onnx.loading.exchange.spots import Part, Spots
@@ -124,14 +124,8 @@ def _shapes(model: Any, wanted: Step, x: Tensor) -> tuple[list[tuple[int, ...]],
         if step is wanted:
             found[:] = [tuple(a.shape) for a in arguments if isinstance(a, Tensor)], tuple(results[0].shape)
 
-    mode = [(module, module.training) for module in model.modules()]
-    model.eval()
-    try:
-        with no_grad(), model.watching(see):
-            model(x)
-    finally:
-        for module, training in mode:
-            module.training = training
+    with evaluating(model), model.watching(see):
+        model(x)
     return found[0], found[1]
 
 
