@@ -27,6 +27,7 @@ try:  # with another project's minorm/__init__.py in the place of ours, this is 
         labs,
         plot,
         predict,
+        profile,
         quantize,
         train,
     )
@@ -103,6 +104,7 @@ def _parser() -> argparse.ArgumentParser:
         predict,
         plot,
         doctor,
+        profile,
         export,
         check,
         convert,

@@ -12,7 +12,7 @@ import functools
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import minorm as mn
@@ -28,7 +28,7 @@ from minorm.nn import Module
 from minorm.quantization import QATModel
 from minorm.serialization import checkpoint, limits, opening
 from minorm.training import Settings, optimizing
-from minorm.training.data import declared, images
+from minorm.training.data import file_preprocessing, images
 from minorm.training.data.preparing import MEAN_STD, Preprocessing, load_data, loaders, names_of, preprocessing
 from minorm.training.files import saved
 from minorm.training.files.run_folder import BEST, CHECKPOINT, weights_file
@@ -60,8 +60,23 @@ class Source:
         if self.kind != "onnx":
             parameters = () if self.model is None else self.model.parameters()  # None: it is built for its images
             return next((p.dtype for p in parameters if p.ndim > 1), mn.float32)
-        declared = [entry.dtype for entry in self.model.inputs[:1] if dtypes.is_float(entry.dtype)]
-        return self.model.converted_to() or next(iter(declared), mn.float32)
+        stated = [entry.dtype for entry in self.model.inputs[:1] if dtypes.is_float(entry.dtype)]
+        return self.model.converted_to() or next(iter(stated), mn.float32)
+
+    @property
+    def gives_probabilities(self) -> bool:
+        """Whether a graph ends in a Softmax, as files of other makers do: no other is to follow."""
+        original = self.model.original if self.kind == "onnx" else None
+        if original is None or not self.model.output_names:
+            return False
+        makers = {name: node.op_type for node in original.model.graph.node for name in node.output}
+        return makers.get(self.model.output_names[0]) == "Softmax"
+
+    @property
+    def takes_one(self) -> bool:
+        """Whether a graph is for a batch of one, as many exporters write it."""
+        shape = self.model.inputs[0].shape if self.kind == "onnx" and self.model.inputs else None
+        return bool(shape and shape[0] == 1)
 
     @functools.cached_property
     def images(self) -> dict[str, Any] | None:
@@ -113,7 +128,7 @@ def open_model(
 
     most = limits.ONNX if max_bytes is None else max_bytes
     model = minorm.onnx.load(path, max_bytes=most, external_root=external_root, dtype=dtype)
-    found = declared.read(model.metadata) or declared.of_input(model)
+    found = file_preprocessing.read(model.metadata) or file_preprocessing.of_input(model)
     return Source(path, "onnx", model, preprocessing=found)
 
 
@@ -128,12 +143,6 @@ def opened(args: argparse.Namespace) -> Source:
 def open_checkpoint(given: str, allowed: Trust = trust.NOTHING) -> Source:
     """The same for commands that take no ONNX file."""
     return _checkpoint(weights_file(given), allowed)
-
-
-def description(found: Preprocessing) -> dict[str, str]:
-    """Classes and preprocessing as an ONNX file's metadata holds them; `declared.read` reads them."""
-    scaling = {key: value for key, value in asdict(found).items() if key != declared.CLASSES}
-    return {declared.CLASSES: json.dumps(found.classes), declared.PREPROCESSING: json.dumps(scaling)}
 
 
 def _is_checkpoint(path: str) -> bool:

@@ -6,7 +6,8 @@ import argparse
 import functools
 
 from minorm.cli import sources, trust
-from minorm.cli.options import transfer_options
+from minorm.cli.options import logger_option, transfer_options
+from minorm.models import BY_NAME
 from minorm.training import Settings
 from minorm.training.data.defaults import BATCH, CROP_SCALE, FEW, MOST_EPOCHS, SIZES, SMALL_BATCH, STEPS
 from minorm.training.settings import CLASS_WEIGHTS, DTYPES, MODEL_FOR, OPTIMIZERS, QAT, SCHEDULES
@@ -26,9 +27,9 @@ def add(parser: argparse.ArgumentParser) -> None:
     sources.add_limit(parser)
     option("--image-size", type=int, metavar="N", help="the shorter side of a folder's images is scaled to it and the "
            f"centre cut (default: {SIZES[0]} to {SIZES[-1]}, by the size of the pictures)")  # fmt: skip
-    option("--model", metavar="NAME|FILE.py:FUNCTION|FILE.onnx", help="digits, lenet, resnet20 or norms, a function "
-           "called as build(channels, size, classes), or the graph of an ONNX file; default: the usual one for "
-           "the data")  # fmt: skip
+    option("--model", metavar="NAME|FILE.py:FUNCTION|FILE.onnx", help=f"{', '.join(BY_NAME)}, a function called "
+           "as build(channels, size, classes), or the graph of an ONNX file; default: the usual one for the "
+           "data")  # fmt: skip
     option(
         "--config", metavar="FILE.toml", help="options by their long names, as batch-size = 32; the command line wins"
     )
@@ -73,6 +74,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--no-graph", action="store_true", help="on a GPU launch each kernel by itself, and not a step as one CUDA "
         "graph; changes no result"
     )  # fmt: skip
+    logger_option.add(parser)
     option("-o", "--out", metavar="DIR", help="where files go (default runs/DATA-MODEL)")
     option(
         "--ranks",

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from minorm.nn import Module
 from minorm.serialization import limits, opening
 from minorm.support.masking import quoted
-from minorm.training.data import declared
+from minorm.training.data import file_preprocessing
 from minorm.training.data.preparing import Preprocessing
 
 if TYPE_CHECKING:
@@ -78,12 +78,12 @@ class Graph:
     @property
     def preprocessing(self) -> Preprocessing | None:
         """How the file says that pixels are scaled; None where it says nothing that a run understands."""
-        return declared.read(self.classifier.metadata)
+        return file_preprocessing.read(self.classifier.metadata)
 
     @property
     def classes(self) -> list[str]:
         """The names of its classes, where it says them."""
-        return declared.classes(self.classifier.metadata)
+        return file_preprocessing.classes(self.classifier.metadata)
 
     def build(self, channels: int, size: int, classes: int, keeps_head: bool = False) -> Module:
         """The network; ValueError where it cannot take such images, or no head is found."""
