@@ -33,7 +33,7 @@ from minorm.training.data.preparing import MEAN_STD, Preprocessing, load_data, l
 from minorm.training.files import saved
 from minorm.training.files.run_folder import BEST, CHECKPOINT, weights_file
 from minorm.training.model import model_building
-from minorm.training.model.own_code import is_file
+from minorm.training.model.own_code import is_file, is_graph
 from minorm.training.settings import DTYPES, MODEL_FOR
 
 MODEL_HELP = "a run's folder (its best weights), a checkpoint, or an ONNX file"
@@ -165,7 +165,8 @@ def _checkpoint(path: str, allowed: Trust) -> Source:
     else:
         raise ValueError(f"{path} does not say which model it holds; build the model in Python, load_state_dict the "
                          "file and call minorm.onnx.export")  # fmt: skip
-    if allowed.model is not None and not is_file(allowed.model) and isinstance(facts, dict):
+    named = allowed.model is not None and not is_file(allowed.model) and not is_graph(allowed.model)
+    if named and isinstance(facts, dict):
         facts = {**facts, "name": allowed.model}
     facts = model_building.checked(facts, path)
     if parts is not None:

@@ -14,7 +14,7 @@ import minorm as mn
 import minorm_ext
 from minorm import distributed
 from minorm.cli import config, sources, trust
-from minorm.cli.options import logger_option, train_options
+from minorm.cli.options import logger_option, train_options, transfer_options
 from minorm.cli.options.train_options import DEVICE, TIMEOUT
 from minorm.cli.terminal import output, words
 from minorm.cli.terminal.one_line_errors import EXPECTED, UsageError
@@ -32,7 +32,8 @@ from minorm.training.data.preparing import load_data
 from minorm.training.files import resuming, saved
 from minorm.training.files.log_file import LOG, Row
 from minorm.training.files.run_folder import BEST, CHECKPOINT, locked
-from minorm.training.model.own_code import is_file, split
+from minorm.training.model.own_code import is_file, is_graph, split
+from minorm.training.settings import USUAL_DATA
 
 
 def add(commands: Any) -> None:
@@ -64,15 +65,20 @@ def run(parser: argparse.ArgumentParser, args: argparse.Namespace) -> int:
                 "others' files; to train one model together add --distributed"
             )
         return 2
-    for name in ("trust", "other_images"):
-        if getattr(args, name) and not args.resume:
-            raise UsageError(f"--{name.replace('_', '-')} goes with --resume alone")
+    if args.other_images and not args.resume:
+        raise UsageError("--other-images goes with --resume alone")
+    if args.trust and not args.resume and args.init is None:
+        raise UsageError("--trust goes with --resume or --init alone")
     if args.init is not None and args.resume:
         raise UsageError("--init goes with a new run alone; --resume goes on with the weights of the run")
     logger_option.check(args.logger)
     if args.path is not None and args.data is None and not args.resume:
         args.data = sources.usual_data(args.path)
-    given = args.path
+    given, args.code, args.pretrained = args.path, None, None
+    args.said = {name for name in ("image_size", "mean", "std") if getattr(args, name) is not None}
+    if not args.resume and (found := transfer_options.resolve(args)) is not None:
+        args.pretrained = found
+        transfer_options.fill(args, found, args.data or USUAL_DATA)
     settings = _settings(args)
     if given is None and args.path is not None and process == 0:
         sources.tell_place(args.path)
@@ -146,6 +152,10 @@ def _beginning(args: argparse.Namespace, training: Run, reasons: Mapping[str, st
         yield f"chosen by the images: {', '.join(said)}"
     if training.initial is not None and not args.resume:
         yield from training.initial.sentences()
+    if args.pretrained is not None:
+        yield args.pretrained.sentence(training.preprocessing, args.said)
+    if not training.finished:
+        yield from transfer_options.sentences(training)
     if args.resume and args.epochs is not None:
         rate, done = training.optimizer.param_groups[0]["lr"], training.epoch
         yield (f"goes on from epoch {done} to {settings.epochs}; the learning rate is {rate:.3g} now, as after {done} "
@@ -252,12 +262,16 @@ def _open(args: argparse.Namespace, out: str, settings: Settings, group: Group, 
     if group.rank == 0 and os.path.exists(os.path.join(out, BEST)):
         raise ValueError(f"{out} holds the {BEST} of another run; move it away or choose another --out")
     group.barrier()  # rank 0 has looked before anybody writes
-    return Run(settings, out, args.path, group.device, group, load(), workers, init=args.init, graph=not args.no_graph)
+    return Run(
+        settings, out, args.path, group.device, group, load(), workers, code=args.code, init=args.init,
+        graph=not args.no_graph,
+    )  # fmt: skip
 
 
 def _short(model: str) -> str:
-    """lenet; mine of path/mine.py:build."""
-    return os.path.splitext(os.path.basename(split(model)[0]))[0] if is_file(model) else model
+    """lenet; mine of path/mine.py:build; net of path/net.onnx."""
+    path = split(model)[0] if is_file(model) else model
+    return os.path.splitext(os.path.basename(path))[0] if is_file(model) or is_graph(model) else model
 
 
 def _line(row: Row, epochs: int) -> str:

@@ -12,12 +12,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from minorm.cli.terminal import output
+from minorm.cli.terminal import extras, output
 from minorm.cli.terminal.one_line_errors import UsageError
 from minorm.distributed.launcher import launched
 from minorm.support.masking import printable
 from minorm.training.model import model_building
-from minorm.training.model.own_code import Code
+from minorm.training.model.onnx_graph import Graph
+from minorm.training.model.own_code import Code, is_graph
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,7 @@ class Trust:
     model: str | None = None
     given: bool = False
     words: tuple[str, ...] = ()
+    max_bytes: int | None = None  # what the graph of an ONNX file may take
 
     def line(self, *more: str) -> str:
         """The command line with more options, to be copied."""
@@ -44,16 +46,18 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def of(args: argparse.Namespace, model: str | None) -> Trust:
     """What the command line says."""
-    return Trust(model, args.trust, tuple(args.words))
+    return Trust(model, args.trust, tuple(args.words), getattr(args, "max_bytes", None))
 
 
-def code(facts: Mapping[str, Any], path: str, trust: Trust) -> Code | None:
-    """The code to build the model of the checkpoint at `path` with; None for one of `minorm.models`.
+def code(facts: Mapping[str, Any], path: str, trust: Trust) -> Code | Graph | None:
+    """The file to build the model of the checkpoint at `path` with; None for one of `minorm.models`.
 
     UsageError, with the line to write, where the user has not said to run it.
     """
+    if is_graph(facts["name"]):
+        extras.need("onnx")
     try:
-        found = model_building.trusted(facts, path, trust.model, trust.given)
+        found = model_building.trusted(facts, path, trust.model, trust.given, trust.max_bytes)
     except model_building.UntrustedCode as missing:
         found = missing.code
         if found is None:
@@ -65,7 +69,7 @@ def code(facts: Mapping[str, Any], path: str, trust: Trust) -> Code | None:
                              f"{printable(model_building.said(found))}; look at it, and to run it write: "
                              f"{trust.line('--trust')}") from None  # fmt: skip
         return found
-    if found is not None and trust.model is None and launched()[0] == 0:
+    if isinstance(found, Code) and trust.model is None and launched()[0] == 0:
         output.note(f"minorm {' '.join(trust.words[:1])}: runs {model_building.said(found)}")
     return found
 

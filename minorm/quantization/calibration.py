@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from minorm.nn.evaluating import evaluating
 from minorm.quantization.fake_quantize import FakeQuantize
 from minorm.quantization.qat import QATModel
-from minorm.quantization.recorded_steps import evaluating
 from minorm.support.documented import documented
 from minorm.tensor.tensor import Tensor
 

@@ -20,10 +20,11 @@ import numpy as np
 import minorm.functional as F
 from minorm.graph import trace
 from minorm.graph.grad_mode import no_grad
+from minorm.nn.evaluating import evaluating
 from minorm.quantization.calibration import check, rounding
 from minorm.quantization.planning import Plan
 from minorm.quantization.qat import Interception, QATModel
-from minorm.quantization.recorded_steps import Step, evaluating
+from minorm.quantization.recorded_steps import Step
 from minorm.support.documented import documented
 from minorm.tensor.tensor import Tensor
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from minorm.graph import trace
-from minorm.graph.grad_mode import no_grad
 from minorm.nn import Module
+from minorm.nn.evaluating import evaluating
 from minorm.support.nested import mapped
 from minorm.tensor.tensor import Tensor
 
@@ -100,19 +100,6 @@ def round_parts(value: Any, sites: dict[int, Site], rounds: Callable[[Tensor, st
         return rounds(tensor, sites[place].key) if place in sites else tensor
 
     return mapped(value, Tensor, part) if sites else value
-
-
-@contextlib.contextmanager
-def evaluating(model: Module) -> Iterator[None]:
-    """Inside, the model is in evaluation and no gradient is recorded; then each module is in its mode again."""
-    modes = [(module, module.training) for module in model.modules()]
-    try:
-        model.eval()
-        with no_grad():
-            yield
-    finally:
-        for module, training in modes:
-            module.training = training
 
 
 def watch(model: Module, args: tuple[Any, ...]) -> tuple[list[Step], list[Tensor]]:

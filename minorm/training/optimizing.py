@@ -9,16 +9,26 @@ from minorm import nn, optim
 from minorm.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 from minorm.quantization import QATModel, freeze_bn_stats, get_default_qat_qconfig, prepare_qat
 from minorm.tensor.creation import zeros
+from minorm.training.model.layers import Layers
 from minorm.training.settings import Settings
 
 FROZEN = 0.25  # of the epochs of a run with `qat`, the last ones
 
 
-def make_optimizer(settings: Settings, model: nn.Module) -> Any:
-    """The optimizer; weights decay, but not biases and the scales and biases of normalizations."""
-    weights = [p for p in model.parameters() if p.ndim > 1]
-    others = [p for p in model.parameters() if p.ndim <= 1]
-    groups = [{"params": weights, "weight_decay": settings.weight_decay}, {"params": others, "weight_decay": 0.0}]
+def make_optimizer(settings: Settings, model: nn.Module, layers: Layers | None = None) -> Any:
+    """The optimizer; weights decay, but not biases and the scales and biases of normalizations.
+
+    With `layer_decay` the first group is the head's, and the rate of those behind it falls with the distance.
+    """
+    by_depth = [list(model.parameters())] if layers is None or settings.layer_decay == 1 else layers.by_depth()
+    groups: list[dict[str, Any]] = []
+    for depth, parameters in enumerate(by_depth):
+        rate = {} if depth == 0 else {"lr": settings.lr * settings.layer_decay**depth}
+        weights, others = [p for p in parameters if p.ndim > 1], [p for p in parameters if p.ndim <= 1]
+        groups += [
+            {"params": weights, "weight_decay": settings.weight_decay, **rate},
+            {"params": others, "weight_decay": 0.0, **rate},
+        ]
     groups = [group for group in groups if group["params"]]
     if settings.optimizer == "sgd":
         return optim.SGD(groups, lr=settings.lr, momentum=0.9, nesterov=True)
@@ -28,13 +38,25 @@ def make_optimizer(settings: Settings, model: nn.Module) -> Any:
 def make_scheduler(settings: Settings, optimizer: Any, steps: int) -> Any:
     """The learning rate as a function of the steps done, of `steps` in all; None for a constant one.
 
-    It rises over the warm-up's epochs; where there are none, onecycle rises for a quarter of the run.
+    It rises over the warm-up's epochs; where there are none, onecycle rises for a quarter of the run. The epochs in
+    which all but the head is frozen, and those after them, have a schedule each, as two runs would.
     """
+    epoch, frozen = steps // settings.epochs, settings.frozen_epochs
+    rates = [group["lr"] for group in optimizer.param_groups]
+    if not 0 < frozen < settings.epochs:
+        return _one_schedule(settings, optimizer, rates, steps, settings.warmup_epochs * epoch)
+    warm = min(settings.warmup_epochs, frozen - 1)
+    first = _one_schedule(settings, optimizer, rates, frozen * epoch, warm * epoch)
+    rest = _one_schedule(settings, optimizer, rates, steps - frozen * epoch, settings.warmup_epochs * epoch)
+    return first and rest and optim.lr_scheduler.SequentialLR(optimizer, [first, rest], [frozen * epoch])
+
+
+def _one_schedule(settings: Settings, optimizer: Any, rates: list[float], steps: int, warm: int) -> Any:
+    """A schedule of so many steps, `warm` of them to rise to these rates; None for a constant one."""
     schedules = optim.lr_scheduler
-    warm = settings.warmup_epochs * (steps // settings.epochs)
     if settings.schedule == "onecycle":
         rise = warm / steps if warm else 0.25
-        return schedules.OneCycleLR(optimizer, max_lr=settings.lr, total_steps=steps, pct_start=rise)
+        return schedules.OneCycleLR(optimizer, max_lr=rates, total_steps=steps, pct_start=rise)
     rest = steps - warm
     main: Any = None
     if settings.schedule == "step":  # a tenth after each third

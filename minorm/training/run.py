@@ -4,7 +4,7 @@
                                  the loader's place, the epochs done and their scores, the settings
     DIR/best.safetensors         the model of the best epoch by validation; with `ema` its averaged weights
     DIR/log.csv                  one line an epoch; no times in it, so two equal runs write equal files
-    DIR/FILE.py                  the file of a model of the user's own, as it was when the run began
+    DIR/FILE.py, DIR/FILE.onnx   the file of a model of the user's own, as it was when the run began
 
 Each file is replaced in one step, after every epoch, so whenever the run ends there is a whole checkpoint of the
 last finished epoch (the first is written before epoch 1). Going on repeats the epoch that was cut short. While a run
@@ -36,8 +36,9 @@ from minorm.training.data.preparing import folder_of, load_data, loaders, mixed,
 from minorm.training.files import resuming, saved
 from minorm.training.files.log_file import LOG, Row, log
 from minorm.training.files.run_folder import BEST, CHECKPOINT, check_copy, keep_copy, locked, on_rank_0
-from minorm.training.model import initial, model_building
-from minorm.training.model.own_code import Code, is_file
+from minorm.training.model import model_building, starting
+from minorm.training.model.onnx_graph import Graph
+from minorm.training.model.own_code import Code
 from minorm.training.optimizing import averaged, make_optimizer, make_scheduler
 from minorm.training.settings import Settings
 from minorm.training.steps.batches import device_of
@@ -56,7 +57,7 @@ from minorm.training.steps.score import Score
     group="what the `settings.ranks` ranks of a distributed run talk to each other through; None is this rank alone",
     sets="(train, validation) datasets, where they were loaded already; None loads them",
     num_workers="threads that read images ahead; they change no bit",
-    code="of a model that `settings.model` names as FILE.py:FUNCTION, where it was read already; None reads it",
+    code="of a model that `settings.model` names as FILE.py:FUNCTION or FILE.onnx, where it was read; None reads it",
     graph="True: on a GPU steps of one batch are CUDA graphs, which change no bit; False computes them eagerly",
     init="a file of weights to begin with, or a run's folder: what fits the model by name and shape is taken, and no "
     "code in it is run; None draws all weights",
@@ -85,12 +86,12 @@ class Run:
         sets: Any = None,
         num_workers: int = 0,
         *,
-        code: Code | None = None,
+        code: Code | Graph | None = None,
         init: str | None = None,
         graph: bool = True,
     ) -> None:
         self.settings, self.out, self.group = settings, out, group
-        self.code = Code.read(settings.model) if code is None and is_file(settings.model) else code
+        self.code = model_building.read(settings.model) if code is None else code
         if self.code is not None and out is not None:
             check_copy(out, self.code)
         self.rank, size = (0, 1) if group is None else (group.rank, group.size)
@@ -98,16 +99,20 @@ class Run:
             raise ValueError(f"Run: ranks is {settings.ranks}; expected the size of the group, {size}")
         self.path = None if path is None else os.path.abspath(path)
         train, val = self.sets = sets or load_data(settings, path)
+        starting.fit_channels(self.sets, self.code)
         generators.manual_seed(settings.seed)
         self.images = {"train": len(train), "validation": len(val)}
         self.preprocessing = found = preprocessing(settings, train)
         self.model_facts = model_building.facts(
-            settings.model, found.channels, found.size, len(found.classes), self.code
-        )
+            settings.model, found.channels, found.size, len(found.classes), self.code,
+            starting.keeps_head(settings, self.code, found),
+        )  # fmt: skip
         self.model = model_building.build(**self.model_facts, code=self.code).to(device=device)
         if settings.dtype == "bfloat16":
             self.model = self.model.to(dtypes.bfloat16)
-        self.initial = None if init is None else initial.begin(self.model, init)
+        init = starting.weights_of(init, self.code)
+        layers = starting.layers_of(settings, self.model, found, init)
+        self.initial = starting.begin(settings, self.model, layers, found, self.code, init)
         self.model = optimizing.prepared(settings, self.model, found.channels, found.size)
         self._trained = self.model  # what the loop calls
         if group is not None and group.size > 1:
@@ -118,16 +123,17 @@ class Run:
         if len(self.train_loader) == 0:
             raise ValueError(f"batch_size is {settings.batch_size}; expected at most the {len(train)} training images")
         self._batches = mixed(settings, self.train_loader, len(found.classes))
-        self.optimizer = make_optimizer(settings, self.model)
+        self.optimizer = make_optimizer(settings, self.model, layers)
+        self.rates = list(dict.fromkeys(group["lr"] for group in self.optimizer.param_groups))  # the head's first
         self.steps_per_epoch = -(-len(self.train_loader) // settings.accumulate)
         self.steps = settings.epochs * self.steps_per_epoch
         self.scheduler = make_scheduler(settings, self.optimizer, self.steps)
         self.average = averaged(settings, self.model)
-        self._graphed: GraphedLoop | None = None
-        graph = graph and settings.qat == "none"  # FakeQuantize reads its switches on the CPU, which no graph records
-        if graph and self._trained is self.model and settings.accumulate == 1 and device_of(self.model) != "cpu":
-            self._graphed = GraphedLoop(self.model, self.loss_function, self.optimizer, settings.clip_grad)
+        self._graph = graph and settings.qat == "none"  # FakeQuantize reads switches on the CPU, which no graph records
+        self._graphed = self._graphs()
         self.epoch = 0  # finished ones
+        self.freezing = starting.freezing(settings, self.model, layers)
+        self._freeze()
         self.should_stop = False  # True ends `fit` after the epoch that runs
         self.patience_from = 0  # the epoch from which `early_stopping` counts
         self.history: list[Row] = []
@@ -147,7 +153,7 @@ class Run:
         model: str | None = None,
         trust: bool = False,
         other_images: bool = False,
-        code: Code | None = None,
+        code: Code | Graph | None = None,
         epochs: int | None = None,
         graph: bool = True,
     ) -> Run:
@@ -239,8 +245,23 @@ class Run:
     @property
     def finished(self) -> bool:
         """Whether all epochs are done, or none of the last `early_stopping` ones was better than those before."""
-        patience, waited = self.settings.early_stopping, self.epoch - max(self.best_epoch, self.patience_from)
+        settings = self.settings
+        thawed = settings.frozen_epochs % settings.epochs  # the patience begins when all is trained
+        patience, waited = settings.early_stopping, self.epoch - max(self.best_epoch, self.patience_from, thawed)
         return self.epoch >= self.settings.epochs or 0 < patience <= waited
+
+    def _graphs(self) -> GraphedLoop | None:
+        """Steps as CUDA graphs, where there can be any."""
+        if not self._graph or self._trained is not self.model or self.settings.accumulate != 1:
+            return None
+        if device_of(self.model) == "cpu":
+            return None
+        return GraphedLoop(self.model, self.loss_function, self.optimizer, self.settings.clip_grad)
+
+    def _freeze(self) -> None:
+        """Freeze or thaw all but the head, as the next epoch asks; other steps are other CUDA graphs."""
+        if self.freezing is not None and self.freezing.set(self.epoch < self.settings.frozen_epochs):
+            self._graphed = self._graphs()
 
     @property
     def _steps_done(self) -> int:
@@ -250,6 +271,7 @@ class Run:
     def _epoch(self, told: Callbacks, after_step: Callable[[Score], None] | None) -> Row:
         """Train and validate; the new row of the history, with the images a second."""
         rate = self.optimizer.param_groups[0]["lr"]
+        self._freeze()
         optimizing.begin_epoch(self.model, self.epoch, self.settings.epochs)
         told.tell("on_train_epoch_start", epoch=self.epoch + 1, step=self._steps_done, score=None, row=None)
         try:

@@ -9,28 +9,32 @@ from typing import Any
 
 from minorm import models
 from minorm.support.documented import documented
-from minorm.training.model.own_code import is_file
+from minorm.training.model.own_code import is_file, is_graph
 
 MODEL_FOR = {
     "digits": "digits", "mnist": "lenet", "fashion": "lenet", "cifar10": "resnet20",
     "folder": "resnet20", "numpy": "resnet20",
 }  # fmt: skip
+USUAL_DATA = "digits"
 OPTIMIZERS = ("sgd", "adam", "adamw")
 SCHEDULES = ("constant", "step", "cosine", "onecycle")
 CLASS_WEIGHTS = ("none", "balanced")
 DTYPES = ("float32", "bfloat16")
 QAT = ("none", "uint8", "int8")
 LARGEST = 8192  # side of an image
-KINDS: dict[Any, tuple[type, str]] = {
+KINDS: dict[Any, tuple[Any, str]] = {
     "int": (Integral, "a whole number"), "float": (Real, "a number"), "str": (str, "a text"),
+    "bool": (bool, "True or False"), "int | str": ((Integral, str), "a whole number, or 'all'"),
 }  # fmt: skip
 USUAL = -1  # of an augmentation: what the data set usually has
+ALL = "all"  # of `freeze`: to the end
 
 
 @documented(
     {},
     data='"digits", "mnist", "fashion", "cifar10", "folder" or "numpy"',
-    model='a name of minorm.models, or FILE.py:FUNCTION; "" is the usual one for the data',
+    model="a name of minorm.models, FILE.py:FUNCTION, or FILE.onnx, the graph of that file with its weights and a head "
+    'for the classes; "" is the usual one for the data',
     epochs="how often all images are seen",
     batch_size="images a batch",
     lr="the largest learning rate; 0 is the usual one: 0.05 for sgd, 0.003 for adam and adamw",
@@ -55,6 +59,11 @@ USUAL = -1  # of an augmentation: what the data set usually has
     early_stopping="epochs without a better score after which it ends, 0 for no end",
     dtype='of weights and activations, "float32" or "bfloat16"',
     crop_scale="the smallest share of an image that a random crop keeps, resized to the whole; 1 crops nothing",
+    freeze='epochs in which all but the head is frozen, or "all"; the schedule of the learning rate then begins again',
+    layer_decay="what the learning rate is multiplied by from the head to the layers in front of it, and so on",
+    mean='of each channel, pixels from 0 to 1, as "0.485,0.456,0.406" or one number; "" is the usual one',
+    std="the same for the deviation that pixels are divided by",
+    new_head="True draws the last layer anew also where the file that the run begins with has the same classes",
     qat='"uint8" or "int8": train for an int8 model whose activations are of that type; "none" trains in floats',
 )
 @dataclass(frozen=True)
@@ -68,7 +77,7 @@ class Settings:
         0.003
     """
 
-    data: str = "digits"
+    data: str = USUAL_DATA
     model: str = ""
     epochs: int = 8
     batch_size: int = 64
@@ -95,11 +104,16 @@ class Settings:
     dtype: str = "float32"
     crop_scale: float = 1.0
     qat: str = "none"
+    freeze: int | str = 0
+    layer_decay: float = 1.0
+    mean: str = ""
+    std: str = ""
+    new_head: bool = False
 
     def __post_init__(self) -> None:
         for field in fields(self):
             value, (kind, said) = getattr(self, field.name), KINDS[field.type]
-            _expect(isinstance(value, kind) and not isinstance(value, bool), field.name, value, said)
+            _expect(isinstance(value, kind) and isinstance(value, bool) == (kind is bool), field.name, value, said)
             if isinstance(value, Integral) and field.name != "seed":  # no float holds 10**400
                 _expect(abs(int(value)) < 1 << 63, field.name, value, "less than 2^63")
         _expect(self.data in MODEL_FOR, "data", self.data, f"one of {', '.join(MODEL_FOR)}")
@@ -112,8 +126,8 @@ class Settings:
         ):
             if getattr(self, name) == usual:
                 object.__setattr__(self, name, found)
-        known = self.model in models.BY_NAME or is_file(self.model)
-        _expect(known, "model", self.model, f"one of {', '.join(models.BY_NAME)}, or FILE.py:FUNCTION")
+        known = self.model in models.BY_NAME or is_file(self.model) or is_graph(self.model)
+        _expect(known, "model", self.model, f"one of {', '.join(models.BY_NAME)}, FILE.py:FUNCTION or FILE.onnx")
         for name, choices in (
             ("optimizer", OPTIMIZERS), ("schedule", SCHEDULES), ("class_weights", CLASS_WEIGHTS), ("dtype", DTYPES),
             ("qat", QAT),
@@ -135,7 +149,30 @@ class Settings:
         for name, expected in (("dtype", "float32"), ("ranks", 1), ("ema", 0)):
             _expect(self.qat == "none" or getattr(self, name) == expected, name, getattr(self, name),
                     f"{expected!r} with qat={self.qat!r}")  # fmt: skip
-        _expect(self.warmup_epochs < self.epochs, "warmup_epochs", self.warmup_epochs, f"fewer than {self.epochs}")
+        frozen = self.freeze == ALL or (not isinstance(self.freeze, str) and 0 <= self.freeze <= self.epochs)
+        _expect(frozen, "freeze", self.freeze, f"a whole number from 0 to {self.epochs}, or {ALL!r}")
+        _expect(0 < self.layer_decay <= 1, "layer_decay", self.layer_decay, "a number above 0 and at most 1")
+        for name in ("mean", "std"):
+            values, above = numbers(getattr(self, name)), "" if name == "mean" else ", above 0"
+            fits = values is not None and (name == "mean" or min(values, default=1.0) > 0)
+            _expect(fits, name, getattr(self, name), f"one number a channel, as '0.5,0.5,0.5'{above}")
+        thawed = self.epochs - self.frozen_epochs or self.epochs  # each of the two parts has a warm-up
+        after = "" if thawed == self.epochs else f", the epochs after freeze={self.freeze}"
+        _expect(self.warmup_epochs < thawed, "warmup_epochs", self.warmup_epochs, f"fewer than {thawed}{after}")
+
+    @property
+    def frozen_epochs(self) -> int:
+        """The epochs in which all but the head is frozen."""
+        return self.epochs if self.freeze == ALL else int(self.freeze)
+
+
+def numbers(text: str) -> list[float] | None:
+    """The numbers in "0.5,0.4,0.3"; None where there is something else."""
+    try:
+        found = [float(part) for part in text.split(",")] if text else []
+    except ValueError:
+        return None
+    return found if all(map(math.isfinite, found)) else None
 
 
 def _expect(holds: bool, name: str, value: object, expected: str) -> None:

@@ -111,3 +111,20 @@ def test_without_qat_the_model_stays_what_it_is() -> None:
     begin_epoch(model, 7, 8)
     assert not is_ready(model)
     assert not is_ready(prepared(Settings(qat="uint8"), model, 1, 8)), "no batch has passed"
+
+
+@pytest.mark.parametrize("schedule", ["onecycle", "cosine", "step"])
+@pytest.mark.parametrize("warmup", [0, 1])
+def test_the_schedule_begins_again_at_the_thaw(schedule: str, warmup: int) -> None:
+    """The rates are those of one run of 2 epochs and one of 4."""
+
+    def rates(epochs: int, freeze: int, warmup: int) -> list[float]:
+        settings = Settings(epochs=epochs, freeze=freeze, schedule=schedule, warmup_epochs=warmup)
+        optimizer = make_optimizer(settings, nn.Linear(2, 2))
+        scheduler, found = make_scheduler(settings, optimizer, 5 * epochs), list[float]()
+        for _ in range(5 * epochs):
+            found.append(optimizer.param_groups[0]["lr"])
+            scheduler.step()
+        return found
+
+    assert rates(6, 2, warmup) == rates(2, 0, warmup) + rates(4, 0, warmup)

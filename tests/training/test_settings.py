@@ -34,7 +34,7 @@ def test_what_is_not_said_is_the_usual() -> None:
         ({"weight_decay": -1.0}, "weight_decay is -1.0; expected 0 or a positive number"),
         ({"label_smoothing": 2.0}, "label_smoothing is 2.0; expected a number from 0 to 1"),
         ({"seed": -1}, "seed is -1; expected 0 or more"),
-        ({"model": "build.py"}, "model is 'build.py'; expected one of .*, or FILE.py:FUNCTION"),
+        ({"model": "build.py"}, "model is 'build.py'; expected one of .*, FILE.py:FUNCTION or FILE.onnx"),
         ({"image_size": 0}, "image_size is 0; expected at least 1"),
         ({"hflip": 1.5}, "hflip is 1.5; expected a number from 0 to 1"),
         ({"color_jitter": float("inf")}, "color_jitter is inf; expected 0 or a positive number"),

@@ -6,7 +6,7 @@ import argparse
 import functools
 
 from minorm.cli import sources, trust
-from minorm.cli.options import logger_option
+from minorm.cli.options import logger_option, transfer_options
 from minorm.models import BY_NAME
 from minorm.training import Settings
 from minorm.training.data.defaults import BATCH, CROP_SCALE, FEW, MOST_EPOCHS, SIZES, SMALL_BATCH, STEPS
@@ -27,8 +27,9 @@ def add(parser: argparse.ArgumentParser) -> None:
     sources.add_limit(parser)
     option("--image-size", type=int, metavar="N", help="the shorter side of a folder's images is scaled to it and the "
            f"centre cut (default: {SIZES[0]} to {SIZES[-1]}, by the size of the pictures)")  # fmt: skip
-    option("--model", metavar="NAME|FILE.py:FUNCTION", help=f"{', '.join(BY_NAME)}, or a function called "
-           "as build(channels, size, classes); default: the usual one for the data")  # fmt: skip
+    option("--model", metavar="NAME|FILE.py:FUNCTION|FILE.onnx", help=f"{', '.join(BY_NAME)}, a function called "
+           "as build(channels, size, classes), or the graph of an ONNX file; default: the usual one for the "
+           "data")  # fmt: skip
     option(
         "--config", metavar="FILE.toml", help="options by their long names, as batch-size = 32; the command line wins"
     )
@@ -37,8 +38,7 @@ def add(parser: argparse.ArgumentParser) -> None:
            "this epoch")  # fmt: skip
     option("--batch-size", type=int, metavar="N", help=f"default {BATCH}; for your own images {SMALL_BATCH} if there "
            f"are fewer than {FEW:,}, and less for very few")  # fmt: skip
-    option("--init", metavar="FILE", help="begin with the weights of a run's folder, a checkpoint, or a .safetensors, "
-           ".npz or .pt file, as far as names and shapes fit; no code in it is run")  # fmt: skip
+    transfer_options.add(parser, option)
     option("--lr", type=float, help="largest learning rate (default 0.05 for sgd, 0.003 for adam, adamw)")
     option("--optimizer", choices=OPTIMIZERS, help=f"default {defaults.optimizer}, with momentum 0.9")
     option("--schedule", choices=SCHEDULES, help=f"of the learning rate (default {defaults.schedule})")

@@ -12,12 +12,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import onnx
-from onnx import AttributeProto, TensorProto
+from onnx import AttributeProto
 
 from minorm.nn import Module
-from minorm.onnx.graph import tensors
-from minorm.onnx.graph.encoding import PAYLOAD, fill
+from minorm.onnx.graph.encoding import PAYLOAD
 from minorm.onnx.graph.node_rewriter import tensors_of
+from minorm.onnx.graph.storage import inside
 from minorm.onnx.graph.tensors import Budget
 from minorm.onnx.loading.exchange import stand_in
 from minorm.onnx.loading.flattening import Layout
@@ -106,13 +106,9 @@ def keep(
     copy = onnx.ModelProto()
     _copy(model, copy, "graph")
     _graph(model.graph, copy.graph, held, read)
-    outside = any(tensor.data_location == TensorProto.EXTERNAL for tensor in tensors_of(model))
-    for tensor in tensors_of(copy) if outside else ():
-        if tensor.data_location == TensorProto.EXTERNAL:
-            array = tensors.read(tensor, f"initializer {tensor.name!r}", folder, budget)
-            tensor.ClearField("data_location")
-            del tensor.external_data[:]
-            fill([(tensor, array)], "load")
+    outside = inside.is_outside(model)
+    if outside:
+        inside.bring_in(copy, folder, budget)
     return Original(copy, layout, dict(starts), dict(expanded), outside)
 
 

@@ -11,13 +11,16 @@ spectra or maps, which a mirror would change.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from minorm.data import Subset
 from minorm.support.documented import documented
 from minorm.training.data import appearance
 from minorm.training.data.preparing import folder_of, load_data
-from minorm.training.settings import Settings
+from minorm.training.model.own_code import is_file
+from minorm.training.model.pretrained import Pretrained
+from minorm.training.settings import USUAL_DATA, Settings
 
 Chosen = dict[str, tuple[Any, str]]  # a value and the reason for it, by the name of the setting
 
@@ -44,9 +47,10 @@ class Choice(NamedTuple):
     {},
     path="where the images are, for all but the digits",
     max_bytes="what a file may take in memory when it is read; None leaves it to the reader",
+    init="a file of weights to begin with, or a run's folder: model, image_size, mean and std are those that it says",
     given="settings by name, which stay as they are",
 )
-def choose_settings(path: Any = None, max_bytes: int | None = None, **given: Any) -> Choice:
+def choose_settings(path: Any = None, max_bytes: int | None = None, *, init: str | None = None, **given: Any) -> Choice:
     """(settings, reasons, sets): Settings for these images, why each was chosen, and the (train, validation) datasets.
 
     For your own images, data="folder" or data="numpy", epochs and batch_size follow from their number; for a folder
@@ -65,6 +69,7 @@ def choose_settings(path: Any = None, max_bytes: int | None = None, **given: Any
         >>> settings.image_size, reasons["image_size"]
         (64, 'half of the pictures are at least 70 pixels high and wide')
     """
+    given = given if init is None else {**_of_file(init, given), **given}
     settings = Settings(**{"epochs": MOST_EPOCHS, **given})  # an error in what was given comes before images are read
     sets = load_data(settings, path, max_bytes=max_bytes)
     if settings.data not in OWN:
@@ -81,6 +86,13 @@ def choose_settings(path: Any = None, max_bytes: int | None = None, **given: Any
     for folder in filter(None, map(folder_of, sets)):
         folder.image_size = settings.image_size
     return Choice(settings, {name: reason for name, (_, reason) in found.items()}, sets)
+
+
+def _of_file(init: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings that a file of weights says; a model that is code is for the user to name."""
+    found = Pretrained.read(init)
+    model = {} if found.model is None or is_file(found.model) else {"model": found.model}
+    return {**model, **found.form(given.get("data", USUAL_DATA))}
 
 
 def _epochs(images: int, batch_size: int, accumulate: int) -> tuple[int, str]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -26,7 +26,7 @@ from minorm.data.transforms import (
 )
 from minorm.data.transforms.transform import Transform
 from minorm.devices import dtypes
-from minorm.training.settings import Settings
+from minorm.training.settings import Settings, numbers
 
 Array = Any
 TESTED = 256  # images a batch, where nothing is trained
@@ -82,10 +82,28 @@ def load_data(
 
 
 def preprocessing(settings: Settings, train: Any) -> Preprocessing:
-    """Of the training images; those of arrays of one's own are measured."""
+    """Of the training images; those of arrays of one's own are measured. Mean and std that the settings say count."""
+    found = _usual_preprocessing(settings, train)
+    mean, std = (_by_channel(settings, name, found.channels) for name in ("mean", "std"))
+    return replace(found, mean=mean or found.mean, std=std or found.std)
+
+
+def _by_channel(settings: Settings, name: str, channels: int) -> list[float]:
+    """The numbers of a setting, one a channel; none where it says none."""
+    values = numbers(getattr(settings, name)) or []
+    if values and len(values) not in (1, channels):
+        raise ValueError(f"{name} is {getattr(settings, name)!r}; expected one number, or one for each of the "
+                         f"{channels} channels of the images")  # fmt: skip
+    return values * channels if len(values) == 1 else values
+
+
+def _usual_preprocessing(settings: Settings, train: Any) -> Preprocessing:
     folder = folder_of(train)
     if folder is not None:
-        return Preprocessing(folder.classes, *MEAN_STD["folder"], folder.image_size, folder.channels)
+        mean, std = MEAN_STD["folder"]
+        if folder.channels == 1:
+            mean, std = [sum(mean) / 3], [sum(std) / 3]
+        return Preprocessing(folder.classes, mean, std, folder.image_size, folder.channels)
     channels, height, width = np.shape(train[0][0])
     assert height == width, "every data set here has square images"
     if settings.data == "numpy":

@@ -18,13 +18,14 @@ from minorm.serialization import opening
 from minorm.support.masking import quoted
 from minorm.training.data import images
 from minorm.training.model import model_building
+from minorm.training.model.onnx_graph import Graph
 from minorm.training.model.own_code import Code, is_file, split
 from minorm.training.settings import Settings
 
 
 def code_of(
-    file: str, facts: Mapping[str, Any], model: str | None, trust: bool, agreed: Code | None = None
-) -> Code | None:
+    file: str, facts: Mapping[str, Any], model: str | None, trust: bool, agreed: Code | Graph | None = None
+) -> Code | Graph | None:
     """The code that builds the checkpoint's model, of the SHA-256 that it was trained with; nothing is run here.
 
     agreed  what the user was shown and let run: these bytes, whatever lies in the file by now
@@ -41,14 +42,14 @@ def code_of(
     return code
 
 
-def check_same_code(file: str, facts: Mapping[str, Any], code: Code | None) -> None:
+def check_same_code(file: str, facts: Mapping[str, Any], code: Code | Graph | None) -> None:
     """ValueError unless it is the function, in the very file, that the checkpoint was trained with."""
     if code is None:
         return
     if code.sha256 != facts.get("sha256"):
         raise ValueError(f"{code.path} is not the file any more that {file} was trained with; put that one back to go "
                          "on, or start a new run with another --out")  # fmt: skip
-    if code.function != split(facts["name"])[1]:
+    if isinstance(code, Code) and code.function != split(facts["name"])[1]:
         raise ValueError(f"model is {code.name!r}; expected the function {split(facts['name'])[1]!r}, that of {file}")
 
 

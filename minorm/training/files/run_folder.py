@@ -3,6 +3,7 @@
     DIR/checkpoint.safetensors   the last finished epoch
     DIR/best.safetensors         the model of the best epoch
     DIR/FILE.py                  a copy of the user's file that builds the model, as it was when the run began
+    DIR/FILE.onnx                a copy of the ONNX file whose graph is the model
     DIR/.lock                    while a process trains there
 
 The lock (flock) ends with its process, however that ends, so a file that a killed process leaves locks nothing. A child
@@ -22,6 +23,7 @@ from minorm.distributed import Group, RankError
 from minorm.serialization import atomic, opening
 from minorm.support.masking import quoted
 from minorm.training.files.log_file import LOG
+from minorm.training.model.onnx_graph import Graph
 from minorm.training.model.own_code import Code
 
 if atomic.LOCKS:
@@ -166,7 +168,7 @@ def _check_links(place: str) -> None:
                              "as a run writes there alone")  # fmt: skip
 
 
-def check_copy(out: str, code: Code) -> None:
+def check_copy(out: str, code: Code | Graph) -> None:
     """ValueError where the folder has another file in the place of the copy."""
     path = os.path.join(out, code.file)
     if os.path.lexists(path) and _contents(path) != code.contents:
@@ -174,7 +176,7 @@ def check_copy(out: str, code: Code) -> None:
                          "move it away, or choose another --out")  # fmt: skip
 
 
-def keep_copy(out: str, code: Code) -> None:
+def keep_copy(out: str, code: Code | Graph) -> None:
     """Write the copy, unless it is there."""
     check_copy(out, code)
     path = os.path.join(out, code.file)

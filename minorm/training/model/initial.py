@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,8 @@ from minorm.nn import Module
 from minorm.serialization import checkpoint, opening
 from minorm.tensor.tensor import Tensor
 from minorm.training.files.run_folder import weights_file
+from minorm.training.model import onnx_graph
+from minorm.training.model.own_code import is_graph
 
 Array = Any
 WRAPPED = "module."  # what DistributedDataParallel and AveragedModel put before each name
@@ -33,6 +35,7 @@ class Initial:
     reshaped  of tensors that the model has in another shape
     missing   of tensors of the model that the file lacks
     unused    of tensors of the file that the model lacks
+    notes     what else there is to say, a sentence each
     """
 
     file: str
@@ -41,10 +44,11 @@ class Initial:
     reshaped: list[str]
     missing: list[str]
     unused: list[str]
+    notes: list[str] = field(default_factory=list)
 
     def sentences(self) -> list[str]:
         """What to tell the user, a line each."""
-        lines = [f"begins with {self.taken:,} tensors of {self.file}"]
+        lines = [f"begins with {self.taken:,} tensors of {self.file}", *self.notes]
         for said, names in (
             ("drawn anew, as the file has another shape", self.reshaped),
             ("drawn anew, as the file lacks them", self.missing),
@@ -55,8 +59,11 @@ class Initial:
         return lines
 
 
-def begin(model: Module, given: str) -> Initial:
+def begin(model: Module, given: str, anew: Collection[str] = (), notes: Sequence[str] = ()) -> Initial:
     """Give the model the tensors of a file, or of a run's folder, that fit by name and shape.
+
+    anew   names of tensors that are not taken though they may fit
+    notes  what there is to say of them
 
     ValueError, and the model is as it was, if none of its parameters is among them.
     """
@@ -64,7 +71,7 @@ def begin(model: Module, given: str) -> Initial:
     found, own = arrays_by_name(path), model.state_dict()
     fitting, reshaped = {}, []
     for name, tensor in own.items():
-        if name not in found:
+        if name not in found or name in anew:
             continue
         if found[name].shape == tuple(tensor.shape) and _is_float(found[name]) == _is_float(tensor):
             fitting[name] = found[name].astype(tensor.dtype)
@@ -75,11 +82,13 @@ def begin(model: Module, given: str) -> Initial:
                          f"{_some(own)}")  # fmt: skip
     model.load_state_dict(fitting, strict=False)
     missing, unused = [name for name in own if name not in found], [name for name in found if name not in own]
-    return Initial(os.path.basename(path), _digest(path), len(fitting), reshaped, missing, unused)
+    return Initial(os.path.basename(path), _digest(path), len(fitting), reshaped, missing, unused, [*notes])
 
 
 def arrays_by_name(path: str, command: str = "init") -> dict[str, Array]:
     """The arrays of a .safetensors, .npz or .pt file by name; ValueError, in the name of `command`, if it has none."""
+    if is_graph(path):
+        return onnx_graph.arrays(path)
     state: Any = read_arrays(path) if path.endswith(".npz") else checkpoint.load(path)
     if isinstance(state, Mapping):
         state = next((state[part] for part in PARTS if isinstance(state.get(part), Mapping)), state)

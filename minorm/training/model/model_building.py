@@ -1,8 +1,9 @@
-"""A model by its name, or by FILE.py:FUNCTION: only code that the user names, or says to trust, is run.
+"""A model by its name, by FILE.py:FUNCTION or as FILE.onnx: only code that the user names, or says to trust, is run.
 
 A checkpoint says which function its model came from and the SHA-256 of the file, and a run's folder keeps a copy of
 that file. Both may come from a stranger, so neither is a reason to run it. The user names FILE.py:FUNCTION, or passes
-`trust`; then the copy beside the checkpoint is run. A path in a checkpoint is never opened.
+`trust`; then the copy beside the checkpoint is run. A path in a checkpoint is never opened. The graph of an ONNX file
+is no code: its copy is read without a question, if it has the SHA-256 that the checkpoint says.
 """
 
 from __future__ import annotations
@@ -16,10 +17,12 @@ from minorm import models
 from minorm.support.documented import documented
 from minorm.support.masking import quoted
 from minorm.training.model import sizing
-from minorm.training.model.own_code import Code, is_file, split
+from minorm.training.model.onnx_graph import NAME, Graph
+from minorm.training.model.own_code import Code, is_file, is_graph, split
 from minorm.training.settings import LARGEST
 
 FACTS = ("name", "channels", "size", "classes")
+KEEPS_HEAD = "keeps_head"
 PIXELS = 3 * LARGEST**2  # numbers an image of a checkpoint's model may have
 COPY = re.compile(r"[^/\\:\0]+\.py")  # a file's name, without a folder or a drive
 
@@ -52,25 +55,53 @@ def said(code: Code) -> str:
     return f"{code.function!r} in {quoted(code.path)}, SHA-256 {code.sha256[:12]}"
 
 
-def facts(model: str, channels: int, size: int, classes: int, code: Code | None = None) -> dict[str, Any]:
-    """What a checkpoint says about a model; `code` is the file that `model` names, where it was read already."""
-    code = Code.read(model) if code is None and is_file(model) else code
+def read(model: str) -> Code | Graph | None:
+    """The file that a model is said by; None for one of `minorm.models`."""
+    if is_graph(model):
+        return Graph.read(model)
+    return Code.read(model) if is_file(model) else None
+
+
+def facts(
+    model: str, channels: int, size: int, classes: int, code: Code | Graph | None = None, keeps_head: bool = False
+) -> dict[str, Any]:
+    """What a checkpoint says about a model.
+
+    code        the file that `model` names, where it was read already
+    keeps_head  whether the head of a graph stays as the file has it
+    """
+    code = read(model) if code is None else code
     found: dict[str, Any] = {"name": model, "channels": channels, "size": size, "classes": classes}
-    return found if code is None else found | {"name": code.name, "sha256": code.sha256}
+    if code is not None:
+        found |= {"name": code.name, "sha256": code.sha256}
+    return found | ({KEEPS_HEAD: True} if keeps_head else {})
 
 
 def build(
-    name: str, channels: int, size: int, classes: int, sha256: str | None = None, *, code: Code | None = None
+    name: str,
+    channels: int,
+    size: int,
+    classes: int,
+    sha256: str | None = None,
+    keeps_head: bool = False,
+    *,
+    code: Code | Graph | None = None,
 ) -> Any:
     """The model that facts describe.
 
-    sha256  of the file, where `name` says FILE.py:FUNCTION
-    code    what to run, whatever the facts say; without it none is run
+    sha256      of the file, where `name` says FILE.py:FUNCTION or FILE.onnx
+    keeps_head  whether the head of FILE.onnx stays
+    code        what to run, or the graph, whatever the facts say; without it none is run
 
-    ValueError where facts name code, or the code makes no model for such images.
+    ValueError where facts name a file, or it makes no model for such images.
     """
+    if isinstance(code, Graph):
+        return code.build(channels, size, classes, keeps_head)
     if code is not None:
         return code.build(channels, size, classes)
+    if is_graph(name):
+        raise ValueError(f"the model {name!r} is the graph of a file of SHA-256 {sha256}, which is not given; pass "
+                         "code=Graph.read('FILE.onnx')")  # fmt: skip
     if is_file(name):
         raise ValueError(f"the model {name!r} is code of SHA-256 {sha256}, and facts run none; pass "
                          "code=Code.read('FILE.py:FUNCTION') to run a file of yours")  # fmt: skip
@@ -79,40 +110,62 @@ def build(
 
 def checked(found: Any, path: str) -> dict[str, Any]:
     """The facts that the file at `path` holds; ValueError unless their model can be built, with its weights there."""
-    if not isinstance(found, dict) or not {*FACTS} <= found.keys() <= {*FACTS, "sha256"}:
+    if not isinstance(found, dict) or not {*FACTS} <= found.keys() <= {*FACTS, "sha256", KEEPS_HEAD}:
         said = sorted(map(str, found)) if isinstance(found, dict) else type(found).__name__
         raise ValueError(f"{path}: the facts of its model are {said}; expected {', '.join(FACTS)}")
     name = found["name"]
-    if not isinstance(name, str) or not (name in models.BY_NAME or is_file(name)):
-        raise ValueError(f"{path}: its model is {name!r}; expected one of {', '.join(models.BY_NAME)}, or "
-                         "FILE.py:FUNCTION")  # fmt: skip
+    if not isinstance(name, str) or not (name in models.BY_NAME or is_file(name) or is_graph(name)):
+        raise ValueError(f"{path}: its model is {name!r}; expected one of {', '.join(models.BY_NAME)}, "
+                         "FILE.py:FUNCTION or FILE.onnx")  # fmt: skip
+    if not isinstance(found.get(KEEPS_HEAD, False), bool):
+        raise ValueError(f"{path}: {KEEPS_HEAD} of its model is {found[KEEPS_HEAD]!r}; expected True or False")
     bytes_there = os.path.getsize(path)
     for key, most in (("channels", bytes_there), ("size", LARGEST), ("classes", bytes_there)):
         if isinstance(found[key], bool) or not isinstance(found[key], int) or not 1 <= found[key] <= most:
             raise ValueError(f"{path}: {key} of its model is {found[key]!r}; expected a whole number from 1 to {most}")
-    if is_file(name):
-        _check_code(found, path)
+    if is_file(name) or is_graph(name):
+        _check_file(found, path)
     else:
         sizing.check(found, path)
     return found
 
 
-def trusted(found: Mapping[str, Any], path: str, model: str | None = None, trust: bool = False) -> Code | None:
-    """The code to build the model of the checkpoint at `path` with; None for a model of `minorm.models`.
+def trusted(
+    found: Mapping[str, Any], path: str, model: str | None = None, trust: bool = False, max_bytes: int | None = None
+) -> Code | Graph | None:
+    """The file to build the model of the checkpoint at `path` with; None for a model of `minorm.models`.
 
-    model  FILE.py:FUNCTION of the user's, which is taken whatever the checkpoint says
-    trust  whether the copy in the checkpoint's folder may be run
+    model      FILE.py:FUNCTION or FILE.onnx of the user's, which is taken whatever the checkpoint says
+    trust      whether the copy of code in the checkpoint's folder may be run
+    max_bytes  what an ONNX model may take; None is the usual limit
 
-    UntrustedCode where the model is built by code, and neither says which. Nothing is run here.
+    UntrustedCode where the model is built by code, and neither says which; ValueError where its graph is not there.
+    Nothing is run here.
     """
     if model is not None and is_file(model):
         return Code.read(model)
+    if is_graph(found["name"]):
+        return _graph(found, path, model if model is not None and is_graph(model) else None, max_bytes)
     if not is_file(found["name"]):
         return None
     code = _copy(found, os.path.dirname(path))
     if code is None or not trust:
         raise UntrustedCode(path, split(found["name"])[1], code)
     return code
+
+
+def _graph(found: Mapping[str, Any], path: str, model: str | None, max_bytes: int | None) -> Graph:
+    """The file of the user's, or the one in the checkpoint's folder, if it has the SHA-256 that the facts say."""
+    file = os.path.join(os.path.dirname(path), found["name"]) if model is None else model
+    try:
+        graph = Graph.read(file, max_bytes, copied=model is None)
+    except FileNotFoundError:
+        raise ValueError(f"the model of {path} is the graph of {quoted(found['name'])}, which is not in its folder; "
+                         "put it there, or name it: --model FILE.onnx") from None  # fmt: skip
+    if graph.sha256 != found["sha256"]:
+        raise ValueError(f"{quoted(file)} is not the file that {path} was trained with: its SHA-256 is "
+                         f"{graph.sha256[:12]}, expected {found['sha256'][:12]}")  # fmt: skip
+    return graph
 
 
 def _copy(found: Mapping[str, Any], folder: str) -> Code | None:
@@ -127,9 +180,12 @@ def _copy(found: Mapping[str, Any], folder: str) -> Code | None:
     return code if code.sha256 == found["sha256"] else None
 
 
-def _check_code(found: Mapping[str, Any], path: str) -> None:
-    _, function = split(found["name"])
-    if not function.isidentifier():
+def _check_file(found: Mapping[str, Any], path: str) -> None:
+    """Of code: a function's name; of a graph: a file without a folder. Both have a digest."""
+    if is_graph(found["name"]):
+        if not NAME.fullmatch(found["name"]):
+            raise ValueError(f"{path}: its model is {found['name']!r}; expected FILE.onnx, without a folder")
+    elif not split(found["name"])[1].isidentifier():
         raise ValueError(f"{path}: its model is {found['name']!r}; expected FILE.py:FUNCTION, with a function's name")
     if found["channels"] * found["size"] ** 2 > PIXELS:
         raise ValueError(f"{path}: its model is for images of {found['channels']} x {found['size']} x {found['size']}; "

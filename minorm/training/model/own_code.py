@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from minorm.diagnosis.pytorch import arrays
-from minorm.graph.grad_mode import no_grad
 from minorm.nn import Module
+from minorm.nn.evaluating import evaluating
 from minorm.serialization import limits, opening
 from minorm.support.argument_errors import kind_of
 from minorm.support.masking import quoted
@@ -109,6 +109,11 @@ def is_file(model: str) -> bool:
     return ".py:" in model
 
 
+def is_graph(model: str) -> bool:
+    """Whether a model is said as FILE.onnx, the graph of an ONNX file."""
+    return model.lower().endswith(".onnx")
+
+
 def split(model: str) -> tuple[str, str]:
     """(FILE.py, FUNCTION)"""
     path, _, function = model.rpartition(":")
@@ -128,17 +133,12 @@ def _called(named: str, function: Callable[..., Any], channels: int, size: int, 
 
 def _check(named: str, model: Module, channels: int, size: int, classes: int) -> None:
     """One pass over two black images: what does not fit is said before the training begins."""
-    modes = [(module, module.training) for module in model.modules()]
-    model.eval()
     try:
-        with no_grad():
+        with evaluating(model):
             outputs = model(zeros(2, channels, size, size))
     except Exception as error:
         raise ValueError(f"the model of {named} does not take images of 2 x {channels} x {size} x {size}: "
                          f"{type(error).__name__}: {error}") from error  # fmt: skip
-    finally:
-        for module, training in modes:
-            module.training = training
     if getattr(outputs, "shape", None) != (2, classes):
         raise ValueError(f"the model of {named} makes {tuple(getattr(outputs, 'shape', ())) or type(outputs).__name__} "
                          f"of two images; expected (2, {classes}), one number a class")  # fmt: skip

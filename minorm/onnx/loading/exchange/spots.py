@@ -133,12 +133,12 @@ class Spots:
         named = [place for place, spot in enumerate(self.spots) if spot.name == name]
         if len(named) == 1 or name in self.makers:
             place = named[0] if len(named) == 1 else self.makers[name]
-            return self._with_bias(place), self._module_of(place)
+            return self.with_bias(place), self.module_of(place)
         if name in self.tensors:
             if places := self._of_module(self.tensors[name]):
                 return places, self.tensors[name]
             read = self.readers.get(name, [])
-            return (self._with_bias(read[0]), "") if len(read) == 1 else (read, "")
+            return (self.with_bias(read[0]), "") if len(read) == 1 else (read, "")
         return [], ""
 
     def _of_module(self, path: str) -> list[int]:
@@ -152,13 +152,13 @@ class Spots:
         live = {place for place in found if not self.fixed.issuperset(self.spots[place].outputs)}
         return sorted(live or found)
 
-    def _module_of(self, place: int) -> str:
+    def module_of(self, place: int) -> str:
         """The path of the one module that the tensors of a node are of, or that the node comes from."""
         spot = self.spots[place]
         homes = {self.tensors[name] for name in spot.inputs if self.tensors.get(name)}
         return homes.pop() if len(homes) == 1 else spot.module
 
-    def _with_bias(self, place: int) -> list[int]:
+    def with_bias(self, place: int) -> list[int]:
         """A node, and the product or the bias that belongs to it: MatMul and Add are one layer."""
         spot = self.spots[place]
         if spot.operator == "Add":

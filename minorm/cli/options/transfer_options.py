@@ -1,0 +1,105 @@
+"""The options of `minorm train` that say what to begin with, and what is made of them: --init, --freeze and others."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from typing import Any
+
+from minorm.cli import trust
+from minorm.cli.options import external_root
+from minorm.cli.terminal import extras
+from minorm.cli.terminal.one_line_errors import UsageError
+from minorm.training import Run
+from minorm.training.model.own_code import is_file, is_graph
+from minorm.training.model.pretrained import Pretrained, said
+from minorm.training.settings import ALL, numbers
+
+RANGES = ("1", "255")
+NEEDED = (("freeze", 0), ("layer_decay", 1.0), ("new_head", False))  # what needs weights, and where it asks for nothing
+
+
+def add(parser: argparse.ArgumentParser, option: Any) -> None:
+    """Declare them."""
+    option("--init", metavar="FILE", help="begin with the weights of an ONNX model of any maker, of a run's folder, a "
+           "checkpoint, or a .safetensors, .npz or .pt file. Without --model an ONNX file and a run say the model; "
+           "with it weights are taken as far as names and shapes fit. The last layer is drawn anew for other "
+           "classes")  # fmt: skip
+    parser.add_argument("--new-head", action="store_const", const=True, help="with --init: draw the last layer anew "
+                        "also where the classes are the same")  # fmt: skip
+    option("--freeze", type=epochs, metavar="N|all", help="train the head alone for N epochs, or to the end: all other "
+           "layers, with their statistics, stay as --init has them; then the learning rate rises again")  # fmt: skip
+    option("--layer-decay", type=float, metavar="X", help="multiply the learning rate by X from the head to the "
+           "layers before it, and so on, in at most 12 groups (default 1)")  # fmt: skip
+    option("--mean", metavar="M,M,M", help="of each channel, which is subtracted from pixels (default: that of the "
+           "file of --init, or the usual one for the data)")  # fmt: skip
+    option("--std", metavar="S,S,S", help="of each channel, by which pixels are divided after that")
+    option("--pixel-range", choices=RANGES, help="what white is for --mean and --std (default 1); 255 without them "
+           "gives the model numbers from 0 to 255")  # fmt: skip
+    external_root.add(parser)
+
+
+def epochs(text: str) -> int | str:
+    """A number of epochs, or all."""
+    return text if text == ALL else int(text)
+
+
+def resolve(args: argparse.Namespace) -> Pretrained | None:
+    """Let the file of --init say what the command line does not, and read what builds its model.
+
+    UsageError where options do not go together, or code would have to be run that the user has not agreed to.
+    """
+    _scale(args)
+    if args.init is None and args.model is not None and is_graph(args.model):
+        args.init = args.model
+    if args.init is None:
+        own = args.model is not None and is_file(args.model)
+        for name, usual in NEEDED:
+            if getattr(args, name) not in (None, usual) and not own:
+                raise UsageError(f"--{name.replace('_', '-')} goes with weights to begin with; expected --init FILE as "
+                                 "well")  # fmt: skip
+        return None
+    if is_graph(args.init):
+        extras.need("onnx")
+    found = Pretrained.read(args.init, args.max_bytes, args.external_root)
+    if found.graph is not None and args.model in (None, args.init):
+        args.model, args.code, args.init = args.init, found.graph, None
+    elif args.model is None and found.facts is not None:
+        args.model = found.facts["name"]
+        args.code = trust.code(found.facts, found.path, trust.of(args, None))
+    return found
+
+
+def fill(args: argparse.Namespace, found: Pretrained, data: str) -> None:
+    """Size, mean and std as the file has them, where the command line does not say others."""
+    for name, value in found.form(data).items():
+        if getattr(args, name) is None:
+            setattr(args, name, value)
+
+
+def sentences(training: Run) -> Iterator[str]:
+    """How layers are frozen, and how rates differ."""
+    settings = training.settings
+    if settings.frozen_epochs:
+        until = f"for {settings.frozen_epochs} of {settings.epochs} epochs, then all is trained and the learning rate "
+        until += "begins anew" if settings.schedule != "constant" else "stays"
+        until = "to the end" if settings.frozen_epochs == settings.epochs else until
+        yield f"freeze {settings.freeze}: the head alone is trained {until}"
+    if settings.layer_decay != 1:
+        first, *_, last = training.rates
+        yield (f"layer-decay {settings.layer_decay:g}: the largest learning rate is {first:.3g} for the head, and "
+               f"{last:.3g} for the first layers, in {len(training.rates)} groups")  # fmt: skip
+
+
+def _scale(args: argparse.Namespace) -> None:
+    """Mean and std for pixels from 0 to 1."""
+    if args.pixel_range is None:
+        return
+    white = float(args.pixel_range)
+    if args.mean is None and args.std is None:
+        args.mean, args.std = "0", said([1 / white])
+        return
+    for name in ("mean", "std"):
+        values = numbers(getattr(args, name) or "")
+        if values:  # what is no number is for Settings to name
+            setattr(args, name, said([value / white for value in values]))

@@ -1,0 +1,124 @@
+"""The layers of a model in running order, the last of which is the head: found by watching one run.
+
+A layer here is a weight, a tensor of two axes or more, with the biases and scales that are read between it and the next
+weight. The head is the last layer, if its weight is a matrix or a 1x1 kernel.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from minorm.graph import trace
+from minorm.nn import Module, Parameter
+from minorm.nn.evaluating import evaluating
+from minorm.tensor.creation import zeros
+
+GROUPS = 12  # of layers in front of the head, as many as ViT-B has blocks: rates by depth are known for these
+SHOWN = 3  # last weights, in an error
+
+
+class Layers:
+    """The parameters of a model as they run on images of this form.
+
+    head    those of the last layer; empty where its weight is no matrix and no 1x1 kernel
+    body    those of the layers before, a list each; what no run reads is with the first
+    """
+
+    def __init__(self, model: Module, channels: int, size: int) -> None:
+        names = {id(p): name for name, p in model.named_parameters()}
+        layers: list[list[Parameter]] = [[]]
+        for read in _in_running_order(model, channels, size):
+            if _has_weight(read) and _has_weight(layers[-1]):
+                layers.append([])
+            layers[-1] += read
+        if not _is_head(layers[-1]):
+            layers.append([])
+        *self.body, self.head = layers
+        found = {id(p) for layer in layers for p in layer}
+        unread = [p for p in model.parameters() if id(p) not in found]
+        self.body = self.body or [[]]
+        self.body[0] = [*self.body[0], *unread]
+        self.names = [names[id(p)] for p in self.head]
+        self._weights = [f"{names[id(p)]} {p.shape}" for layer in layers for p in layer if p.ndim > 1]
+
+    def check_head(self, wish: str) -> None:
+        """ValueError where there is no head. wish: the setting that needs one."""
+        if not self.head:
+            raise ValueError(f"{wish} needs the head, and none was found: looked for the last layer that runs, with a "
+                             "matrix or a 1x1 kernel as its weight; the last weights are "
+                             f"{', '.join(self._weights[-SHOWN:]) or 'none'}")  # fmt: skip
+
+    def by_depth(self) -> list[list[Parameter]]:
+        """The head, then the layers before it, the nearest first, in at most GROUPS groups of equal numbers."""
+        count = min(GROUPS, len(self.body))
+        groups: list[list[Parameter]] = [[] for _ in range(count)]
+        for place, layer in enumerate(reversed(self.body)):
+            groups[place * count // len(self.body)] += layer
+        return [self.head, *groups]
+
+
+class Freezing:
+    """All of a model but its head, which is frozen and thawed: computed as in evaluation, and not trained.
+
+    What was frozen before, by the user or a file, stays so.
+    """
+
+    def __init__(self, model: Module, head: Iterable[Parameter]) -> None:
+        fixed = {id(p) for p in head}
+        self.parameters = [p for p in model.parameters() if p.requires_grad and id(p) not in fixed]
+        around = {id(module) for module in model.modules() if any(id(p) in fixed for p in module.parameters())}
+        self.modules = [module for module in model.modules() if id(module) not in around and not module.frozen]
+
+        self.frozen = False
+
+    def set(self, frozen: bool) -> bool:
+        """Freeze, or thaw; whether that changed something."""
+        if frozen == self.frozen:
+            return False
+        self.frozen = frozen
+        for module in self.modules:
+            module.frozen = frozen
+        for parameter in self.parameters:
+            parameter.requires_grad = not frozen
+            if frozen:
+                parameter.grad = None
+        return True
+
+
+def _has_weight(parameters: Iterable[Parameter]) -> bool:
+    return any(p.ndim > 1 for p in parameters)
+
+
+def _is_head(layer: list[Parameter]) -> bool:
+    weight = next((p for p in layer if p.ndim > 1), None)
+    return weight is not None and math.prod(weight.shape[2:]) == 1
+
+
+def _in_running_order(model: Module, channels: int, size: int) -> Iterator[list[Parameter]]:
+    """The parameters that an operation is the first to read, of each operation that reads some."""
+    example = next(iter(model.parameters()), None)
+    x = zeros(1, channels, size, size) if example is None else zeros(1, channels, size, size, device=example.device)
+    wide = next((p.dtype for p in model.parameters() if p.ndim > 1), x.dtype)
+    with evaluating(model), trace.record() as calls:
+        model(x.to(wide))
+    seen: set[int] = set()
+    for read in _read(calls):
+        if new := [p for p in read if id(p) not in seen]:
+            seen.update(map(id, new))
+            yield new
+
+
+def _read(calls: Iterable[trace.Call]) -> Iterator[list[Parameter]]:
+    for call in calls:
+        yield list(_parameters(call.arguments.values()))
+        yield from _read(call.children)
+
+
+def _parameters(values: Iterable[Any]) -> Iterator[Parameter]:
+    for value in values:
+        if isinstance(value, Parameter):
+            yield value
+        elif isinstance(value, (list, tuple)):
+            yield from _parameters(value)

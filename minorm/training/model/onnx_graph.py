@@ -1,0 +1,102 @@
+"""FILE.onnx: the graph of an ONNX model of any maker, as a model to train, with its weights and a head for the classes.
+
+A run's folder keeps a copy of the file, so a checkpoint needs no other place. A graph is no code: to build it nothing
+has to be trusted but the limits of `minorm.onnx.load`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from minorm.nn import Module
+from minorm.serialization import limits, opening
+from minorm.support.masking import quoted
+from minorm.training.data import file_preprocessing
+from minorm.training.data.preparing import Preprocessing
+
+if TYPE_CHECKING:
+    from minorm.onnx.loading.exchange.classifier import Classifier
+
+NAME = re.compile(r"[^/\\:\0]+\.onnx", re.IGNORECASE)  # of a copy, without a folder or a drive
+
+
+@dataclass(frozen=True)
+class Graph:
+    """A file that was read, with all its weights.
+
+    path       where
+    contents   its bytes; where weights lay in other files, those of a file that holds them too
+    """
+
+    path: str
+    contents: bytes
+    max_bytes: int = limits.ONNX
+
+    @classmethod
+    def read(
+        cls, path: str, max_bytes: int | None = None, external_root: str | None = None, copied: bool = False
+    ) -> Graph:
+        """The file at the path; copied: it is a run's copy, and no symbolic link."""
+        from minorm.onnx.loading.exchange import classifier
+
+        with opening.regular(path, "init", follow=not copied):
+            pass  # an error in words, before anything is read
+        most = limits.ONNX if max_bytes is None else max_bytes
+        if not NAME.fullmatch(os.path.basename(path)):
+            raise ValueError(f"init: the file is called {quoted(os.path.basename(path))}; expected NAME.onnx, as a run "
+                             "keeps a copy of it")  # fmt: skip
+        return cls(path, classifier.whole(path, most, None if copied else external_root), most)
+
+    @property
+    def file(self) -> str:
+        """The file's name without its folder."""
+        return os.path.basename(self.path)
+
+    @property
+    def name(self) -> str:
+        """What a checkpoint calls the model: the copy in its folder."""
+        return self.file
+
+    @cached_property
+    def sha256(self) -> str:
+        """Of the contents, in hexadecimal digits."""
+        return hashlib.sha256(self.contents).hexdigest()
+
+    @cached_property
+    def classifier(self) -> Classifier:
+        """The file as a classifier of images."""
+        from minorm.onnx.loading.exchange.classifier import Classifier
+
+        return Classifier(self.path, self.contents, self.max_bytes)
+
+    @property
+    def preprocessing(self) -> Preprocessing | None:
+        """How the file says that pixels are scaled; None where it says nothing that a run understands."""
+        return file_preprocessing.read(self.classifier.metadata)
+
+    @property
+    def classes(self) -> list[str]:
+        """The names of its classes, where it says them."""
+        return file_preprocessing.classes(self.classifier.metadata)
+
+    def build(self, channels: int, size: int, classes: int, keeps_head: bool = False) -> Module:
+        """The network; ValueError where it cannot take such images, or no head is found."""
+        return self.classifier.build(channels, size, classes, keeps_head)
+
+    def keeps_head(self, channels: int, size: int, classes: Sequence[str]) -> bool:
+        """Whether these are its own classes: as many, and of the same names where it says names."""
+        head = self.classifier.head(channels, size)
+        return head.classes == len(classes) and self.classes in ([], list(classes))
+
+
+def arrays(path: str) -> dict[str, Any]:
+    """The weights and running statistics of a file by name."""
+    from minorm.onnx.loading import load
+
+    return {name: tensor.cpu().numpy() for name, tensor in load.load(path).state_dict().items()}

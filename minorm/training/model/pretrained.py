@@ -1,0 +1,91 @@
+"""What a file that a run begins with says: which model its weights are of, and how that takes pictures.
+
+A run of ours says all of it. An ONNX file is its own model; how pixels are scaled its metadata may say, and its input
+has a size. Other files of weights say nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from minorm.serialization import checkpoint
+from minorm.training.data.preparing import MEAN_STD, Preprocessing
+from minorm.training.files import saved
+from minorm.training.files.run_folder import weights_file
+from minorm.training.model import model_building
+from minorm.training.model.onnx_graph import Graph
+from minorm.training.model.own_code import is_graph
+
+
+@dataclass(frozen=True)
+class Pretrained:
+    """A file that was looked at.
+
+    path           of the file that was taken; of a run's folder the best weights
+    facts          of the model, where a run says them
+    graph          where the file is an ONNX model
+    preprocessing  where the file says it
+    """
+
+    path: str
+    facts: dict[str, Any] | None = None
+    graph: Graph | None = None
+    preprocessing: Preprocessing | None = None
+
+    @classmethod
+    def read(cls, given: str, max_bytes: int | None = None, external_root: str | None = None) -> Pretrained:
+        """The file, or that of a run's folder; nothing in it is run."""
+        path = weights_file(given)
+        if is_graph(path):
+            graph = Graph.read(path, max_bytes, external_root)
+            return cls(path, None, graph, graph.preprocessing)
+        if not path.endswith(".safetensors") or checkpoint.TREE not in checkpoint.load_metadata(path):
+            return cls(path)
+        parts = checkpoint.load_training(path)
+        if not {"model_facts", "preprocessing"} <= parts.keys():
+            return cls(path)
+        facts = parts["model_facts"] = model_building.checked(parts["model_facts"], path)
+        return cls(path, facts, None, saved.preprocessing(parts, path))
+
+    @property
+    def model(self) -> str | None:
+        """The name of the model that the weights are of; None where the file says none."""
+        return self.path if self.graph is not None else self.facts["name"] if self.facts is not None else None
+
+    def form(self, data: str) -> dict[str, Any]:
+        """image_size, mean and std, as Settings have them, for a data set; what the file does not say is left out."""
+        found = self.preprocessing
+        sides = {"image_size": self._size} if data == "folder" and self._size is not None else {}
+        if found is None or (data in MEAN_STD and len(MEAN_STD[data][0]) != found.channels and not self._fits(data)):
+            return sides
+        return {**sides, "mean": said(found.mean), "std": said(found.std)}
+
+    def sentence(self, found: Preprocessing, given: Mapping[str, Any]) -> str:
+        """How a run takes pictures, and who says so. given: the settings that the user has said."""
+        source = "the file" if self.facts is None else "its run"
+        size = "--image-size" if "image_size" in given else source if self._size is not None else "the images"
+        scaling = f"{source}'s"
+        if "mean" in given or "std" in given:
+            scaling = "--mean and --std"
+        elif self.preprocessing is None:
+            scaling = "usual ones, as the file says none"
+        text = f"takes pictures of {found.channels} x {found.size} x {found.size} (the size of {size})"
+        text += f", scaled by mean {said(found.mean)} and std {said(found.std)} ({scaling})"
+        return f"{text}; for others: --image-size, --mean, --std and --pixel-range"
+
+    @property
+    def _size(self) -> int | None:
+        if self.preprocessing is not None:
+            return self.preprocessing.size
+        return None if self.graph is None else self.graph.classifier.input.size
+
+    def _fits(self, data: str) -> bool:
+        """Whether a folder is read in the channels of the file."""
+        return data == "folder" and self.graph is not None
+
+
+def said(numbers: list[float]) -> str:
+    """Numbers as a setting has them: "0.485,0.456,0.406"."""
+    return ",".join(f"{number:g}" if float(f"{number:g}") == number else repr(number) for number in numbers)

@@ -1,0 +1,113 @@
+"""How a new run begins: with the weights of a file, with which head, and with which layers frozen."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from minorm.nn import Module
+from minorm.quantization import QATModel
+from minorm.serialization import checkpoint
+from minorm.support.masking import quoted
+from minorm.training.data.preparing import Preprocessing, folder_of
+from minorm.training.files.run_folder import weights_file
+from minorm.training.model import initial
+from minorm.training.model.initial import Initial
+from minorm.training.model.layers import Freezing, Layers
+from minorm.training.model.onnx_graph import Graph
+from minorm.training.settings import Settings
+
+
+def fit_channels(sets: Any, code: Any) -> None:
+    """Let folders of pictures be read in grey where the graph of a file takes that."""
+    if isinstance(code, Graph) and code.classifier.input.channels is not None:
+        for folder in filter(None, map(folder_of, sets)):
+            folder.channels = code.classifier.input.channels
+
+
+def keeps_head(settings: Settings, code: Any, found: Preprocessing) -> bool:
+    """Whether the head of a graph stays."""
+    is_graph = isinstance(code, Graph) and not settings.new_head
+    return is_graph and code.keeps_head(found.channels, found.size, found.classes)
+
+
+def weights_of(init: str | None, code: Any) -> str | None:
+    """The file of weights, None where it is the graph itself, which has them."""
+    is_graph = init is not None and isinstance(code, Graph) and os.path.abspath(init) == os.path.abspath(code.path)
+    return None if is_graph else init
+
+
+def layers_of(settings: Settings, model: Module, found: Preprocessing, init: str | None) -> Layers | None:
+    """The layers, where something depends on them."""
+    if init is None and not settings.frozen_epochs and settings.layer_decay == 1:
+        return None
+    layers = Layers(model, found.channels, found.size)
+    for name, usual in (("freeze", 0), ("layer_decay", 1.0)):
+        if getattr(settings, name) != usual:
+            layers.check_head(f"{name}={getattr(settings, name)!r}")
+    return layers
+
+
+def begin(
+    settings: Settings, model: Module, layers: Layers | None, found: Preprocessing, code: Any, init: str | None
+) -> Initial | None:
+    """Give the model the weights of `init`, if there are any; what it begins with, None where all is drawn."""
+    if init is None or layers is None:
+        if not isinstance(code, Graph):
+            return None
+        return _of_graph(code, model, found, keeps_head(settings, code, found))
+    if settings.new_head:
+        layers.check_head("new_head=True")
+        return initial.begin(model, init, layers.names, ["the head is drawn anew, as new_head asks for"])
+    classes = _classes(weights_file(init))
+    if classes and len(classes) == len(found.classes) and classes != found.classes:
+        layers.check_head("a model for other classes")
+        other = next((a, b) for a, b in zip(classes, found.classes, strict=True) if a != b)
+        why = f"the file has the class {quoted(other[0])} where these images have {quoted(other[1])}"
+        return initial.begin(model, init, layers.names, [f"the head is drawn anew: {why}"])
+    begun = initial.begin(model, init)
+    anew = {entry.split(" ")[0] for entry in begun.reshaped} | {*begun.missing}
+    if layers.head and anew.isdisjoint(layers.names):
+        begun.notes.append("the head stays, as the classes are the same" if classes else "the head stays, as it has as "
+                           "many classes; the file says no names")  # fmt: skip
+        begun.notes[-1] += "; --new-head draws it anew"
+    return begun
+
+
+def freezing(settings: Settings, model: Module, layers: Layers | None) -> Freezing | None:
+    """What freezes and thaws all but the head, where the settings ask for it."""
+    if not settings.frozen_epochs or layers is None:
+        return None
+    return Freezing(model.model if isinstance(model, QATModel) else model, layers.head)
+
+
+def _of_graph(code: Graph, model: Module, found: Preprocessing, keeps: bool) -> Initial:
+    """What a graph's network begins with, and what was changed."""
+    file = code.classifier
+    head, given = file.head(found.channels, found.size), file.input
+    said = f"the head {quoted(head.name)}, a {head.operator} of {head.features:,} numbers"
+    if keeps:
+        notes = [f"{said}, stays, as the classes are the same; --new-head draws it anew"]
+    else:
+        notes = [f"{said} for {head.classes:,} classes, is drawn anew"]
+    if head.activation:
+        notes.append(f"its {head.activation} is left out: the loss takes logits")
+    if given.channels_last:
+        notes.append("its input is channels-last; a Transpose stands in front of it now")
+    if given.batch is not None:
+        notes.append(f"its batch of {given.batch} is free now")
+    if len(file.outputs) > 1:
+        notes.append(f"of its {len(file.outputs)} outputs {quoted(head.part.output)} is trained")
+    if frozen := sum(module.frozen for module in model.modules()):
+        notes.append(f"{frozen} of its layers are frozen, as the file says, and stay so")
+    taken = len(model.state_dict()) - (0 if keeps else len(head.weights))
+    return Initial(code.file, code.sha256, taken, [], [], [], notes)
+
+
+def _classes(path: str) -> list[str]:
+    """The names of the classes that the model of a file was trained for, where the file is a run's."""
+    if not path.endswith(".safetensors") or checkpoint.TREE not in checkpoint.load_metadata(path):
+        return []
+    said = checkpoint.load_training(path).get("preprocessing")
+    names = said.get("classes") if isinstance(said, dict) else None
+    return [name for name in names if isinstance(name, str)] if isinstance(names, list) else []
