@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass, fields
 from numbers import Integral, Real
 from typing import Any
@@ -20,9 +21,12 @@ SCHEDULES = ("constant", "step", "cosine", "onecycle")
 CLASS_WEIGHTS = ("none", "balanced")
 DTYPES = ("float32", "bfloat16")
 QAT = ("none", "uint8", "int8")
+LOSSES = ("cross_entropy", "focal")
 LARGEST = 8192  # side of an image
+STRONGEST = 30  # change of RandAugment
 KINDS: dict[Any, tuple[type, str]] = {
     "int": (Integral, "a whole number"), "float": (Real, "a number"), "str": (str, "a text"),
+    "bool": (bool, "True or False"),
 }  # fmt: skip
 USUAL = -1  # of an augmentation: what the data set usually has
 
@@ -55,6 +59,13 @@ USUAL = -1  # of an augmentation: what the data set usually has
     early_stopping="epochs without a better score after which it ends, 0 for no end",
     dtype='of weights and activations, "float32" or "bfloat16"',
     crop_scale="the smallest share of an image that a random crop keeps, resized to the whole; 1 crops nothing",
+    loss='"cross_entropy", or "focal", which looks away from what is easy',
+    vflip="the probability that an image is turned upside down",
+    rotate="the most degrees that an image is turned by, either way",
+    perspective="how far half of the images are seen from the side, 0 to 1",
+    blur="the largest standard deviation that an image is blurred by, in pixels",
+    rand_augment='"N,M": N changes of RandAugment an image, of strength M from 0 to 30; "none" for no change',
+    trivial_augment="True for one change of TrivialAugmentWide an image",
     qat='"uint8" or "int8": train for an int8 model whose activations are of that type; "none" trains in floats',
 )
 @dataclass(frozen=True)
@@ -95,11 +106,18 @@ class Settings:
     dtype: str = "float32"
     crop_scale: float = 1.0
     qat: str = "none"
+    loss: str = "cross_entropy"
+    vflip: float = 0.0
+    rotate: float = 0.0
+    perspective: float = 0.0
+    blur: float = 0.0
+    rand_augment: str = "none"
+    trivial_augment: bool = False
 
     def __post_init__(self) -> None:
         for field in fields(self):
             value, (kind, said) = getattr(self, field.name), KINDS[field.type]
-            _expect(isinstance(value, kind) and not isinstance(value, bool), field.name, value, said)
+            _expect(isinstance(value, kind) and isinstance(value, bool) == (kind is bool), field.name, value, said)
             if isinstance(value, Integral) and field.name != "seed":  # no float holds 10**400
                 _expect(abs(int(value)) < 1 << 63, field.name, value, "less than 2^63")
         _expect(self.data in MODEL_FOR, "data", self.data, f"one of {', '.join(MODEL_FOR)}")
@@ -116,7 +134,7 @@ class Settings:
         _expect(known, "model", self.model, f"one of {', '.join(models.BY_NAME)}, or FILE.py:FUNCTION")
         for name, choices in (
             ("optimizer", OPTIMIZERS), ("schedule", SCHEDULES), ("class_weights", CLASS_WEIGHTS), ("dtype", DTYPES),
-            ("qat", QAT),
+            ("qat", QAT), ("loss", LOSSES),
         ):  # fmt: skip
             _expect(getattr(self, name) in choices, name, getattr(self, name), f"one of {', '.join(choices)}")
         for name in ("epochs", "batch_size", "ranks", "image_size", "accumulate"):
@@ -124,11 +142,14 @@ class Settings:
         for name in ("seed", "crop_padding", "cutout", "warmup_epochs", "early_stopping"):
             _expect(getattr(self, name) >= 0, name, getattr(self, name), "0 or more")
         _expect(self.image_size <= LARGEST, "image_size", self.image_size, f"at most {LARGEST}")
-        for name in ("weight_decay", "color_jitter", "mixup", "cutmix", "clip_grad"):
+        for name in ("weight_decay", "color_jitter", "mixup", "cutmix", "clip_grad", "blur"):
             _expect(0 <= getattr(self, name) < math.inf, name, getattr(self, name), "0 or a positive number")
-        for name in ("label_smoothing", "hflip"):
+        for name in ("label_smoothing", "hflip", "vflip", "perspective"):
             _expect(0 <= getattr(self, name) <= 1, name, getattr(self, name), "a number from 0 to 1")
         _expect(0 < self.crop_scale <= 1, "crop_scale", self.crop_scale, "a number above 0 and at most 1")
+        _expect(0 <= self.rotate <= 180, "rotate", self.rotate, "degrees from 0 to 180")
+        _expect(changes(self.rand_augment) is not None, "rand_augment", self.rand_augment,
+                '"N,M", N changes of a strength M from 0 to 30, such as "2,9"')  # fmt: skip
         _expect(0 < self.lr < math.inf, "lr", self.lr, "a positive number")
         _expect(0 <= self.ema < 1, "ema", self.ema, "0, or a decay below 1, such as 0.999")
         _expect(not (self.mixup and self.cutmix), "cutmix", self.cutmix, "0, as mixup is on: one of the two")
@@ -136,6 +157,14 @@ class Settings:
             _expect(self.qat == "none" or getattr(self, name) == expected, name, getattr(self, name),
                     f"{expected!r} with qat={self.qat!r}")  # fmt: skip
         _expect(self.warmup_epochs < self.epochs, "warmup_epochs", self.warmup_epochs, f"fewer than {self.epochs}")
+
+
+def changes(rand_augment: str) -> tuple[int, int] | None:
+    """(changes, strength) of a text "N,M", (0, 0) of "none"; None for a text that says neither."""
+    found = re.fullmatch(r"(\d{1,3}),(\d{1,2})", "0,0" if rand_augment == "none" else rand_augment, re.ASCII)
+    if found is None or int(found[2]) > STRONGEST:
+        return None
+    return int(found[1]), int(found[2])
 
 
 def _expect(holds: bool, name: str, value: object, expected: str) -> None:

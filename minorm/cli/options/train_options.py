@@ -8,7 +8,7 @@ import functools
 from minorm.cli import sources, trust
 from minorm.training import Settings
 from minorm.training.data.defaults import BATCH, CROP_SCALE, FEW, MOST_EPOCHS, SIZES, SMALL_BATCH, STEPS
-from minorm.training.settings import CLASS_WEIGHTS, DTYPES, MODEL_FOR, OPTIMIZERS, QAT, SCHEDULES
+from minorm.training.settings import CLASS_WEIGHTS, DTYPES, LOSSES, MODEL_FOR, OPTIMIZERS, QAT, SCHEDULES
 
 DEVICE, TIMEOUT = "cpu", 300.0
 
@@ -53,10 +53,20 @@ def add(parser: argparse.ArgumentParser) -> None:
            "cifar10, an eighth of the size for small images of a folder; else 0)")  # fmt: skip
     option("--crop-scale", type=float, metavar="X", help="crop a part of X to 1 of each image's area, and "
            f"scale it to the image's size (default: {CROP_SCALE:g} for large images of a folder; else 1)")  # fmt: skip
+    option("--vflip", type=float, metavar="P", help="turn an image upside down with this probability")
+    option("--rotate", type=float, metavar="DEG", help="turn an image by up to so many degrees, either way")
+    option("--perspective", type=float, metavar="X", help="show half of the images from the side, by up to X (0 to 1)")
+    option("--blur", type=float, metavar="X", help="blur an image, with a standard deviation of up to X pixels")
+    option("--rand-augment", nargs="?", const="2,9", metavar="N,M", help="N changes of RandAugment an image, of "
+           "strength M from 0 to 30 (2,9 unless said): shears, turns, colours, tones")  # fmt: skip
+    option("--trivial-augment", action="store_const", const=True, help="one change of TrivialAugmentWide an image, of "
+           "any strength: nothing to tune")  # fmt: skip
     option("--cutout", type=int, metavar="N", help="take a square of N x N pixels out of each image")
     option("--color-jitter", type=float, metavar="X", help="change brightness, contrast and saturation by up to X")
     option("--mixup", type=float, metavar="A", help="mix two images, by a share drawn from Beta(A, A)")
     option("--cutmix", type=float, metavar="A", help="paste a piece of one image into another")
+    option("--loss", choices=LOSSES, help="focal: cross entropy that looks away from what is easy, for rare or hard "
+           "classes (default cross_entropy)")  # fmt: skip
     option("--label-smoothing", type=float, metavar="E", help=f"default {defaults.label_smoothing}")
     option("--class-weights", choices=CLASS_WEIGHTS, help="balanced: rare classes count as much as common ones")
     option("--dtype", choices=DTYPES, help="of weights and activations (default float32)")

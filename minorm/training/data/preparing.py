@@ -1,6 +1,7 @@
 """From a data set's name to batches: what is read, how it is scaled, what is changed at random.
 
-jitter of colours, normalize, crop, mirror, cut out; then images and labels are mixed. What validates is scaled alone.
+automatic changes, jitter of colours, normalize, crop, mirror, turn, blur, cut out; then images and labels are mixed.
+What validates is scaled alone.
 """
 
 from __future__ import annotations
@@ -18,18 +19,25 @@ from minorm.data.mixing import Mixing
 from minorm.data.transforms import (
     ColorJitter,
     Compose,
+    GaussianBlur,
     Normalize,
+    RandAugment,
     RandomCrop,
     RandomErasing,
     RandomHorizontalFlip,
+    RandomPerspective,
     RandomResizedCrop,
+    RandomRotation,
+    RandomVerticalFlip,
+    TrivialAugmentWide,
 )
 from minorm.data.transforms.transform import Transform
 from minorm.devices import dtypes
-from minorm.training.settings import Settings
+from minorm.training.settings import Settings, changes
 
 Array = Any
 TESTED = 256  # images a batch, where nothing is trained
+LEAST_BLUR = 0.1  # of a pixel, which changes next to nothing
 MEAN_STD = {  # of the training images, by channel: inputs around 0 with deviation 1
     "digits": ([0.305], [0.376]),
     "mnist": ([0.1307], [0.3081]),
@@ -116,7 +124,7 @@ def loaders(
             shuffle=True,
             drop_last=True,
             num_workers=num_workers,
-            transform=Compose([*_before(settings), *scale, *_after(settings, found.size), *stored]),
+            transform=Compose([*_before(settings, found), *scale, *_after(settings, found.size), *stored]),
             seed=settings.seed,
             shard=shard,
         ),
@@ -124,9 +132,14 @@ def loaders(
     )
 
 
-def _before(settings: Settings) -> list[Transform]:
-    x = settings.color_jitter
-    return [ColorJitter(x, x, x)] if x else []
+def _before(settings: Settings, form: Preprocessing) -> list[Transform]:
+    """What needs pixels from 0 to 1; what is drawn in is the mean."""
+    x, mean = settings.color_jitter, form.mean
+    number, strength = changes(settings.rand_augment) or (0, 0)
+    found: list[Transform] = [RandAugment(number, strength, fill=mean)] if number else []
+    if settings.trivial_augment:
+        found.append(TrivialAugmentWide(fill=mean))
+    return [*found, ColorJitter(x, x, x)] if x else found
 
 
 def _after(settings: Settings, size: int) -> list[Transform]:
@@ -138,6 +151,15 @@ def _after(settings: Settings, size: int) -> list[Transform]:
         found.append(RandomResizedCrop(size, scale=(settings.crop_scale, 1)))
     if settings.hflip:
         found.append(RandomHorizontalFlip(settings.hflip))
+    if settings.vflip:
+        found.append(RandomVerticalFlip(settings.vflip))
+    if settings.rotate:
+        found.append(RandomRotation(settings.rotate, "bilinear"))
+    if settings.perspective:
+        found.append(RandomPerspective(settings.perspective))
+    if settings.blur:
+        reach = min(math.ceil(3 * settings.blur), size - 1)  # three deviations hold nearly all of the weights
+        found.append(GaussianBlur(2 * reach + 1, (min(LEAST_BLUR, settings.blur), settings.blur)))
     if settings.cutout:
         if settings.cutout >= size:
             raise ValueError(f"cutout is {settings.cutout}; expected less than the images' size, {size}")

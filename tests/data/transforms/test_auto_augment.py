@@ -17,20 +17,8 @@ from PIL import Image, ImageEnhance, ImageOps
 BYTES = np.random.default_rng(0).integers(0, 256, (3, 16, 12)).astype(np.uint8)
 FLOATS = (BYTES / 255).astype(np.float32)[None]
 NAMES = [
-    "Identity",
-    "ShearX",
-    "ShearY",
-    "TranslateX",
-    "TranslateY",
-    "Rotate",
-    "Brightness",
-    "Color",
-    "Contrast",
-    "Sharpness",
-    "Posterize",
-    "Solarize",
-    "AutoContrast",
-    "Equalize",
+    *("Identity", "ShearX", "ShearY", "TranslateX", "TranslateY", "Rotate", "Brightness", "Color", "Contrast"),
+    *("Sharpness", "Posterize", "Solarize", "AutoContrast", "Equalize"),
 ]
 
 

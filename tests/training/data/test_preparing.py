@@ -60,7 +60,11 @@ def test_arrays_of_ones_own_are_measured(tmp_path: Path, kind: Any) -> None:
 def test_each_augmentation_changes_images_and_only_these(tmp_path: Path) -> None:
     path = arrays(tmp_path)
     plain = batches(Settings(data="numpy"), path)
-    for name, value in {"hflip": 1.0, "crop_padding": 2, "cutout": 3, "color_jitter": 0.4, "crop_scale": 0.4}.items():
+    changes: dict[str, Any] = {
+        "hflip": 1.0, "crop_padding": 2, "cutout": 3, "color_jitter": 0.4, "crop_scale": 0.4, "vflip": 1.0,
+        "rotate": 30.0, "perspective": 0.5, "blur": 1.5, "rand_augment": "2,9", "trivial_augment": True,
+    }  # fmt: skip
+    for name, value in changes.items():
         settings = Settings(data="numpy", **{name: value})
         changed = batches(settings, path)
         assert all(np.array_equal(a[1].numpy(), b[1].numpy()) for a, b in zip(plain, changed, strict=True)), name
@@ -68,6 +72,10 @@ def test_each_augmentation_changes_images_and_only_these(tmp_path: Path) -> None
         assert not np.array_equal(images, before), name
         if name == "hflip":
             assert np.array_equal(images, before[..., ::-1])
+        if name == "vflip":
+            assert np.array_equal(images, before[:, :, ::-1])
+        if name == "blur":
+            assert (images.std((2, 3)) < before.std((2, 3)) + 1e-6).all()
         if name == "cutout":
             assert ((images == 0).all(1).sum((1, 2)) == 9).all()
             assert np.array_equal(images[images != 0], before[images != 0])
@@ -77,6 +85,16 @@ def test_each_augmentation_changes_images_and_only_these(tmp_path: Path) -> None
         assert np.array_equal(*tested), name
     with pytest.raises(ValueError, match="cutout is 9; expected less than the images' size, 9"):
         batches(Settings(data="numpy", cutout=9), path)
+
+
+def test_what_is_drawn_in_is_the_mean(tmp_path: Path) -> None:
+    """A turn by a half leaves corners without a picture; after scaling the mean is 0."""
+    x = np.full((64, 8, 8, 3), 200, np.uint8)
+    x[:, 4] = 0
+    np.savez(tmp_path / "set.npz", x_train=x, y_train=np.arange(64) % 2, x_test=x[:2], y_test=[0, 1])
+    for changes in ({"rotate": 180.0}, {"trivial_augment": True}, {"rand_augment": "3,30"}, {"perspective": 1.0}):
+        images = batches(Settings(data="numpy", **changes), str(tmp_path / "set.npz"))[0][0].numpy()  # type: ignore[arg-type]
+        assert (np.abs(images[:, :, 0, 0]) < 1e-5).any(), changes
 
 
 def test_a_random_crop_shows_a_part_of_each_image_at_the_whole_size(tmp_path: Path) -> None:
