@@ -9,7 +9,7 @@ from typing import Any
 
 from minorm import nn
 from minorm.cli import sources
-from minorm.cli.options import external_root
+from minorm.cli.options import external_root, tta_option
 from minorm.cli.sources import Chosen, Source
 from minorm.cli.terminal import output, words
 from minorm.cli.terminal.one_line_errors import UsageError
@@ -38,6 +38,7 @@ def add(commands: Any) -> None:
                         '"largest_class"}')  # fmt: skip
     external_root.add(parser)
     sources.add_dtype(parser)
+    tta_option.add(parser)
     parser.set_defaults(run=run)
 
 
@@ -51,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
     for line in [*words.left_out([scored]), *remarks]:
         output.note(f"minorm evaluate: {line}")
     loader = chosen.loaders(scored, scored)[1]
-    score = evaluate(source.model, loader, nn.CrossEntropyLoss())
+    score = evaluate(tta_option.wrapped(source.model, args), loader, nn.CrossEntropyLoss())
     for line in words.skipped([scored]):
         output.note(f"minorm evaluate: {line}")
     if not score.images:

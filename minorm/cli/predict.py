@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from minorm.cli import sources
-from minorm.cli.options import external_root
+from minorm.cli.options import external_root, tta_option
 from minorm.cli.sources import Source
 from minorm.cli.terminal import extras, output
 from minorm.data import BrokenImage, Normalize, read_image
@@ -42,6 +42,7 @@ def add(commands: Any) -> None:
     sources.add_code(parser)
     external_root.add(parser)
     sources.add_dtype(parser)
+    tta_option.add(parser)
     parser.set_defaults(run=run)
 
 
@@ -55,7 +56,8 @@ def run(args: argparse.Namespace) -> int:
                          "1 or 3 channels; call the model in Python")  # fmt: skip
     output.note(f"minorm predict: weights of {source.path}")
     broken: list[str] = []
-    rows = list(_rows(source, found, args.images, broken, args.max_bytes))
+    model = tta_option.wrapped(source.model, args)
+    rows = list(_rows(model, source, found, args.images, broken, args.max_bytes))
     if args.json:
         output.show_json(rows)
     elif args.csv:
@@ -68,7 +70,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _rows(
-    source: Source, found: Preprocessing, paths: Sequence[str], broken: list[str], max_bytes: int | None
+    model: Any, source: Source, found: Preprocessing, paths: Sequence[str], broken: list[str], max_bytes: int | None
 ) -> Iterator[dict[str, Any]]:
     scale, generator = Normalize(found.mean, found.std), np.random.default_rng(0)
     for start in range(0, len(paths), BATCH):
@@ -83,7 +85,7 @@ def _rows(
         if not images:
             continue
         pixels = np.stack(images).astype(np.float32) / np.float32(255)
-        logits: Any = predict(source.model, Tensor(scale(pixels, generator).astype(source.image_type)))
+        logits: Any = predict(model, Tensor(scale(pixels, generator).astype(source.image_type)))
         logits = logits[0] if isinstance(logits, tuple) else logits
         if logits.ndim != 2 or (found.classes and logits.shape[1] != len(found.classes)):
             raise ValueError(f"the model makes {tuple(logits.shape)} of {len(images)} images; expected one number a "

@@ -34,6 +34,7 @@ from minorm.training.files import resuming, saved
 from minorm.training.files.log_file import LOG, Row
 from minorm.training.files.run_folder import BEST, CHECKPOINT, locked
 from minorm.training.model.own_code import is_file, split
+from minorm.training.settings import fold_of
 
 
 def add(commands: Any) -> None:
@@ -100,7 +101,9 @@ def _train(
     """One rank; rank 0 alone shows something."""
     if args.threads is not None:
         mn.set_num_threads(args.threads)
-    out = args.out or os.path.join("runs", f"{settings.data}-{_short(settings.model)}")
+    part = fold_of(settings.fold)
+    name = f"{settings.data}-{_short(settings.model)}{f'-fold{part[0]}of{part[1]}' if part else ''}"
+    out = args.out or os.path.join("runs", name)
     if group.rank:
         _open(args, out, settings, group, load).fit()
         return
@@ -146,6 +149,9 @@ def _beginning(args: argparse.Namespace, training: Run, reasons: Mapping[str, st
         yield f"since the run began: {change}"
     if settings.dtype == "bfloat16" and args.device == "cpu" and not training.finished:
         yield words.gain_of_bfloat16(minorm_ext.levels()[-1])
+    if part := fold_of(settings.fold):
+        yield (f"validates on fold {part[0]} of {part[1]}; for all of them: "
+               f"for i in $(seq {part[1]}); do minorm train ... --fold $i/{part[1]}; done")  # fmt: skip
     if reasons:
         said = (f"--{name.replace('_', '-')} {getattr(settings, name)} ({why})" for name, why in reasons.items())
         yield f"chosen by the images: {', '.join(said)}"

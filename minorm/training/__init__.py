@@ -8,9 +8,11 @@ from minorm.training.run import Run
 from minorm.training.settings import Settings
 from minorm.training.steps.loop import evaluate, predict, train_epoch
 from minorm.training.steps.score import Score
+from minorm.training.steps.tta import TTA
 from minorm.training.watch import BatchNormWatch
 
 __all__ = [
+    "TTA",
     "BatchNormWatch",
     "NonFiniteLoss",
     "Run",

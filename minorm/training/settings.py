@@ -65,6 +65,7 @@ USUAL = -1  # of an augmentation: what the data set usually has
     perspective="how far half of the images are seen from the side, 0 to 1",
     blur="the largest standard deviation that an image is blurred by, in pixels",
     rand_augment='"N,M": N changes of RandAugment an image, of strength M from 0 to 30; "none" for no change',
+    fold='"I/K": the I-th of K folds of the training images validates, and the others train; "none" for no folds',
     trivial_augment="True for one change of TrivialAugmentWide an image",
     qat='"uint8" or "int8": train for an int8 model whose activations are of that type; "none" trains in floats',
 )
@@ -113,6 +114,7 @@ class Settings:
     blur: float = 0.0
     rand_augment: str = "none"
     trivial_augment: bool = False
+    fold: str = "none"
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -148,8 +150,10 @@ class Settings:
             _expect(0 <= getattr(self, name) <= 1, name, getattr(self, name), "a number from 0 to 1")
         _expect(0 < self.crop_scale <= 1, "crop_scale", self.crop_scale, "a number above 0 and at most 1")
         _expect(0 <= self.rotate <= 180, "rotate", self.rotate, "degrees from 0 to 180")
-        _expect(changes(self.rand_augment) is not None, "rand_augment", self.rand_augment,
+        _expect(changes_of(self.rand_augment) is not None, "rand_augment", self.rand_augment,
                 '"N,M", N changes of a strength M from 0 to 30, such as "2,9"')  # fmt: skip
+        _expect(self.fold == "none" or fold_of(self.fold) is not None, "fold", self.fold,
+                '"I/K", the I-th of K folds, such as "1/5"')  # fmt: skip
         _expect(0 < self.lr < math.inf, "lr", self.lr, "a positive number")
         _expect(0 <= self.ema < 1, "ema", self.ema, "0, or a decay below 1, such as 0.999")
         _expect(not (self.mixup and self.cutmix), "cutmix", self.cutmix, "0, as mixup is on: one of the two")
@@ -159,12 +163,18 @@ class Settings:
         _expect(self.warmup_epochs < self.epochs, "warmup_epochs", self.warmup_epochs, f"fewer than {self.epochs}")
 
 
-def changes(rand_augment: str) -> tuple[int, int] | None:
+def changes_of(rand_augment: str) -> tuple[int, int] | None:
     """(changes, strength) of a text "N,M", (0, 0) of "none"; None for a text that says neither."""
     found = re.fullmatch(r"(\d{1,3}),(\d{1,2})", "0,0" if rand_augment == "none" else rand_augment, re.ASCII)
     if found is None or int(found[2]) > STRONGEST:
         return None
     return int(found[1]), int(found[2])
+
+
+def fold_of(text: str) -> tuple[int, int] | None:
+    """(I, K) of a text "I/K", with 1 <= I <= K and K at least 2; None for any other."""
+    found = re.fullmatch(r"(\d{1,6})/(\d{1,6})", text, re.ASCII)
+    return (int(found[1]), int(found[2])) if found and 1 <= int(found[1]) <= int(found[2]) >= 2 else None
 
 
 def _expect(holds: bool, name: str, value: object, expected: str) -> None:

@@ -59,6 +59,10 @@ def test_what_is_not_said_is_the_usual() -> None:
         ({"blur": float("nan")}, "blur is nan; expected 0 or a positive number"),
         ({"rand_augment": "2"}, "rand_augment is '2'; expected \"N,M\", N changes of a strength M from 0 to 30"),
         ({"rand_augment": "2,31"}, "rand_augment is '2,31'; expected"),
+        *(
+            ({"fold": text}, f"fold is '{text}'; expected \"I/K\", the I-th of K folds")
+            for text in ("0/5", "6/5", "1/1", "1", "")
+        ),
         ({"trivial_augment": 1}, "trivial_augment is 1; expected True or False"),
         ({"dtype": "float16"}, "dtype is 'float16'; expected one of float32, bfloat16"),
     ],

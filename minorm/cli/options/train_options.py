@@ -73,6 +73,8 @@ def add(parser: argparse.ArgumentParser) -> None:
     option("--qat", nargs="?", const="uint8", choices=QAT, help="train for an int8 model (activations of uint8 unless "
            "int8 is said): from scratch, or with --init from a trained one; `minorm export` writes its "
            "integers")  # fmt: skip
+    option("--fold", metavar="I/K", help="validate on the I-th of K folds of the training images, each class spread "
+           "evenly, and train on the others; one fold a run")  # fmt: skip
     option("--seed", type=int, metavar="N", help="of split, weights and order (default 0)")
     option("--num-workers", type=int, metavar="N", help="threads that read images ahead (default 2 for a folder); "
            "changes no result")  # fmt: skip

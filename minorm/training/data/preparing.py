@@ -33,7 +33,7 @@ from minorm.data.transforms import (
 )
 from minorm.data.transforms.transform import Transform
 from minorm.devices import dtypes
-from minorm.training.settings import Settings, changes
+from minorm.training.settings import Settings, changes_of, fold_of
 
 Array = Any
 TESTED = 256  # images a batch, where nothing is trained
@@ -67,10 +67,19 @@ def load_data(
 ) -> tuple[Any, Any]:
     """(train, validation) datasets; the digits need no path, and are split 80/20 by the seed, as a folder is.
 
+    With `settings.fold` the images that a fifth would be drawn from are split into folds instead. Where a set has its
+    validation images apart, the training images alone are, and the others are left aside.
+
     found      what a model that is there already takes: a folder's pictures are read in its size and channels, and
                labelled by the names of its classes
     max_bytes  what a file may take in memory when it is read; None leaves it to the reader (limits.py)
     """
+    part = fold_of(settings.fold)
+    train, val = _loaded(settings, path, found, max_bytes)
+    return (train, val) if part is None else _of_fold(train, val, *part, settings.seed)
+
+
+def _loaded(settings: Settings, path: Any, found: Preprocessing | None, max_bytes: int | None) -> tuple[Any, Any]:
     name = settings.data
     if name == "digits":
         return data.split_digits(settings.seed)
@@ -87,6 +96,19 @@ def load_data(
         "folder": lambda: data.load_folder(path, *form, settings.seed, True, classes, max_bytes),
     }
     return readers[name]()
+
+
+def _of_fold(train: Any, val: Any, number: int, folds: int, seed: int) -> tuple[Subset, Subset]:
+    """(train, validation) of one fold, counted from 1, of the training images and of what was drawn from them."""
+    whole, indices = (train.dataset, train.indices) if isinstance(train, Subset) else (train, np.arange(len(train)))
+    if isinstance(val, Subset) and val.dataset is whole:
+        indices = np.sort(np.concatenate([indices, val.indices]))
+    try:
+        trained, validated = data.stratified_k_fold(labels_of(whole)[indices], folds, seed)[number - 1]
+    except ValueError:
+        raise ValueError(f"fold is '{number}/{folds}'; expected at most as many folds as images, "
+                         f"{len(indices):,}") from None  # fmt: skip
+    return Subset(whole, indices[trained]), Subset(whole, indices[validated])
 
 
 def preprocessing(settings: Settings, train: Any) -> Preprocessing:
@@ -135,7 +157,7 @@ def loaders(
 def _before(settings: Settings, form: Preprocessing) -> list[Transform]:
     """What needs pixels from 0 to 1; what is drawn in is the mean."""
     x, mean = settings.color_jitter, form.mean
-    number, strength = changes(settings.rand_augment) or (0, 0)
+    number, strength = changes_of(settings.rand_augment) or (0, 0)
     found: list[Transform] = [RandAugment(number, strength, fill=mean)] if number else []
     if settings.trivial_augment:
         found.append(TrivialAugmentWide(fill=mean))

@@ -136,6 +136,23 @@ def test_bfloat16_is_how_images_are_stored(tmp_path: Path) -> None:
     assert (images.dtype, labels.dtype) == (mn.bfloat16, mn.int64)
 
 
+def test_folds_are_of_the_images_that_train_and_of_those_drawn_from_them(tmp_path: Path) -> None:
+    digits = [load_data(Settings(fold=f"{i}/4", seed=2), None) for i in (1, 2, 3, 4)]
+    assert np.array_equal(np.sort(np.concatenate([val.indices for _, val in digits])), np.arange(1797))
+    counts = np.array([np.bincount(labels_of(val)) for _, val in digits])
+    assert np.ptp(counts, axis=0).max() <= 1
+    for train, val in digits:
+        assert np.array_equal(np.sort(np.concatenate([train.indices, val.indices])), np.arange(1797))
+    path = arrays(tmp_path)  # its eight images of x_test are left aside
+    train, val = load_data(Settings(data="numpy", fold="3/3"), path)
+    assert (len(train), len(val)) == (1000, 500)
+    whole, _ = load_data(Settings(data="numpy"), path)
+    assert np.array_equal(train[:][0], whole[train.indices][0])
+    assert np.bincount(labels_of(val)).tolist() == [125] * 4
+    with pytest.raises(ValueError, match="fold is '1/1501'; expected at most as many folds as images, 1,500"):
+        load_data(Settings(data="numpy", fold="1/1501"), path)
+
+
 def test_balanced_weights_count_every_class_alike() -> None:
     dataset = Subset(ArrayDataset(np.zeros((6, 1)), np.array([0, 0, 0, 1, 1, 3])), [0, 1, 2, 3, 5])
     labels = labels_of(dataset)
