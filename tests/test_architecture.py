@@ -52,7 +52,7 @@ MAY_IMPORT = {
             "devices graph tensor cuda functional nn quantization optim serialization data diagnosis models distributed"
         ),
         "progress": "training",
-        "plots": "training",
+        "plots": "optim training",
         "labs": (
             "loops devices graph kernels normalization tensor testing functional nn optim serialization data config "
             "onnx models distributed training"

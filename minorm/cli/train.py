@@ -7,7 +7,7 @@ import functools
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any
 
 import minorm as mn
@@ -83,7 +83,9 @@ def run(parser: argparse.ArgumentParser, args: argparse.Namespace) -> int:
     settings, reasons = replace(settings, ranks=ranks), dict[str, str]()
     load = functools.cache(lambda: load_data(settings, args.path, max_bytes=args.max_bytes))  # once a process
     if settings.data in OWN and not args.resume:
-        settings, reasons, sets = choose_settings(args.path, args.max_bytes, **{**_given(args), "ranks": ranks})
+        settings, reasons, sets = choose_settings(
+            args.path, args.max_bytes, **{**train_options.given(args), "ranks": ranks}
+        )
         load = functools.cache(lambda: sets)
     distributed.run(
         lambda group: _train(args, settings, reasons, group, load),
@@ -204,18 +206,12 @@ def _how_to_go_on(out: str, args: argparse.Namespace, group: Group) -> str:
     )
 
 
-def _given(args: argparse.Namespace) -> dict[str, Any]:
-    """The settings that the command line, or --config, says."""
-    names = [field.name for field in fields(Settings)]
-    return {name: getattr(args, name) for name in names if getattr(args, name) is not None}
-
-
 def _settings(args: argparse.Namespace) -> Settings:
     """What was asked for, or what the run to go on with has; ValueError where both are said and differ.
 
     Other epochs than the run has are a wish to go on to them. Of a new run `choose_settings` may choose the rest.
     """
-    given = _given(args)
+    given = train_options.given(args)
     if not args.resume:
         return Settings(**{"epochs": MOST_EPOCHS, **given} if given.get("data") in OWN else given)
     if not args.out:

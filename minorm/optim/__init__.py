@@ -12,6 +12,7 @@ from minorm.support import lazy
 # What is loaded when it is asked for, by the module that has it.
 LATER = {
     "adam_variants": "Adamax LAMB NAdam RAdam",
+    "range_test": "RangeTest lr_finder",
     "per_element": "Adagrad Lion RMSprop",
     "lr_scheduler": "",
     "swa_utils": "",
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from minorm.optim import lr_scheduler, swa_utils
     from minorm.optim.adam_variants import LAMB, Adamax, NAdam, RAdam
     from minorm.optim.per_element import Adagrad, Lion, RMSprop
+    from minorm.optim.range_test import RangeTest, lr_finder
 
 __all__ = [
     "LAMB",
@@ -35,6 +37,8 @@ __all__ = [
     "Optimizer",
     "RAdam",
     "RMSprop",
+    "RangeTest",
+    "lr_finder",
     "lr_scheduler",
     "swa_utils",
 ]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import functools
+from dataclasses import fields
+from typing import Any
 
 from minorm.cli import sources, trust
 from minorm.training import Settings
@@ -13,8 +15,20 @@ from minorm.training.settings import CLASS_WEIGHTS, DTYPES, LOSSES, MODEL_FOR, O
 DEVICE, TIMEOUT = "cpu", 300.0
 
 
+def given(args: argparse.Namespace) -> dict[str, Any]:
+    """The settings that the command line, or --config, says."""
+    values = {field.name: getattr(args, field.name, None) for field in fields(Settings)}
+    return {name: value for name, value in values.items() if value is not None}
+
+
 def add(parser: argparse.ArgumentParser) -> None:
-    """Declare them."""
+    """Declare all."""
+    add_training(parser)
+    _add_run(parser)
+
+
+def add_training(parser: argparse.ArgumentParser) -> None:
+    """Declare those that say what a step of training does: images, model, optimizer, device."""
     defaults = Settings()
     # A default of None: what was not said is what --config or the checkpoint says, or else the default of Settings.
     option = functools.partial(parser.add_argument, default=None)
@@ -80,6 +94,11 @@ def add(parser: argparse.ArgumentParser) -> None:
            "changes no result")  # fmt: skip
     option("--threads", type=int, metavar="N", help="processors to use (default all); changes no result")
     option("--device", metavar="NAME", help=f"{DEVICE} (default), cuda or cuda:1")
+
+
+def _add_run(parser: argparse.ArgumentParser) -> None:
+    """Declare those of a run in its folder, and of its processes."""
+    option = functools.partial(parser.add_argument, default=None)
     parser.add_argument(
         "--no-graph", action="store_true", help="on a GPU launch each kernel by itself, and not a step as one CUDA "
         "graph; changes no result"
