@@ -88,7 +88,7 @@ def test_without_classes_the_panel_says_so() -> None:
 
 
 def test_it_shows_its_own_names_alone() -> None:
-    assert dir(plots) == ["confusion", "curves", "least_loss", "training_picture"]
+    assert dir(plots) == ["confusion", "curves", "learning_rates", "least_loss", "training_picture"]
 
 
 def test_curves_hold_every_number() -> None:
