@@ -61,7 +61,7 @@ def exported(name: str, size: int, batch: int) -> bytes:
     import torch
 
     torch.manual_seed(0)
-    model = NETWORKS[name](torch, size).eval()
+    model = NETWORKS[name](size).eval()
     generator = torch.Generator().manual_seed(1)
     for layer in model.modules():
         if isinstance(layer, torch.nn.BatchNorm2d):  # not 0 and 1, which a runtime might see

@@ -1,4 +1,4 @@
-"""Small networks of kinds that minorm/models.py does not have, written once for two libraries.
+"""Small networks of kinds that minorm/models does not have, written once for two libraries.
 
 Every function takes the library it builds from: `vgg(minorm)` and `vgg(torch)` are the same network with the same
 state_dict keys. All are for 3 x 32 x 32 images and 10 classes; `unet` gives a class a pixel, and `discriminator` takes

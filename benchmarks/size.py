@@ -30,7 +30,7 @@ def counts(path: PurePosixPath) -> bool:
 
 
 def room(path: PurePosixPath) -> str:
-    """`minorm/nn` of minorm/nn/norm/batch.py, `minorm` of minorm/models.py."""
+    """`minorm/nn` of minorm/nn/norm/batch.py, `minorm` of minorm/config.py."""
     return "/".join(path.parts[: min(2, len(path.parts) - 1)])
 
 

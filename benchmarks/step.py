@@ -2,7 +2,7 @@
 
     python -m benchmarks.step [--threads 2] [--seconds 20] [--networks digits vgg] [--compile] [--autocast] [--qat]
 
-Both networks come from one definition (minorm/models.py, benchmarks/networks.py) and start from the same weights.
+Both networks come from one definition (minorm/models/small.py, benchmarks/networks.py) and start from the same weights.
 PyTorch runs eagerly with its arrays row-major and channels-last, and with --compile also as torch.compile makes it,
 which takes up to a minute a network. Times are medians of steps taken in turn in one process, so the ratios hold where
 the times do not. `ratio` is the time of PyTorch's best over ours: above 1 minorm is the faster one. Before it is timed,

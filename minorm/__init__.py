@@ -4,8 +4,8 @@
     from minorm import nn, optim
     import minorm.functional as F
 
-mn.data, mn.onnx (it needs the extra "onnx"), mn.utils, mn.amp, mn.accelerator, mn.backends, mn.quantization and
-mn.training are imported when first asked for.
+mn.data, mn.models, mn.onnx (it needs the extra "onnx"), mn.utils, mn.amp, mn.accelerator, mn.backends, mn.profiler,
+mn.quantization and mn.training are imported when first asked for.
 Names, arguments and state_dict keys are PyTorch's wherever the meaning is the same.
 """
 
@@ -63,6 +63,7 @@ from minorm.tensor.combining import (
     allclose,
     broadcast_tensors,
     cat,
+    column_stack,
     concat,
     concatenate,
     hstack,
@@ -106,11 +107,13 @@ from minorm.tensor.functions import (
     amin,
     any,
     arctan,
+    arctan2,
     argmax,
     argmin,
     argsort,
     argwhere,
     atan,
+    atan2,
     baddbmm,
     bernoulli,
     bincount,
@@ -134,7 +137,9 @@ from minorm.tensor.functions import (
     cumsum,
     detach,
     diag,
+    diag_embed,
     diagonal,
+    diff,
     dist,
     div,
     divide,
@@ -143,6 +148,7 @@ from minorm.tensor.functions import (
     equal,
     erf,
     erfc,
+    erfinv,
     exp,
     exp2,
     expm1,
@@ -162,6 +168,7 @@ from minorm.tensor.functions import (
     index_add,
     index_copy,
     index_fill,
+    index_put,
     index_select,
     is_complex,
     is_floating_point,
@@ -180,13 +187,16 @@ from minorm.tensor.functions import (
     log2,
     log10,
     log_softmax,
+    logaddexp,
     logical_and,
     logical_not,
     logical_or,
     logical_xor,
+    logit,
     logsumexp,
     lt,
     masked_fill,
+    masked_scatter,
     masked_select,
     max,
     mean,
@@ -200,6 +210,8 @@ from minorm.tensor.functions import (
     multiply,
     mv,
     nan_to_num,
+    nanmean,
+    nansum,
     narrow,
     ne,
     neg,
@@ -225,6 +237,7 @@ from minorm.tensor.functions import (
     rsqrt,
     scatter,
     scatter_add,
+    scatter_reduce,
     select,
     sigmoid,
     sign,
@@ -238,6 +251,7 @@ from minorm.tensor.functions import (
     square,
     squeeze,
     std,
+    std_mean,
     sub,
     subtract,
     sum,
@@ -247,6 +261,7 @@ from minorm.tensor.functions import (
     take_along_dim,
     tan,
     tanh,
+    tensor_split,
     tile,
     topk,
     trace,
@@ -260,6 +275,8 @@ from minorm.tensor.functions import (
     unique,
     unsqueeze,
     var,
+    var_mean,
+    xlogy,
 )
 from minorm.tensor.printing import set_printoptions
 from minorm.tensor.random_tensors import normal, rand, rand_like, randint, randint_like, randn, randn_like, randperm
@@ -269,7 +286,7 @@ from minorm.tensor.tensor import Tensor
 empty_cache = _cpu.memory.empty_cache
 
 if TYPE_CHECKING:
-    from minorm import accelerator, amp, backends, data, onnx, quantization, training, utils
+    from minorm import accelerator, amp, backends, data, models, onnx, profiler, quantization, training, utils
     from minorm.amp import autocast, get_autocast_dtype, is_autocast_available, is_autocast_enabled
     from minorm.backends import compile, set_float32_matmul_precision, use_deterministic_algorithms
     from minorm.diagnosis import diagnose
@@ -287,6 +304,8 @@ if TYPE_CHECKING:
         LongTensor,
         ShortTensor,
     )
+    from minorm.tensor.searching import bucketize, isin, searchsorted
+    from minorm.tensor.triangles import tril_indices, triu_indices
 
 _LATER = {  # names of modules that `import minorm` does without
     "BoolTensor": "tensor.legacy",
@@ -297,6 +316,11 @@ _LATER = {  # names of modules that `import minorm` does without
     "IntTensor": "tensor.legacy",
     "LongTensor": "tensor.legacy",
     "ShortTensor": "tensor.legacy",
+    "bucketize": "tensor.searching",
+    "isin": "tensor.searching",
+    "searchsorted": "tensor.searching",
+    "tril_indices": "tensor.triangles",
+    "triu_indices": "tensor.triangles",
     "autocast": "amp",
     "get_autocast_dtype": "amp",
     "is_autocast_available": "amp",
@@ -322,9 +346,11 @@ _MODULES = {
     "data",
     "distributed",
     "functional",
+    "models",
     "nn",
     "onnx",
     "optim",
+    "profiler",
     "quantization",
     "training",
     "utils",

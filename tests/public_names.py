@@ -16,9 +16,10 @@ FILE = Path(__file__).with_suffix(".txt")
 PACKAGES = """
     minorm minorm.accelerator minorm.amp minorm.autograd minorm.autograd.function minorm.autograd.functional
     minorm.backends minorm.cuda minorm.data minorm.data.transforms
-    minorm.diagnosis minorm.distributed minorm.functional minorm.nn minorm.nn.init minorm.nn.parallel minorm.nn.utils
+    minorm.diagnosis minorm.distributed minorm.functional minorm.models
+    minorm.nn minorm.nn.init minorm.nn.parallel minorm.nn.utils
     minorm.nn.utils.parametrizations minorm.nn.utils.rnn minorm.onnx minorm.optim minorm.optim.lr_scheduler
-    minorm.quantization minorm.testing minorm.training minorm.utils minorm.utils.data
+    minorm.profiler minorm.quantization minorm.testing minorm.training minorm.utils minorm.utils.data
 """.split()  # noqa: SIM905  a list that fits on the screen
 CLASSES = ("minorm.Tensor", "minorm.Generator", "minorm.nn.Module", "minorm.optim.Optimizer")  # whose methods count
 HOMES = {  # where a package has its names from, if not from below it
@@ -38,7 +39,7 @@ ELSEWHERE = """
 """.split()  # noqa: SIM905
 OURS = """
     minorm.accelerator.device minorm.accelerator.documented minorm.cuda.documented
-    minorm.optim.lr_scheduler.Optimizer
+    minorm.optim.lr_scheduler.Optimizer minorm.optim.lr_scheduler.schedule minorm.optim.lr_scheduler.set_momentum
     minorm.nn.init.default_ minorm.nn.init.fans minorm.nn.utils.parametrizations.Parametrization
     minorm.nn.utils.parametrizations.Root minorm.nn.utils.rnn.pack_padded minorm.nn.utils.rnn.padded
 """.split()  # noqa: SIM905  defined there for other modules of minorm, and documented nowhere

@@ -33,6 +33,7 @@ from minorm.ops import (
     recurrent,
     reduction,
     response,
+    special,
 )
 from minorm.support.argument_errors import Checked, checked
 from minorm.support.decorating import Block
@@ -52,7 +53,7 @@ LOWER: frozenset[type] = frozenset(
 )  # fmt: skip
 FULL: frozenset[type] = frozenset(
     {
-        elementwise.Exp, elementwise.Log, elementwise.Pow, elementary.Log1p, elementary.Expm1,
+        elementwise.Exp, elementwise.Log, elementwise.Pow, elementary.Log1p, elementary.Expm1, special.ErfInv,
         activation.Softplus,
         reduction.Sum, reduction.Prod, reduction.LogSumExp, reduction.CumSum, reduction.CumProd, response.LpNormalize,
         loss.SoftCrossEntropy, loss.NLL, *loss.Difference.__subclasses__(), loss.BinaryCrossEntropy,

@@ -28,6 +28,7 @@ try:  # with another project's minorm/__init__.py in the place of ours, this is 
         lr_find,
         plot,
         predict,
+        profile,
         quantize,
         train,
     )
@@ -105,6 +106,7 @@ def _parser() -> argparse.ArgumentParser:
         predict,
         plot,
         doctor,
+        profile,
         export,
         check,
         convert,

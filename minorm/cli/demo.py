@@ -106,11 +106,10 @@ def _train(console: Any, seed: int, epochs: int) -> Trained:
 
         def after_step(score: Score) -> None:
             trained.losses.append(score.last_loss)
-            trained.watch.step()
             bar.after_step(score)
 
         start = time.perf_counter()
-        run.fit(after_step)
+        run.fit(after_step, callbacks=[trained.watch])
         trained.seconds = time.perf_counter() - start
     return trained
 

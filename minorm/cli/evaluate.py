@@ -1,11 +1,14 @@
-"""`minorm evaluate`: accuracy and loss on images that were set aside, or on all of a folder."""
+"""`minorm evaluate`: accuracy, loss and scores by class on images that were set aside, or on all of a folder."""
 
 from __future__ import annotations
 
 import argparse
 import os
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
+
+import numpy as np
 
 from minorm import nn
 from minorm.cli import sources
@@ -13,10 +16,14 @@ from minorm.cli.options import external_root, tta_option
 from minorm.cli.sources import Chosen, Source
 from minorm.cli.terminal import output, words
 from minorm.cli.terminal.one_line_errors import UsageError
+from minorm.data import DataLoader
 from minorm.data.splits import ALL, TEST, TRAIN, VALIDATION, load_part
-from minorm.training import evaluate
+from minorm.tensor.tensor import Tensor
+from minorm.training import ClassificationReport, evaluate
 from minorm.training.data.guessing import largest_class
 from minorm.training.data.images import PATH, changes, known, known_before
+from minorm.training.files.outcome import softmax
+from minorm.training.metrics.classification_report import scores_of
 
 SPLITS = {VALIDATION: "validation accuracy", TEST: "test accuracy", TRAIN: "training accuracy", ALL: "accuracy"}
 
@@ -26,7 +33,8 @@ def add(commands: Any) -> None:
     parser = commands.add_parser(
         "evaluate",
         help="accuracy and loss of a model on images that were set aside, or on a folder",
-        description="Accuracy and mean cross entropy, without smoothing and weights. Without --path on the validation "
+        description="Accuracy and mean cross entropy, without smoothing and weights; precision, recall, F1 and AUROC "
+        "of each class, top-k accuracy, and how far probabilities can be believed. Without --path on the validation "
         "images of the run, by which it chose its best epoch; with --path DIR on every picture in that folder.",
     )
     parser.add_argument("model", metavar="MODEL", help=sources.MODEL_HELP)
@@ -34,8 +42,11 @@ def add(commands: Any) -> None:
     parser.add_argument("--split", choices=list(SPLITS), help="which images: those set aside to validate, "
                         "those of test/, those trained on, or all (default all with --path DIR, else validation)"
                         )  # fmt: skip
+    parser.add_argument("--top-k", type=int, default=5, metavar="K", help="count an image as right if its class is "
+                        "among the K most probable (default 5)")  # fmt: skip
     parser.add_argument("--json", action="store_true", help='{"images", "accuracy", "loss", "split", "path", '
-                        '"largest_class"}')  # fmt: skip
+                        '"largest_class", "classes", "macro", "weighted", "roc_auc", "top_k", "calibration", ...}'
+                        )  # fmt: skip
     external_root.add(parser)
     sources.add_dtype(parser)
     tta_option.add(parser)
@@ -44,6 +55,8 @@ def add(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the scores."""
+    if args.top_k < 1:
+        raise UsageError(f"--top-k {args.top_k}: expected at least 1")
     source = sources.opened(args)
     chosen = sources.choose(source, args)
     split = args.split or _usual_split(source, chosen, args)
@@ -52,22 +65,49 @@ def run(args: argparse.Namespace) -> int:
     for line in [*words.left_out([scored]), *remarks]:
         output.note(f"minorm evaluate: {line}")
     loader = chosen.loaders(scored, scored)[1]
-    score = evaluate(tta_option.wrapped(source.model, args), loader, nn.CrossEntropyLoss())
+    if source.takes_one:
+        loader = DataLoader(scored, 1, transform=loader.transform)
+    seen = _Seen(source.gives_probabilities and args.tta is None)
+    score = evaluate(tta_option.wrapped(source, args), loader, seen)
     for line in words.skipped([scored]):
         output.note(f"minorm evaluate: {line}")
     if not score.images:
         raise ValueError("no image could be read; expected at least one")
-    guess = largest_class(loader.dataset, source.preprocessing.classes if source.preprocessing else ())
+    names = source.preprocessing.classes if source.preprocessing else ()
+    guess, report = largest_class(loader.dataset, names), seen.report(names, args.top_k)
     if args.json:
         scores = {"images": score.images, "accuracy": score.accuracy, "loss": score.loss}
-        output.show_json({**scores, "split": split, "path": chosen.path, "largest_class": asdict(guess)}, indent=None)
+        said = {**scores, "split": split, "path": chosen.path, "largest_class": asdict(guess), **report.as_dict()}
+        output.show_json(said, indent=None)
         return 0
     output.note(f"minorm evaluate: weights of {source.path}")
-    accuracy = "" if score.accuracy is None else f"accuracy {score.accuracy:.2%}, "
-    output.say(f"{score.images:,} images: {accuracy}loss {score.loss:.4f}")
-    if score.accuracy is not None:
-        output.say(guess.beside(score.accuracy, SPLITS[split]))
+    output.say(f"{score.images:,} images: accuracy {report.accuracy:.2%}, loss {score.loss:.4f}")
+    output.say(guess.beside(report.accuracy, SPLITS[split]))
+    for line in [*report.table(), *report.sentences()]:
+        output.say(line)
     return 0
+
+
+class _Seen(nn.CrossEntropyLoss):
+    """The loss, which keeps what it is given: the images are read once for all scores."""
+
+    def __init__(self, of_probabilities: bool) -> None:
+        super().__init__()
+        self.of_probabilities = of_probabilities
+        self.batches: list[tuple[Any, Any]] = []
+
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
+        """The mean cross entropy of a batch; probabilities are the softmax of their logarithms."""
+        if self.of_probabilities:
+            input = input.float().clamp(min=float(np.finfo(np.float32).tiny)).log()
+        loss = super().forward(input, target)
+        self.batches.append((input.cpu().float().numpy(), target.cpu().numpy()))
+        return loss
+
+    def report(self, names: Sequence[str], k: int) -> ClassificationReport:
+        """All scores of all batches."""
+        logits, labels = (np.concatenate(parts) for parts in zip(*self.batches, strict=True))
+        return scores_of(labels, softmax(logits), names, k)
 
 
 def _usual_split(source: Source, chosen: Chosen, args: argparse.Namespace) -> str:

@@ -11,6 +11,7 @@ from minorm.cli import sources
 from minorm.cli.terminal import extras, output
 from minorm.serialization import atomic
 from minorm.support.masking import message
+from minorm.training.data import file_preprocessing
 
 
 def add(commands: Any) -> None:
@@ -56,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
         proto = translated.proto
         report = verifying.against(translated).check(proto)
     if source.preprocessing is not None:
-        for key, value in sources.description(source.preprocessing).items():
+        for key, value in file_preprocessing.description(source.preprocessing).items():
             proto.metadata_props.add(key=key, value=value)
     contents = encoding.encode(proto)
     with atomic.replacing(args.out, "export") as file:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +46,10 @@ def add(commands: Any) -> None:
     check.add_argument("lab", type=int, metavar="N")
     check.add_argument("file", metavar="FILE", help="the .py or the .ipynb")
     check.add_argument("--json", action="store_true", help="print results.json for Gradescope's autograder instead")
-    check.add_argument("--hint", action="store_true", help="at each check that failed, say what others got wrong there")
+    check.add_argument("--task", metavar="N.M", help="run the checks of this task alone, which is quicker")
+    check.add_argument(
+        "--hint", action="store_true", help="at each check that failed, say which mistakes are common there"
+    )
     check.set_defaults(run=_check)
 
     grade = actions.add_parser("grade", help="grade a folder of submissions and write a CSV")
@@ -165,9 +169,11 @@ def _hide_seed(args: argparse.Namespace) -> None:
 
 def _check(args: argparse.Namespace) -> int:
     lab = catalogue.find(args.lab, args.lab_dir)
-    options = _options(args, lab)
+    options = replace(_options(args, lab), hints=args.hint or not args.json, task=args.task)
     try:
         lab.require()
+        if args.task is not None:
+            lab.of_task(args.task)  # a wrong one is refused here, and not by the judge's process
         report = grading.judged(lab, Path(args.file), options)
     except (ValueError, OSError) as error:
         if args.json:  # an autograder shows its students this, and nothing else

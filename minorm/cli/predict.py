@@ -3,26 +3,33 @@
 from __future__ import annotations
 
 import argparse
-import csv
+import codecs
+import os
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import numpy as np
 
 from minorm.cli import sources
-from minorm.cli.options import external_root, tta_option
+from minorm.cli.options import external_root, output_files, tta_option
 from minorm.cli.sources import Source
 from minorm.cli.terminal import extras, output
+from minorm.cli.terminal.one_line_errors import UsageError
+from minorm.cli.views.predictions import Csv, Json, Table
+from minorm.cli.views.predictions_page import PredictionsPage
 from minorm.data import BrokenImage, Normalize, read_image
-from minorm.data.listing import FORMATS
-from minorm.support.masking import for_spreadsheet, printable
+from minorm.data.listing import FORMATS, LeftOut, pictures_below
+from minorm.serialization import atomic
+from minorm.support.masking import quoted
 from minorm.tensor.tensor import Tensor
 from minorm.training import predict
 from minorm.training.data.preparing import Preprocessing
 from minorm.training.files.outcome import softmax
 
 BATCH = 32
+PRINT = "-"  # the name of the file that --csv writes, where it is to print
 
 
 def add(commands: Any) -> None:
@@ -31,13 +38,18 @@ def add(commands: Any) -> None:
         "predict",
         help="the class of each picture",
         description="The most probable class of each picture, read as for training: turned upright, the shorter side "
-        "scaled, the centre cut. A file that is no picture is named, the others are predicted, and the exit code is 1.",
+        "scaled, the centre cut. Of a folder all pictures in it and below are predicted. A file that is no picture is "
+        "named, the others are predicted, and the exit code is 1.",
+        epilog="Example: minorm predict run images/ --csv predictions.csv --html predictions.html",
     )
     parser.add_argument("model", metavar="MODEL", help=sources.MODEL_HELP)
-    parser.add_argument("images", metavar="IMAGES", nargs="+", help=f"{FORMATS} files")
+    parser.add_argument("images", metavar="IMAGES", nargs="+", help=f"{FORMATS} files, and folders of them")
     form = parser.add_mutually_exclusive_group()
-    form.add_argument("--json", action="store_true", help='[{"file", "label", "probability"}]')
-    form.add_argument("--csv", action="store_true", help="the same with a header, for spreadsheets")
+    form.add_argument("--json", action="store_true", help='[{"file", "label", "probability"}], with --top-k also "top"')
+    form.add_argument("--csv", nargs="?", const=PRINT, metavar="FILE.csv", help="the same with a header, for "
+                      "spreadsheets; without a file it is printed")  # fmt: skip
+    parser.add_argument("--html", metavar="FILE.html", help="write a page with thumbnails, the least sure first")
+    parser.add_argument("--top-k", type=int, default=1, metavar="K", help="the K most probable classes (default 1)")
     sources.add_limit(parser)
     sources.add_code(parser)
     external_root.add(parser)
@@ -47,39 +59,98 @@ def add(commands: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print a line for each picture; 1 where one could not be read."""
+    """Print or write a row for each picture; 1 where one could not be read."""
     extras.need("PIL")
+    _check(args)
     source = sources.opened(args)
     found = source.preprocessing
     if found is None:
         raise ValueError(f"{source.path} does not say how images are scaled, nor is its input N x C x size x size with "
                          "1 or 3 channels; call the model in Python")  # fmt: skip
+    output_files.check("predict", source.path, None if args.csv == PRINT else args.csv, args.html)
+    files = _files(args.images)
     output.note(f"minorm predict: weights of {source.path}")
     broken: list[str] = []
-    model = tta_option.wrapped(source.model, args)
-    rows = list(_rows(model, source, found, args.images, broken, args.max_bytes))
-    if args.json:
-        output.show_json(rows)
-    elif args.csv:
-        _csv(rows)
-    else:
-        _table(rows)
+    model = tta_option.wrapped(source, args)
+    page = PredictionsPage(source.path) if args.html else None
+    with _view(args, files, found.classes) as view:
+        for row, pixels in _rows(model, source, found, files, broken, args):
+            if view is not None:
+                view.add(row)
+            if page is not None:
+                page.add(row, pixels)
+    if page is not None:
+        with atomic.replacing(args.html, "predict") as file:
+            file.write(page.html(broken).encode())
+    for path in filter(None, (args.html, args.csv if args.csv != PRINT else None)):
+        output.note(f"minorm predict: {path} has {len(files) - len(broken):,} pictures")
     for reason in broken:
-        output.note(f"minorm predict: {reason.removeprefix('read_image: ')}")
+        output.note(f"minorm predict: {reason}")
     return 1 if broken else 0
 
 
+def _check(args: argparse.Namespace) -> None:
+    if args.top_k < 1:
+        raise UsageError(f"--top-k {args.top_k}: expected at least 1")
+    if args.csv not in (None, PRINT) and not args.csv.lower().endswith(".csv"):
+        raise UsageError(f"--csv {args.csv}: expected a name that ends in .csv; to print, put --csv last")
+    if args.html is not None and not args.html.lower().endswith((".html", ".htm")):
+        raise UsageError(f"--html {args.html}: expected a name that ends in .html")
+
+
+def _files(given: Sequence[str]) -> list[str]:
+    """The files, and those in folders; ValueError for a folder without pictures."""
+    found: list[str] = []
+    for path in given:
+        if not os.path.isdir(path):
+            found.append(path)
+            continue
+        left_out = LeftOut()
+        below = pictures_below(path, left_out)
+        if not below:
+            beside = f"; there are {left_out}" if left_out.counts else ""
+            raise ValueError(f"there are no pictures below {quoted(path)}; expected {FORMATS} files{beside}")
+        if left_out.counts:
+            output.note(f"minorm predict: left out of {path}: {left_out}")
+        found += [os.path.join(path, name) for name in below]
+    return found
+
+
+@contextmanager
+def _view(args: argparse.Namespace, files: Sequence[str], labels: Sequence[str]) -> Iterator[Any]:
+    """What prints or writes the rows; None where --html alone shows them."""
+    view: Any = None
+    with ExitStack() as stack:
+        if args.json:
+            view = Json()
+        elif args.csv is not None:
+            file = None if args.csv == PRINT else stack.enter_context(atomic.replacing(args.csv, "predict"))
+            view = Csv(sys.stdout if file is None else codecs.getwriter("utf-8")(file))
+        elif not args.html:
+            view = Table(files, labels)
+        yield view
+        if view is not None:
+            view.end()
+
+
 def _rows(
-    model: Any, source: Source, found: Preprocessing, paths: Sequence[str], broken: list[str], max_bytes: int | None
-) -> Iterator[dict[str, Any]]:
+    model: Any,
+    source: Source,
+    found: Preprocessing,
+    paths: Sequence[str],
+    broken: list[str],
+    args: argparse.Namespace,
+) -> Iterator[tuple[dict[str, Any], Any]]:
+    """A row for each picture, and its pixels; one batch is in memory at a time."""
     scale, generator = Normalize(found.mean, found.std), np.random.default_rng(0)
-    for start in range(0, len(paths), BATCH):
+    together = 1 if source.takes_one else BATCH
+    for start in range(0, len(paths), together):
         names, images = [], []
-        for path in paths[start : start + BATCH]:
+        for path in paths[start : start + together]:
             try:
-                images.append(read_image(path, found.size, found.channels, max_bytes))
+                images.append(read_image(path, found.size, found.channels, args.max_bytes))
             except (BrokenImage, OSError) as error:
-                broken.append(str(error))
+                broken.append(str(error).removeprefix("read_image: "))
                 continue
             names.append(path)
         if not images:
@@ -90,21 +161,20 @@ def _rows(
         if logits.ndim != 2 or (found.classes and logits.shape[1] != len(found.classes)):
             raise ValueError(f"the model makes {tuple(logits.shape)} of {len(images)} images; expected one number a "
                              f"class{f' for {len(found.classes)} classes' if found.classes else ''}")  # fmt: skip
-        for name, share in zip(names, softmax(logits.cpu().numpy()), strict=True):
-            best = int(share.argmax())
-            label = found.classes[best] if found.classes else str(best)
-            yield {"file": name, "label": label, "probability": round(float(share[best]), 6)}
+        numbers = logits.cpu().numpy()
+        given = source.gives_probabilities and args.tta is None
+        probabilities = numbers.astype(np.float64) if given else softmax(numbers)
+        for name, shares, image in zip(names, probabilities, images, strict=True):
+            if not np.isfinite(shares).all():
+                broken.append(f"{quoted(name)}: the model gives NaN or infinity; expected a number for each class")
+                continue
+            yield _row(name, shares, found.classes, args.top_k), image
 
 
-def _csv(rows: list[dict[str, Any]]) -> None:
-    writer = csv.DictWriter(sys.stdout, ("file", "label", "probability"), lineterminator="\n")
-    writer.writeheader()
-    for row in rows:
-        writer.writerow({**row, "file": for_spreadsheet(row["file"]), "label": for_spreadsheet(row["label"])})
-
-
-def _table(rows: list[dict[str, Any]]) -> None:
-    named = [(printable(row["file"]), printable(row["label"]), row["probability"]) for row in rows]
-    widths = [max([len(line[place]) for line in named], default=0) for place in (0, 1)]
-    for file, label, probability in named:
-        output.say(f"{file:{widths[0]}}  {label:{widths[1]}}  {100 * probability:6.2f} %")
+def _row(name: str, shares: Any, classes: Sequence[str], k: int) -> dict[str, Any]:
+    """The most probable class, and with k above 1 also the k most probable ones."""
+    top = [
+        {"label": classes[i] if classes else str(i), "probability": round(float(shares[i]), 6)}
+        for i in np.argsort(-shares, kind="stable")[:k]
+    ]
+    return {"file": name, **top[0]} | ({"top": top} if k > 1 else {})

@@ -12,11 +12,11 @@ import functools
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import minorm as mn
-from minorm import data, quantization
+from minorm import quantization
 from minorm.cli import trust
 from minorm.cli.options.data_option import DataSets, data_and_path, usual_data
 from minorm.cli.terminal import extras, output
@@ -28,18 +28,17 @@ from minorm.nn import Module
 from minorm.quantization import QATModel
 from minorm.serialization import checkpoint, limits, opening
 from minorm.training import Settings, optimizing
-from minorm.training.data import images
+from minorm.training.data import file_preprocessing, images
 from minorm.training.data.preparing import MEAN_STD, Preprocessing, load_data, loaders, names_of, preprocessing
 from minorm.training.files import saved
 from minorm.training.files.run_folder import BEST, CHECKPOINT, weights_file
 from minorm.training.model import model_building
 from minorm.training.model.own_code import is_file
-from minorm.training.settings import DTYPES, LARGEST, MODEL_FOR
+from minorm.training.settings import DTYPES, MODEL_FOR
 
 MODEL_HELP = "a run's folder (its best weights), a checkpoint, or an ONNX file"
 FACTS, FROZEN = "minorm.model", "minorm.frozen"  # metadata of a file of weights: what to build, which layers are frozen
 PART = "frozen"  # the same of a training run's checkpoint
-CLASSES, PREPROCESSING = "classes", "preprocessing"  # metadata of an ONNX file
 
 
 @dataclass
@@ -61,8 +60,23 @@ class Source:
         if self.kind != "onnx":
             parameters = () if self.model is None else self.model.parameters()  # None: it is built for its images
             return next((p.dtype for p in parameters if p.ndim > 1), mn.float32)
-        declared = [entry.dtype for entry in self.model.inputs[:1] if dtypes.is_float(entry.dtype)]
-        return self.model.converted_to() or next(iter(declared), mn.float32)
+        stated = [entry.dtype for entry in self.model.inputs[:1] if dtypes.is_float(entry.dtype)]
+        return self.model.converted_to() or next(iter(stated), mn.float32)
+
+    @property
+    def gives_probabilities(self) -> bool:
+        """Whether a graph ends in a Softmax, as files of other makers do: no other is to follow."""
+        original = self.model.original if self.kind == "onnx" else None
+        if original is None or not self.model.output_names:
+            return False
+        makers = {name: node.op_type for node in original.model.graph.node for name in node.output}
+        return makers.get(self.model.output_names[0]) == "Softmax"
+
+    @property
+    def takes_one(self) -> bool:
+        """Whether a graph is for a batch of one, as many exporters write it."""
+        shape = self.model.inputs[0].shape if self.kind == "onnx" and self.model.inputs else None
+        return bool(shape and shape[0] == 1)
 
     @functools.cached_property
     def images(self) -> dict[str, Any] | None:
@@ -114,7 +128,8 @@ def open_model(
 
     most = limits.ONNX if max_bytes is None else max_bytes
     model = minorm.onnx.load(path, max_bytes=most, external_root=external_root, dtype=dtype)
-    return Source(path, "onnx", model, preprocessing=described(model.metadata) or _of_its_input(model))
+    found = file_preprocessing.read(model.metadata) or file_preprocessing.of_input(model)
+    return Source(path, "onnx", model, preprocessing=found)
 
 
 def opened(args: argparse.Namespace) -> Source:
@@ -128,47 +143,6 @@ def opened(args: argparse.Namespace) -> Source:
 def open_checkpoint(given: str, allowed: Trust = trust.NOTHING) -> Source:
     """The same for commands that take no ONNX file."""
     return _checkpoint(weights_file(given), allowed)
-
-
-def description(found: Preprocessing) -> dict[str, str]:
-    """Classes and preprocessing as an ONNX file's metadata holds them."""
-    scaling = {key: value for key, value in asdict(found).items() if key != CLASSES}
-    return {CLASSES: json.dumps(found.classes), PREPROCESSING: json.dumps(scaling)}
-
-
-def described(metadata: Mapping[str, str]) -> Preprocessing | None:
-    """What `description` wrote; None where there is nothing, or something else."""
-    try:
-        found = Preprocessing(json.loads(metadata[CLASSES]), **json.loads(metadata[PREPROCESSING]))
-        data.Normalize(found.mean, found.std)
-        fits = all(isinstance(name, str) for name in found.classes) and found.channels in (1, 3)
-        fits = fits and len(found.mean) == len(found.std) == found.channels
-        return found if fits and isinstance(found.size, int) and 0 < found.size <= LARGEST else None
-    except (KeyError, TypeError, ValueError, RecursionError):
-        return None
-
-
-def _of_its_input(model: Any) -> Preprocessing | None:
-    """Of a model that does not say it: pixels from 0 to 1, the size and channels of its input, classes by number.
-
-    Classes that it names have their names.
-    """
-    shape = model.inputs[0].shape if model.inputs else None
-    if shape is None or len(shape) != 4 or shape[1] not in (1, 3) or shape[2] != shape[3]:
-        return None
-    channels, size = int(shape[1]), shape[3]
-    if not isinstance(size, int) or size < 1:
-        return None
-    return Preprocessing(_classes(model.metadata), [0.0] * channels, [1.0] * channels, size, channels)
-
-
-def _classes(metadata: Mapping[str, str]) -> list[str]:
-    """The names of classes; none where the file says something else."""
-    try:
-        found = json.loads(metadata.get(CLASSES, "[]"))
-    except (ValueError, RecursionError):
-        return []
-    return found if isinstance(found, list) and all(isinstance(name, str) for name in found) else []
 
 
 def _is_checkpoint(path: str) -> bool:

@@ -14,13 +14,12 @@ import minorm as mn
 import minorm_ext
 from minorm import distributed
 from minorm.cli import config, sources, trust
-from minorm.cli.options import train_options
+from minorm.cli.options import logger_option, train_options
 from minorm.cli.options.train_options import DEVICE, TIMEOUT
 from minorm.cli.terminal import output, words
 from minorm.cli.terminal.one_line_errors import EXPECTED, UsageError
 from minorm.cli.terminal.telling import Teller, teller
 from minorm.cli.views import run_report
-from minorm.cli.views.events import events
 from minorm.distributed import Group
 from minorm.distributed.launcher import launched
 from minorm.distributed.simulation import check_threads
@@ -71,6 +70,7 @@ def run(parser: argparse.ArgumentParser, args: argparse.Namespace) -> int:
             raise UsageError(f"--{name.replace('_', '-')} goes with --resume alone")
     if args.init is not None and args.resume:
         raise UsageError("--init goes with a new run alone; --resume goes on with the weights of the run")
+    logger_option.check(args.logger)
     if args.path is not None and args.data is None and not args.resume:
         args.data = sources.usual_data(args.path)
     given = args.path
@@ -122,21 +122,16 @@ def _shown(args: argparse.Namespace, training: Run, reasons: Mapping[str, str], 
     )
     for line in [*words.left_out(training.sets), *_beginning(args, training, reasons)]:
         told.say(line)
-    written = None if training.finished else events(out)
+    loggers = [] if training.finished else logger_option.callbacks(args.logger, out)
 
     def after_epoch(row: Row) -> None:
         told.say(_line(row, settings.epochs))
-        if written is not None:
-            written.add(row)
 
     try:
         with told.following(training.steps, training.epoch * training.steps_per_epoch) as after_step:
-            training.fit(after_step, after_epoch)
+            training.fit(after_step, after_epoch, loggers)
     except KeyboardInterrupt:
         raise KeyboardInterrupt(_how_to_go_on(out, args, group)) from None
-    finally:
-        if written is not None:
-            written.close()
     _tell_the_end(training, out, told)
     if not training.trained_epochs and os.path.exists(os.path.join(out, run_report.REPORT)):
         return  # the run was finished: its report knows how long that took
@@ -203,6 +198,7 @@ def _how_to_go_on(out: str, args: argparse.Namespace, group: Group) -> str:
         + (f" --num-workers {args.num_workers}" if args.num_workers is not None else "")
         + (f" --device {args.device}" if args.device != "cpu" else "")
         + (" --no-graph" if args.no_graph else "")
+        + (f" --logger {args.logger}" if args.logger else "")
     )
 
 

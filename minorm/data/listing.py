@@ -91,6 +91,12 @@ def pictures_by_class(root: str, left_out: LeftOut) -> dict[str, list[str]]:
     return found
 
 
+def pictures_below(root: str, left_out: LeftOut) -> list[str]:
+    """Paths of all pictures below a folder, in order; an OSError names a folder that cannot be read."""
+    above = _above(root) - {_identity(root)}
+    return _pictures(root, "", above, left_out)
+
+
 def _beside(left_out: LeftOut, words: str = "there are") -> str:
     return f"; {words} {left_out}" if words and left_out.counts else ""
 
@@ -136,7 +142,7 @@ def _identity(path: str) -> tuple[int, int]:
 
 
 def _pictures(root: str, name: str, above: set[tuple[int, int]], left_out: LeftOut) -> list[str]:
-    """Below one class's folder, in order. Links to folders come last: a folder has its own path where it can."""
+    """Below one class's folder ("": root itself), in order. Links to folders come last: each has its own path first."""
     found: list[str] = []
     links: list[str] = []
     waiting, read = [name], set(above)
@@ -148,7 +154,7 @@ def _pictures(root: str, name: str, above: set[tuple[int, int]], left_out: LeftO
             continue
         read.add(identity)
         for entry in folder_entries(place):
-            path = f"{below}/{entry.name}"
+            path = f"{below}/{entry.name}" if below else entry.name
             if entry.is_dir():
                 if entry.name.startswith("."):
                     left_out.add(HIDDEN, path)

@@ -7,6 +7,8 @@ image_batches.py draws images, passes.py runs the model twice over them. subject
 (recording.py sees its steps, modes.py leaves no trace) or a module of PyTorch (pytorch/). records.py fills what
 measured.py holds, symptoms.py and statistics_symptoms.py have the statistic of each finding, findings.py its severity,
 explaining.py the words, diagnosis_report.py what is returned.
+
+class_activation.py is apart: Grad-CAM, which parts of a picture speak for a class.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from minorm.diagnosis import explaining, image_batches, layer_statistics, passes, statistics_symptoms, symptoms
+from minorm.diagnosis.class_activation import grad_cam
 from minorm.diagnosis.diagnosis_report import Diagnosis, Finding
 from minorm.diagnosis.findings import judge
 from minorm.diagnosis.measured import Measured, Norm
@@ -24,7 +27,7 @@ from minorm.diagnosis.passes import measure
 from minorm.support.argument_errors import checked, kind_of
 from minorm.support.documented import documented
 
-__all__ = ["Diagnosis", "Finding", "diagnose"]
+__all__ = ["Diagnosis", "Finding", "diagnose", "grad_cam"]
 
 
 class _FromLoader:

@@ -71,7 +71,7 @@ LATER = {
     "attention": "scaled_dot_product_attention",
     "losses.ctc": "ctc_loss",
     "distances": "cosine_similarity pairwise_distance pdist",
-    "dropout": "dropout1d dropout2d dropout3d alpha_dropout feature_alpha_dropout",
+    "dropout": "dropout1d dropout2d dropout3d alpha_dropout feature_alpha_dropout stochastic_depth",
     "fake_quantization": "fake_quantize_per_channel_affine fake_quantize_per_tensor_affine",
     "norm.filter_response": "filter_response_norm",
     "norm.ghost": "ghost_batch_norm",
@@ -100,7 +100,14 @@ __getattr__, __dir__ = lazy.names(__name__, LATER)
 if TYPE_CHECKING:
     from minorm.functional.attention import scaled_dot_product_attention
     from minorm.functional.distances import cosine_similarity, pairwise_distance, pdist
-    from minorm.functional.dropout import alpha_dropout, dropout1d, dropout2d, dropout3d, feature_alpha_dropout
+    from minorm.functional.dropout import (
+        alpha_dropout,
+        dropout1d,
+        dropout2d,
+        dropout3d,
+        feature_alpha_dropout,
+        stochastic_depth,
+    )
     from minorm.functional.fake_quantization import fake_quantize_per_channel_affine, fake_quantize_per_tensor_affine
     from minorm.functional.linear import bilinear
     from minorm.functional.lookup import embedding, embedding_bag, one_hot

@@ -1,4 +1,4 @@
-"""Dropout as a function: of single elements, of whole channels, and of what `selu` gives."""
+"""Dropout as a function: of single elements, of whole channels, of whole samples, and of what `selu` gives."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ def _dropped(x: Tensor, p: float) -> Tensor:
     return Dropout.apply(x, p=p, blocks=blocks, generator=generators.generator())
 
 
-def check_probability(operation: str, p: float) -> None:
-    """Raise unless p is a number from 0 to 1."""
-    number(operation, "p", p)
+def check_probability(operation: str, p: float, name: str = "p") -> None:
+    """Raise unless p, the argument `name`, is a number from 0 to 1."""
+    number(operation, name, p)
     if not 0 <= p <= 1:
-        raise ValueError(f"{operation}: p is {p}; expected a probability, 0 <= p <= 1")
+        raise ValueError(f"{operation}: {name} is {p}; expected a probability, 0 <= {name} <= 1")
 
 
 @documented(DROPOUT, input="(N, C, L) or (C, L), floats")
@@ -148,6 +148,44 @@ def feature_alpha_dropout(
     floats("feature_alpha_dropout", input=input)
     check_probability("feature_alpha_dropout", p)
     return _alpha(input, (*input.shape[:2], *(1,) * (input.ndim - 2)), p) if training and p else input
+
+
+@documented(
+    {},
+    input="(N, *), floats: what a residual branch adds",
+    p="the probability of a zero, 0 to 1",
+    mode='"row" draws for each sample, "batch" once for all of them',
+    training="True draws zeros, False gives input itself",
+)
+@trace.operation
+def stochastic_depth(input: Tensor, p: float, mode: str, training: bool = True) -> Tensor:
+    """y = x * m / (1 - p), m anew 0 with probability p and else 1 for each sample, or for all; in evaluation y = x.
+
+    A residual block whose branch is 0 is left out, so the depth varies from sample to sample; for p = 1 y is 0. The
+    draws come from minorm's generator. ValueError unless 0 <= p <= 1, and for another mode.
+
+    Example:
+        >>> y = F.stochastic_depth(mn.ones(100, 3, 4, 4), p=0.5, mode="row")
+        >>> sorted(set(y.flatten(1).mean(1).tolist()))
+        [0.0, 2.0]
+
+    Huang et al. 2016, arXiv:1603.09382.
+    """
+    floats("stochastic_depth", input=input)
+    check_stochastic_depth("stochastic_depth", p, mode)
+    if input.ndim == 0:
+        raise ValueError("stochastic_depth: input has no axes; expected (N, *)")
+    if not training or p == 0:
+        return input
+    samples = input.shape[0] if mode == "row" else 1
+    return input * _kept(input, (samples, *(1,) * (input.ndim - 1)), p)
+
+
+def check_stochastic_depth(operation: str, p: float, mode: str) -> None:
+    """Raise unless p is a number from 0 to 1 and mode one of the two."""
+    check_probability(operation, p)
+    if mode not in ("batch", "row"):
+        raise ValueError(f"{operation}: mode is {mode!r}; expected 'batch' or 'row'")
 
 
 LOWEST = -1.7580993408473766  # of selu: -scale * alpha

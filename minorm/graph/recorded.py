@@ -76,7 +76,7 @@ class _Walk:
         reached = tuple([e is not None for e in edges]) if self.wanted is None else self.wanted.among(edges)
         if True not in reached:  # what lies before it is left for another walk
             return
-        results = _differentiated(function, gradients, reached)
+        results = differentiated(function, gradients, reached)
         for edge, gradient, asked in zip(edges, results, reached, strict=True):
             if asked and gradient is not None:
                 _check_form(function, edge, gradient)
@@ -85,7 +85,7 @@ class _Walk:
             function.edges = None
 
 
-def _differentiated(function: Function, gradients: list[Any], reached: tuple[bool, ...]) -> tuple[Any, ...]:
+def differentiated(function: Function, gradients: list[Any], reached: tuple[bool, ...]) -> tuple[Any, ...]:
     """The gradients of the inputs that are `reached`, as Tensors."""
     function.check_unchanged()
     needs = function.needs

@@ -5,6 +5,7 @@
     lab          a lab as its checks; mutation: checks of the student's own tests
     cascade      what builds on a wrong function, asked again with a right one; sent: one that works on models
     comparing    expected and got
+    recognizing  the mistake behind a wrong answer, from the classes in checks/mistakes/
     student      the student's functions, here, or in processes of their own: remote, and there worker, submission,
                  watching; wire and objects: what goes between
     sealed/      the walls around such a process
@@ -62,7 +63,11 @@ One of your own lies in another folder, under shorter names (see own); all else 
 
 5. examples/labs/solutions/answers.md: an answer to each question to think about; docs/labs-reading.md: what to read.
 
-6. tests/labs/test_labNN.py: typically wrong answers, `lost(NN, (old, new))`, and the checks they must lose. Solutions
+6. minorm/labs/checks/mistakes/labNN_name.py: a class `Right` with the lab's functions, and a subclass for each typical
+   mistake, whose docstring names it; `LAB.recognizer = mistakes.RECOGNIZER` in the checks. A test has a solution that
+   makes each of them, written in another way.
+
+7. tests/labs/test_labNN.py: typically wrong answers, `lost(NN, (old, new))`, and the checks they must lose. Solutions
    and stubs of all labs are tested together in tests/labs/test_all_labs.py. A row in the table of docs/labs.md,
    and rows in mistakes.md, where hints come from.
 """

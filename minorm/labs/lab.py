@@ -21,7 +21,7 @@ import sys
 import time
 import zlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,7 @@ from minorm.labs.calling.allowance import DEADLINE
 from minorm.labs.calling.student import Failure, Student
 from minorm.labs.comparing import Wrong
 from minorm.labs.judge import cascade, mutation
+from minorm.labs.judge.recognizing import Failed, Recognizer, hinted
 from minorm.labs.scores import Outcome
 from minorm.labs.sealed.process import NotSealed
 
@@ -58,6 +59,7 @@ class Check:
         row = Outcome(self.task, self.title, self.points, visible=self.visible)
         try:
             student.remarks.clear()
+            student.calls.clear()
             student.allow(self.seconds)
             self.ask(student, generator(self.task, self.title, seed))
         except Wrong as wrong:
@@ -70,8 +72,13 @@ class Check:
             row = row.but(status="wrong", expected="another kind of answer", got=f"{type(error).__name__}: {error}")
         else:
             row = row.but(status="passed", earned=self.points)
-        remark = "; ".join(dict.fromkeys(student.remarks))
-        return [row.but(remark=remark, seconds=time.monotonic() - start)]
+        remark, seconds = "; ".join(dict.fromkeys(student.remarks)), time.monotonic() - start
+        failures = []
+        if row.status == "passed":
+            student.right.extend(student.calls)
+        elif row.status in ("wrong", "error"):
+            failures = [Failed(list(student.calls), student.right)]
+        return [row.but(remark=remark, failures=failures, seconds=seconds)]
 
 
 @dataclass
@@ -101,6 +108,7 @@ class Lab:
     module: str = ""  # where the checks stand; the catalogue fills it in
     folder: Path | None = None  # of a lab of a teacher's own, where its files are; own fills it in
     provided: dict[str, cascade.Functions] = field(default_factory=dict)  # right ones, by task
+    recognizer: Recognizer | None = None  # of typical mistakes
 
     def check(
         self, task: str, title: str, points: float = 1, visible: bool = False, seconds: float = SECONDS
@@ -175,9 +183,15 @@ class Lab:
         """The tasks, in order."""
         return list(dict.fromkeys(item.task for item in self.items))
 
+    def of_task(self, task: str) -> Lab:
+        """The same lab with the checks of one task alone; ValueError where there is no such task."""
+        if task not in self.tasks:
+            raise ValueError(f"lab {self.number} has no task {task!r}; expected one of {', '.join(self.tasks)}")
+        return replace(self, items=[item for item in self.items if item.task == task])
+
     def run(self, student: Student, seed: int) -> list[Outcome]:
         """All checks."""
-        return cascade.run(self.items, student, seed, self.provided)
+        return hinted(cascade.run(self.items, student, seed, self.provided), self.recognizer)
 
 
 def generator(task: str, title: str, seed: int) -> np.random.Generator:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -17,7 +18,18 @@ from minorm.labs.beside import Beside
 from minorm.labs.calling import objects, wire, worker
 from minorm.labs.calling.allowance import DEADLINE, Allowance
 from minorm.labs.calling.sent import Sent
-from minorm.labs.calling.student import MAIN, NATIVE, YARDSTICK, Failure, Implementation, Student, printable, served
+from minorm.labs.calling.student import (
+    MAIN,
+    MOST,
+    NATIVE,
+    YARDSTICK,
+    Call,
+    Failure,
+    Implementation,
+    Student,
+    printable,
+    served,
+)
 from minorm.labs.sealed import compile_process, finding, walls
 from minorm.labs.sealed.process import KEPT, Process
 
@@ -54,12 +66,15 @@ class Remote(Student):
         self._right: Implementation = {}
         self._used: Callable[[str], None] = lambda _: None
         self._unloadable: Failure | None = None
+        self._running = "the file"  # which statement of it runs
         self._deadline = self._seconds = 0.0
         self._allowance = Allowance(deadline * patience)
         self._starting = threading.Lock()
         self._starter = ThreadPoolExecutor(1)
         self.notes: list[str] = []
         self.remarks: list[str] = []
+        self.calls: deque[Call] = deque(maxlen=MOST)
+        self.right: deque[Call] = deque(maxlen=MOST)
         self.printed, self.beginning = 0, ""
 
     def allow(self, seconds: float) -> None:
@@ -77,6 +92,7 @@ class Remote(Student):
         for where in [where for where in self._processes if where != YARDSTICK]:
             self._end(where)
         self._right, self._used = functions, used
+        self.right = deque(maxlen=MOST)
 
     def call(
         self, name: str, args: tuple[Any, ...], options: dict[str, Any], serving: Implementation | None = None
@@ -130,7 +146,7 @@ class Remote(Student):
         except (EOFError, OSError):
             raise self._lose(where, "died", f"the code {process.ended()}") from None
         except wire.WireError as error:
-            raise self._lose(where, "died", f"what came back is {error}") from None
+            raise self._lose(where, "died", f"the answer is {error}") from None
         return reply
 
     def _over(self) -> str:
@@ -169,9 +185,9 @@ class Remote(Student):
             if where in self._processes:
                 return self._processes[where]
             if where != YARDSTICK and (over := self._over()):
-                raise Failure("lost", f"not run: {over}")
+                raise Failure("not run", over)
             if len(self._lost) >= MOST_LOST:
-                raise Failure("lost", f"not run: the process was lost {MOST_LOST} times before")
+                raise Failure("not run", f"the code crashed, or did not end, {MOST_LOST} times before")
             start = time.monotonic()
             process = self._start(where)
             self._deadline += time.monotonic() - start
@@ -190,7 +206,7 @@ class Remote(Student):
             prepare = self._counted
         try:
             prepare(process, preparing, {}, time.monotonic() + limit, where)["value"]
-            notes = self._counted(process, request, {}, time.monotonic() + limit, where)["value"]
+            notes = self._counted(process, request, {"running": self._runs}, time.monotonic() + limit, where)["value"]
             if mine and self._right:
                 sources = {name: right.source for name, right in self._right.items() if isinstance(right, Sent)}
                 replacing = {"do": "replace", "names": list(self._right), "sources": sources}
@@ -202,15 +218,18 @@ class Remote(Student):
                 raise
             words = str(failure)
             if failure.status == "too slow":
-                words = f"running the file's cells took over {LOADING:.0f} s"
+                words = f"{self._running} did not end within {limit:g} s; is there a loop without an end?"
             elif failure.status == "died":
                 words = f"while the file's cells ran, {words}"
             self._unloadable = Failure(failure.status, words)
         except (TypeError, KeyError):
-            self._unloadable = self._lose(where, "died", "while the file's cells ran, the code spoiled its line")
+            self._unloadable = self._lose(where, "died", "while the file's cells ran, the code stopped answering")
         if self._unloadable is not None:
             raise self._unloadable
         return process
+
+    def _runs(self, place: Any) -> None:
+        self._running = printable(place)
 
     def _lose(self, where: Any, status: str, message: str) -> Failure:
         self._end(where)

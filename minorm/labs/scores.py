@@ -15,7 +15,8 @@ MUCH = 10_000  # bytes printed that deserve a word
 class Outcome:
     """One check. status: passed, wrong, not done, error, too slow, died, lost; what, expected, got: one line each.
 
-    remark  on how the function behaves, whether its answer is right or not; hint: at a mistake that others made here
+    remark  on how the function behaves, whether its answer is right or not; hint: at the mistake that was made
+    failures  the calls that were made when it failed, by which `recognizing` finds the hint
     """
 
     task: str
@@ -31,6 +32,7 @@ class Outcome:
     seconds: float = 0.0
     visible: bool = False
     cause: BaseException | None = field(default=None, repr=False, compare=False)
+    failures: Sequence[Any] = field(default=(), repr=False, compare=False)
 
     def but(self, **changes: Any) -> Outcome:
         """The same with some fields changed."""

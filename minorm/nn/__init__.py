@@ -93,6 +93,7 @@ LATER = {
     "recurrent.recurrent": "GRU LSTM RNN RNNBase",
     "recurrent.recurrent_cells": "GRUCell LSTMCell RNNCell RNNCellBase",
     "layers.smooth": "CELU GLU LogSigmoid Mish SELU Softmax2d Softmin Softsign Tanhshrink",
+    "layers.stochastic_depth": "StochasticDepth",
     "layers.transformer": (
         "Transformer TransformerDecoder TransformerDecoderLayer TransformerEncoder TransformerEncoderLayer"
     ),
@@ -153,6 +154,7 @@ if TYPE_CHECKING:
         UpsamplingNearest2d,
     )
     from minorm.nn.layers.smooth import CELU, GLU, SELU, LogSigmoid, Mish, Softmax2d, Softmin, Softsign, Tanhshrink
+    from minorm.nn.layers.stochastic_depth import StochasticDepth
     from minorm.nn.layers.transformer import (
         Transformer,
         TransformerDecoder,

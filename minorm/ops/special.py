@@ -1,4 +1,4 @@
-"""erf, which NumPy lacks, the remainder of a division, determinants and Fourier transforms, differentiable."""
+"""erf and its inverse, which NumPy lacks, remainders, determinants and Fourier transforms, differentiable."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from minorm.graph.expressions import LinearMap, summed_to
 from minorm.graph.graph import Function
 from minorm.kernels.order import in_order
 from minorm.kernels.select import backend
+from minorm.ops.elementary import in_wide
 from minorm.ops.elementwise import gradient_of, sum_to
 from minorm.ops.stepwise import expect_divisor
 
@@ -32,6 +33,61 @@ class Erf(Function):
     def gradient(self, dy: Any) -> Any:
         x = self.input(0, self.x, dy)
         return dy * (2 / math.sqrt(math.pi)) * (-x * x).exp()
+
+
+# Wichura 1988, Applied Statistics 37, algorithm AS 241: quotients of polynomials, (numerator, denominator) from the
+# constant term on, for the quantile of the normal distribution: near the middle, in the tails, and far out in them.
+MIDDLE = (
+    (3.3871328727963666080e0, 1.3314166789178437745e2, 1.9715909503065514427e3, 1.3731693765509461125e4,
+     4.5921953931549871457e4, 6.7265770927008700853e4, 3.3430575583588128105e4, 2.5090809287301226727e3),
+    (1.0, 4.2313330701600911252e1, 6.8718700749205790830e2, 5.3941960214247511077e3, 2.1213794301586595867e4,
+     3.9307895800092710610e4, 2.8729085735721942674e4, 5.2264952788528545610e3),
+)  # fmt: skip
+TAIL = (
+    (1.42343711074968357734e0, 4.63033784615654529590e0, 5.76949722146069140550e0, 3.64784832476320460504e0,
+     1.27045825245236838258e0, 2.41780725177450611770e-1, 2.27238449892691845833e-2, 7.74545014278341407640e-4),
+    (1.0, 2.05319162663775882187e0, 1.67638483018380384940e0, 6.89767334985100004550e-1, 1.48103976427480074590e-1,
+     1.51986665636164571966e-2, 5.47593808499534494600e-4, 1.05075007164441684324e-9),
+)  # fmt: skip
+FAR = (
+    (6.65790464350110377720e0, 5.46378491116411436990e0, 1.78482653991729133580e0, 2.96560571828504891230e-1,
+     2.65321895265761230930e-2, 1.24266094738807843860e-3, 2.71155556874348757815e-5, 2.01033439929228813265e-7),
+    (1.0, 5.99832206555887937690e-1, 1.36929880922735805310e-1, 1.48753612908506148525e-2, 7.86869131145613259100e-4,
+     1.84631831751005468180e-5, 1.42151175831644588870e-7, 2.04426310338993978564e-15),
+)  # fmt: skip
+
+
+class ErfInv(Function):
+    """The number y whose erf is x; infinite at -1 and 1, NaN beyond. y sqrt(2) is a quantile of the normal."""
+
+    def forward(self, x: Any) -> Any:
+        self.y = in_wide(self.value, x)
+        return self.y
+
+    @staticmethod
+    def value(x: Any) -> Any:
+        number = x.dtype.type
+        half = x / number(2)
+        middle = half * quotient(MIDDLE, number(0.180625) - half * half)
+        tail = np.sqrt(-np.log((number(1) - np.abs(x)) / number(2)))
+        near, far = quotient(TAIL, tail - number(1.6)), quotient(FAR, tail - number(5))
+        beyond = np.where(np.isinf(tail), tail, np.where(tail <= 5, near, far))
+        quantile = np.where(np.abs(half) <= number(0.425), middle, np.where(x < 0, -beyond, beyond))
+        return quantile * number(math.sqrt(0.5))
+
+    def backward(self, dy: Any) -> Any:
+        return in_wide(lambda dy, y: dy * dy.dtype.type(math.sqrt(math.pi) / 2) * np.exp(y * y), dy, self.y)
+
+    def gradient(self, dy: Any) -> Any:
+        wide = dtypes.compute_type(dy.dtype)
+        y = self.output(self.y, dy).to(wide)
+        return (dy.to(wide) * (math.sqrt(math.pi) / 2) * (y * y).exp()).to(dy.dtype)
+
+
+def quotient(polynomials: tuple[tuple[float, ...], tuple[float, ...]], x: Any) -> Any:
+    """The first polynomial at x over the second."""
+    above, below = (functools.reduce(lambda y, c: y * x + x.dtype.type(c), p[::-1]) for p in polynomials)
+    return above / below
 
 
 class Remainder(Function):

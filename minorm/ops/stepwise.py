@@ -89,6 +89,51 @@ class Histogram(Function):
         return np.histogram(x.reshape(-1).astype(np.float64), bins=bins, range=(low, high))[0].astype(x.dtype)
 
 
+def _sorted_type(x: Any) -> Any:
+    """x in a type that CuPy sorts and searches, too."""
+    return x.astype(dtypes.compute_type(x.dtype), copy=False)
+
+
+class SearchSorted(Function):
+    """How many of the numbers in order, along their last axis, lie before each of x: below it, or (right) not above it.
+
+    The order is one for all of x, or one for each row of x.
+    """
+
+    differentiable = False
+
+    def forward(self, order: Any, x: Any, *, right: bool, dtype: Any) -> Any:
+        order, x = own(_sorted_type(order)), _sorted_type(x)
+        if order.ndim == 1:
+            return np.searchsorted(order, x, side="right" if right else "left").astype(dtype, copy=False)
+        return self.by_rows(order, x, right).astype(dtype, copy=False)
+
+    @staticmethod
+    def by_rows(order: Any, x: Any, right: bool) -> Any:
+        """By halves: the answer lies from `low` to `high`, until the two meet."""
+        n = order.shape[-1]
+        low, high = np.zeros_like(x, dtypes.int64), np.full_like(x, n, dtypes.int64)
+        for _ in range(n.bit_length()):
+            middle = (low + high) // 2
+            there = np.take_along_axis(order, np.minimum(middle, n - 1), -1)
+            before = (low < high) & ~(there > x if right else there >= x)
+            low, high = np.where(before, middle + 1, low), np.where(before, high, np.minimum(middle, high))
+        return low
+
+
+class IsIn(Function):
+    """Which elements of x stand among `others`."""
+
+    differentiable = False
+
+    def forward(self, x: Any, others: Any) -> Any:
+        if not others.size:
+            return np.zeros_like(x, dtypes.bool)
+        x, order = _sorted_type(x), np.sort(_sorted_type(others).reshape(-1))
+        place = np.searchsorted(order, x)
+        return order[np.minimum(place, order.size - 1)] == x
+
+
 class Rounded(Stepwise):
     """floor, ceil, rint, trunc or sign of a float, whose result stays in the graph: its gradient is 0."""
 

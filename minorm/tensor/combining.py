@@ -87,6 +87,13 @@ def vstack(tensors: Sequence[Tensor]) -> Tensor:
     return cat([part.reshape(1, -1) if part.ndim < 2 else part for part in tensors], 0)
 
 
+@documented({}, tensors="a list of Tensors")
+@checked
+def column_stack(tensors: Sequence[Tensor]) -> Tensor:
+    """The tensors side by side along axis 1, of which a vector is one column."""
+    return cat([part.reshape(-1, 1) if part.ndim < 2 else part for part in tensors], 1)
+
+
 @documented(
     {},
     tensors="vectors, or one list of them",

@@ -9,9 +9,12 @@ import functools
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from minorm.support.argument_errors import not_a_tensor, wrong_call
+from minorm.ops import elementary
+from minorm.ops.operands import operands
+from minorm.support.argument_errors import checked, not_a_tensor, numpys, wrong_call
+from minorm.support.argument_texts import AXES, OTHER
 from minorm.support.documented import documented
-from minorm.tensor.tensor import Tensor
+from minorm.tensor.tensor import Tensor, as_tensor
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 
@@ -44,6 +47,7 @@ add = function(Tensor.add)
 addcdiv = function(Tensor.addcdiv)
 addcmul = function(Tensor.addcmul)
 atan = function(Tensor.atan)
+atan2 = function(Tensor.atan2)
 ceil = function(Tensor.ceil)
 cos = function(Tensor.cos)
 div = function(Tensor.div)
@@ -58,6 +62,8 @@ isnan = function(Tensor.isnan)
 lerp = function(Tensor.lerp)
 log = function(Tensor.log)
 log1p = function(Tensor.log1p)
+logaddexp = function(Tensor.logaddexp)
+logit = function(Tensor.logit)
 log_softmax = function(Tensor.log_softmax)
 logical_and = function(Tensor.logical_and)
 logical_not = function(Tensor.logical_not)
@@ -91,6 +97,7 @@ clamp_max = function(Tensor.clamp_max)
 clamp_min = function(Tensor.clamp_min)
 cosh = function(Tensor.cosh)
 erfc = function(Tensor.erfc)
+erfinv = function(Tensor.erfinv)
 exp2 = function(Tensor.exp2)
 fmod = function(Tensor.fmod)
 log10 = function(Tensor.log10)
@@ -113,6 +120,8 @@ isclose = function(Tensor.isclose)
 
 sum = function(Tensor.sum)
 mean = function(Tensor.mean)
+nansum = function(Tensor.nansum)
+nanmean = function(Tensor.nanmean)
 var = function(Tensor.var)
 std = function(Tensor.std)
 amax = function(Tensor.amax)
@@ -129,6 +138,48 @@ norm = function(Tensor.norm)
 dist = function(Tensor.dist)
 cumsum = function(Tensor.cumsum)
 cumprod = function(Tensor.cumprod)
+diff = function(Tensor.diff)
+
+MOMENTS = AXES | {
+    "input": "a Tensor of floats",
+    "unbiased": "False divides by N, whatever correction says",
+    "correction": "what N is lessened by; 1 makes the expectation that of the variance, None is 0",
+}
+
+
+@documented(MOMENTS)
+@numpys
+@checked
+def var_mean(
+    input: Any, dim: Any = None, unbiased: bool = True, keepdim: bool = False, *, correction: float | None = 1
+) -> tuple[Tensor, Tensor]:
+    """The variance and the mean over `dim`.
+
+    Example:
+        >>> mn.var_mean(mn.tensor([1.0, 3.0]))
+        (tensor(2.), tensor(2.))
+    """
+    return var(input, dim, unbiased, keepdim, correction=correction), _mean(input, dim, keepdim)
+
+
+@documented(MOMENTS)
+@numpys
+@checked
+def std_mean(
+    input: Any, dim: Any = None, unbiased: bool = True, keepdim: bool = False, *, correction: float | None = 1
+) -> tuple[Tensor, Tensor]:
+    """The standard deviation and the mean over `dim`.
+
+    Example:
+        >>> mn.std_mean(mn.tensor([1.0, 3.0]), correction=0)
+        (tensor(1.), tensor(2.))
+    """
+    return std(input, dim, unbiased, keepdim, correction=correction), _mean(input, dim, keepdim)
+
+
+def _mean(x: Any, dim: Any, keepdim: bool) -> Tensor:
+    return mean(x, None if isinstance(dim, bool) else dim, keepdim)  # var_mean(x, False) has no dim
+
 
 # Order and counts
 
@@ -163,6 +214,7 @@ broadcast_to = function(Tensor.broadcast_to)
 ravel = function(Tensor.ravel)
 tile = function(Tensor.tile)
 split_with_sizes = function(Tensor.split_with_sizes)
+tensor_split = function(Tensor.tensor_split)
 
 
 @documented(
@@ -198,6 +250,7 @@ tril = function(Tensor.tril)
 triu = function(Tensor.triu)
 diag = function(Tensor.diag)
 diagonal = function(Tensor.diagonal)
+diag_embed = function(Tensor.diag_embed)
 
 # Put at places
 
@@ -206,6 +259,9 @@ scatter_add = function(Tensor.scatter_add)
 index_add = function(Tensor.index_add)
 index_copy = function(Tensor.index_copy)
 index_fill = function(Tensor.index_fill)
+index_put = function(Tensor.index_put)
+masked_scatter = function(Tensor.masked_scatter)
+scatter_reduce = function(Tensor.scatter_reduce)
 
 # Products of vectors and matrices
 
@@ -235,4 +291,18 @@ clip = clamp = function(Tensor.clip)
 
 multiply, subtract, divide, true_divide, negative = mul, sub, div, div, neg
 greater, greater_equal, less, less_equal, not_equal = gt, ge, lt, le, ne
-absolute, arctan, swapdims, moveaxis = abs, atan, transpose, movedim
+absolute, arctan, arctan2, swapdims, moveaxis = abs, atan, atan2, transpose, movedim
+
+
+@documented(OTHER, input="a number or a Tensor")
+@checked
+def xlogy(input: Any, other: Any) -> Tensor:
+    """input * log(other), and 0 where input is 0: as p * log(p) is meant. NaN where other is NaN.
+
+    Example:
+        >>> mn.xlogy(2.0, mn.tensor([1.0, 2.0]))
+        tensor([0.    , 1.3863])
+    """
+    first = input if isinstance(other, Tensor) else as_tensor(input)
+    found: Tensor = elementary.XLogY.apply(*operands("xlogy", first, other, real=True))
+    return found

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import asdict, replace
 from typing import Any
@@ -30,6 +30,7 @@ from minorm.distributed import DistributedDataParallel, Group
 from minorm.serialization import atomic, checkpoint
 from minorm.support.documented import documented
 from minorm.training import optimizing
+from minorm.training.callbacks import Callback, Callbacks, CallbackState
 from minorm.training.data.images import PARTS, Known, changes, kept, known, known_before, place
 from minorm.training.data.preparing import folder_of, load_data, loaders, mixed, preprocessing
 from minorm.training.files import resuming, saved
@@ -127,6 +128,7 @@ class Run:
         if graph and self._trained is self.model and settings.accumulate == 1 and device_of(self.model) != "cpu":
             self._graphed = GraphedLoop(self.model, self.loss_function, self.optimizer, settings.clip_grad)
         self.epoch = 0  # finished ones
+        self.should_stop = False  # True ends `fit` after the epoch that runs
         self.patience_from = 0  # the epoch from which `early_stopping` counts
         self.history: list[Row] = []
         self.changes: list[str] = []  # of the images since the run began, a sentence a part
@@ -193,19 +195,40 @@ class Run:
         return saved.settings(saved.read_run(file), file)
 
     def fit(
-        self, after_step: Callable[[Score], None] | None = None, after_epoch: Callable[[Row], None] | None = None
+        self,
+        after_step: Callable[[Score], None] | None = None,
+        after_epoch: Callable[[Row], None] | None = None,
+        callbacks: Iterable[Callback] = (),
     ) -> None:
-        """Train the epochs that are left; the callbacks show progress."""
+        """Train the epochs that are left; `after_step` and `after_epoch` show progress, `callbacks` are Callbacks.
+
+        It ends early after an epoch in which a callback of any rank sets `run.should_stop`.
+        """
+        told = Callbacks("Run.fit", callbacks, CallbackState(self.model, self, self.epoch, self._steps_done))
+        self.should_stop = False
         with ExitStack() as held:
             if self.out is not None:
                 on_rank_0(self.group, lambda: held.enter_context(locked(str(self.out))))
-                self.save(self.out)
-            while not self.finished:
-                row = self._epoch(after_step)
-                if self.out is not None:
-                    self.save(self.out)
+            held.enter_context(told.told_of_errors())
+            told.tell("on_fit_start")
+            self._save_and_tell(told)
+            while not self.finished and not self._any_stops():
+                row = self._epoch(told, after_step)
+                self._save_and_tell(told)
                 if after_epoch is not None:
                     after_epoch(row)
+            told.tell("on_fit_end")
+
+    def _save_and_tell(self, told: Callbacks) -> None:
+        if self.out is not None:
+            self.save(self.out)
+            told.tell("on_save_checkpoint", path=os.path.join(self.out, CHECKPOINT))
+
+    def _any_stops(self) -> bool:
+        """Whether a callback of any rank wants the training to end."""
+        if self.group is None or self.group.size == 1:
+            return self.should_stop
+        return any(self.group.all_gather_text("stop" if self.should_stop else "", "whether a callback ends it"))
 
     @property
     def best_epoch(self) -> int:
@@ -219,13 +242,21 @@ class Run:
         patience, waited = self.settings.early_stopping, self.epoch - max(self.best_epoch, self.patience_from)
         return self.epoch >= self.settings.epochs or 0 < patience <= waited
 
-    def _epoch(self, after_step: Callable[[Score], None] | None) -> Row:
+    @property
+    def _steps_done(self) -> int:
+        """Of the finished epochs."""
+        return self.epoch * self.steps_per_epoch
+
+    def _epoch(self, told: Callbacks, after_step: Callable[[Score], None] | None) -> Row:
         """Train and validate; the new row of the history, with the images a second."""
         rate = self.optimizer.param_groups[0]["lr"]
         optimizing.begin_epoch(self.model, self.epoch, self.settings.epochs)
+        told.tell("on_train_epoch_start", epoch=self.epoch + 1, step=self._steps_done, score=None, row=None)
         try:
-            train = self._train(after_step)
+            train = self._train(told, after_step)
+            told.tell("on_validation_start", score=train)
             val = evaluate(self._evaluated(), self.val_loader, self.loss_function)
+            told.tell("on_validation_end", score=val)
         except NonFiniteLoss as error:
             raise NonFiniteLoss(f"epoch {self.epoch + 1}: {error}", error.rank) from None
         for part, score, images in zip(PARTS, (train, val), self.sets, strict=True):
@@ -244,18 +275,20 @@ class Run:
             val_accuracy=val.accuracy,
         )
         self.history.append(row)
+        told.tell("on_train_epoch_end", score=train, row=row)
         return Row(row, images_per_second=train.images_per_second)
 
-    def _train(self, after_step: Callable[[Score], None] | None) -> Score:
+    def _train(self, told: Callbacks, after_step: Callable[[Score], None] | None) -> Score:
         """One epoch."""
 
         def follow(score: Score) -> None:
             if self.average is not None:
                 self.average.update_parameters(self.model)
+            told.after_step(score)
             if after_step is not None:
                 after_step(score)
 
-        settings, rest = self.settings, (self.optimizer, self.scheduler, follow)
+        settings, rest = self.settings, (self.optimizer, self.scheduler, told.before_step, follow)
         return train_by(
             self._graphed,
             self._trained,

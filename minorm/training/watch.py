@@ -15,11 +15,14 @@ import numpy as np
 
 from minorm.nn import Module
 from minorm.support.documented import documented
+from minorm.training.callbacks import Callback, CallbackState
 
 
 @documented({}, model="whose layers with running statistics are followed")
-class BatchNormWatch:
-    """(mean, var) after each step, of every layer of `model` that has running statistics; call `step()` after each.
+class BatchNormWatch(Callback):
+    """(mean, var) after each step, of every layer of `model` that has running statistics.
+
+    Call `step()` after each step, or give it to a training as a callback.
 
         layers          their names
         running(name)   (mean, var), arrays of NumPy (steps, C): the running statistics after each step
@@ -57,6 +60,10 @@ class BatchNormWatch:
         for name, module in self._modules.items():
             mean, var = module.running_mean, module.running_var
             self._seen[name].append((mean.detach().clone(), var.detach().clone()))  # on a GPU it waits for nothing
+
+    def on_train_batch_end(self, state: CallbackState) -> None:  # noqa: ARG002  it looks at the buffers
+        """The same, as a callback."""
+        self.step()
 
     def running(self, name: str) -> tuple[Any, Any]:
         """(mean, var) after each step."""

@@ -37,6 +37,7 @@ FULL: dict[str, Callable[[], mn.Tensor]] = {
     "exp": HALF.exp,
     "log": HALF.log,
     "expm1": HALF.expm1,
+    "erfinv": HALF.erfinv,
     "log1p": HALF.log1p,
     "pow": lambda: HALF**2,
     "sum": HALF.sum,

@@ -84,6 +84,40 @@ def test_with_a_path_it_is_every_picture_there(there: Path, capsys: pytest.Captu
     assert "the run was trained on most of these" in told
 
 
+def test_scores_by_class_are_those_of_the_predictions(
+    there: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Against scikit-learn, of what `predict` says of the same pictures; a class without pictures is named."""
+    metrics = pytest.importorskip("sklearn.metrics")
+    run = trained(pictures(tmp_path / "train", 0, 8, ("blue", "green", "red")), tmp_path / "run", "--lr", "0.001")
+    files = sorted(pictures(tmp_path / "others", 30, 39).rglob("*.png"))
+    found, _ = scores(capsys, run, "--path", str(tmp_path / "others"), "--top-k", "2")
+    assert cli.main(["predict", run, *map(str, files), "--json", "--top-k", "3"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    true = [Path(row["file"]).parent.name for row in rows]
+    names = ["blue", "green", "red"]
+    wanted = metrics.classification_report(
+        true, [row["label"] for row in rows], labels=names, output_dict=True, zero_division=0
+    )
+    for row in found["classes"]:
+        theirs = wanted[row["name"]]
+        assert (row["precision"], row["recall"], row["f1"], row["support"]) == pytest.approx(
+            (theirs["precision"], theirs["recall"], theirs["f1-score"], theirs["support"])
+        )
+    top = [[one["label"] for one in row["top"][:2]] for row in rows]
+    assert found["top_k"] == {"k": 2, "accuracy": np.mean([name in two for name, two in zip(true, top, strict=True)])}
+    shares = [{one["label"]: one["probability"] for one in row["top"]} for row in rows]
+    areas = [metrics.roc_auc_score([t == name for t in true], [s[name] for s in shares]) for name in names[1:]]
+    assert found["roc_auc"] == pytest.approx(np.mean(areas), abs=0.02)  # `predict` rounds
+    assert found["without_images"] == ["blue"]
+    assert sum(one["images"] for one in found["calibration"]) == 18
+    assert cli.main(["evaluate", run, "--path", str(tmp_path / "others")]) == 0
+    told = capsys.readouterr().out
+    for words in ("precision  recall     f1", "macro average", "no images of: 'blue'", "AUROC", "calibration error"):
+        assert words in told
+    assert "expected at least 1" in refused(capsys, 2, run, "--top-k", "0")
+
+
 def test_splits_are_together_or_one_by_one(there: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = str(there / "run")
     for name, start, stop in (("train", 0, 3), ("valid", 3, 5), ("test", 5, 9)):

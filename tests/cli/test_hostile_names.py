@@ -154,10 +154,19 @@ COMMANDS: dict[str, Callable[[World], list[tuple[int, list[str]]]]] = {
         (0, [w.onnx, "--data", "digits"]),
         (1, [w.path("nowhere")]),
     ],
-    "predict": lambda w: [
-        (1, [w.run, "--trust", w.images and w.picture("cat", 0), w.picture("cat", 6), w.path("nowhere"), *form])
-        for form in ([], ["--json"], ["--csv"])
-    ],
+    "predict": lambda w: (
+        [
+            (1, [w.run, "--trust", w.images and w.picture("cat", 0), w.picture("cat", 6), w.path("nowhere"), *form])
+            for form in (
+                [],
+                ["--json"],
+                ["--csv"],
+                ["--csv", w.path("table", ".csv")],
+                ["--html", w.path("seen", ".html")],
+            )
+        ]
+        + [(1, [w.run, "--trust", w.images, "--top-k", "2"]), (1, [w.run, "--trust", w.students])]
+    ),
     "plot": lambda w: [
         (0, [w.run]),
         (0, [w.run, "-o", w.path("curves", ".svg")]),

@@ -134,11 +134,13 @@ def test_every_form_of_a_model_predicts_and_evaluates_alike(there: Path, capsys:
         assert cli.main(["evaluate", model, *data]) == 0
         scores.append(json.loads(capsys.readouterr().out))
     assert found[0] == found[1] == found[2]
-    assert scores[0].keys() == {"images", "accuracy", "loss", "split", "path", "largest_class"}
+    assert scores[0].keys() >= {"images", "accuracy", "loss", "split", "path", "largest_class"}
     assert scores[0]["images"] == 32  # all but the broken one
     assert scores[0]["largest_class"] == scores[2]["largest_class"] == {"name": "bars", "accuracy": 0.5}
     assert scores[0] == scores[1]
     assert scores[2]["accuracy"] == scores[0]["accuracy"]
+    assert [row["name"] for row in scores[2]["classes"]] == ["bars", "checks"]
+    assert scores[2]["macro"] == scores[0]["macro"]
     assert scores[2]["loss"] == pytest.approx(scores[0]["loss"], abs=1e-5)
 
 

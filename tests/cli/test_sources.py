@@ -13,6 +13,7 @@ import minorm as mn
 from minorm import checkpoint, cli, nn
 from minorm.cli import sources
 from minorm.cli.terminal.one_line_errors import UsageError
+from minorm.training.data import file_preprocessing
 from minorm.training.data.preparing import Preprocessing
 from minorm.training.files.run_folder import weights_file
 
@@ -162,8 +163,8 @@ def test_fewer_images_than_the_run_had_in_a_batch(run: Path, tmp_path: Path) -> 
 
 def test_classes_and_scaling_travel_in_metadata() -> None:
     found = Preprocessing(["chat", "été"], [0.5, 0.4, 0.3], [0.2, 0.2, 0.1], 48, 3)
-    metadata = sources.description(found)
-    assert sources.described(metadata) == found
+    metadata = file_preprocessing.description(found)
+    assert file_preprocessing.read(metadata) == found
     for changed in (
         {}, {"classes": "[1, 2]"}, {"classes": "no JSON"}, {"preprocessing": "[]"},
         {"preprocessing": metadata["preprocessing"].replace("48", "-1")},
@@ -173,7 +174,7 @@ def test_classes_and_scaling_travel_in_metadata() -> None:
         {"preprocessing": metadata["preprocessing"].replace("0.1", "0")},
         {"preprocessing": metadata["preprocessing"].replace("size", "side")},
     ):  # fmt: skip
-        assert sources.described({**metadata, **changed} if changed else {}) is None, changed
+        assert file_preprocessing.read({**metadata, **changed} if changed else {}) is None, changed
 
 
 @pytest.mark.parametrize(

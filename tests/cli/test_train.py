@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from minorm import cli
+import minorm as mn
+from minorm import cli, models
 from minorm.training.run import BEST, CHECKPOINT, LOG, Run
 
 pytest.importorskip("rich")
@@ -64,6 +65,27 @@ def test_mnist_files_train_every_model(mnist: str, tmp_path: Path, model: str) -
     assert train(*words, "--epochs", "1", "--optimizer", "adamw", "--schedule", "cosine", "--threads", "2") == 0
     run = Run.resume(out, mnist)
     assert (run.epoch, run.settings.model, run.settings.optimizer) == (1, model, "adamw")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model", ["vit_tiny", "resnet18"])
+def test_networks_with_torchvisions_keys_train_go_on_and_are_exported(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], model: str
+) -> None:
+    pytest.importorskip("onnxruntime")
+    rng = np.random.default_rng(0)
+    images, labels = rng.integers(0, 256, (24, 32, 32, 3), dtype=np.uint8), np.arange(24) % 3
+    np.savez(tmp_path / "set.npz", x_train=images[:16], y_train=labels[:16], x_test=images[16:], y_test=labels[16:])
+    out = str(tmp_path / "run")
+    words = ["--data", "numpy", "--path", str(tmp_path / "set.npz"), "--model", model, "--batch-size", "8"]
+    assert train(*words, "--epochs", "1", "--out", out) == 0
+    assert train("--resume", "--out", out, "--path", str(tmp_path / "set.npz"), "--epochs", "2") == 0
+    again = models.build(model, 3, 32, 3)
+    weights = mn.load(Path(out) / BEST)["model"]
+    assert not any(again.load_state_dict(weights))
+    capsys.readouterr()
+    assert cli.main(["export", out, "--out", str(tmp_path / "model.onnx")]) == 0
+    assert "checker: passed; onnxruntime" in capsys.readouterr().out
 
 
 def test_errors_say_what_to_do(mnist: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from minorm.data.listing import LeftOut, pictures_by_class
+from minorm.data.listing import LeftOut, pictures_below, pictures_by_class
 
 
 def touch(root: Path, *names: str) -> Path:
@@ -37,6 +37,16 @@ def test_links_to_folders_are_followed_once(tmp_path: Path) -> None:
         "a": ["a/1.png", "a/more/3.png", "a/more/deep/4.png", "a/z/2.png"], "c": ["c/3.png", "c/deep/4.png"],
     }  # fmt: skip
     assert left_out.counts == {"links to folders that were read": 4}
+
+
+def test_a_folder_without_classes_is_read_whole(tmp_path: Path) -> None:
+    touch(tmp_path, "set/1.png", "set/b/2.jpg", "set/b/c/3.gif", "set/.git/4.png", "more/5.png", "set/b/no.txt")
+    os.symlink(tmp_path / "more", tmp_path / "set/more")
+    os.symlink(tmp_path / "set", tmp_path / "set/b/around")
+    left_out = LeftOut()
+    assert pictures_below(str(tmp_path / "set"), left_out) == ["1.png", "b/2.jpg", "b/c/3.gif", "more/5.png"]
+    assert left_out.counts == {".txt": 1, "hidden": 1, "links to folders that were read": 1}
+    assert left_out.names["hidden"] == [".git"]
 
 
 def test_folders_are_no_pictures_whatever_their_names(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ BROUGHT = {
     for name in (
         "in place, by position", "index by an array", "index by NumPy's array", "index by two arrays", "gather",
         "gather along the first axis", "scatter, none", "scatter, add", "scatter, mul", "scatter, min", "scatter, max",
-        "scatter rows", "quantize",
+        "scatter rows", "quantize", "scatter_reduce", "index_put",
     )
 }  # fmt: skip
 

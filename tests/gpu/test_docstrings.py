@@ -17,7 +17,7 @@ import pytest
 
 import minorm as mn
 import minorm.functional as F
-from minorm import nn
+from minorm import nn, quantization
 from tests import public_names
 
 MADE = {
@@ -33,6 +33,7 @@ NUMPYS = {
 }  # fmt: skip
 CPUS = {"minorm.amp.autocast", "minorm.autocast", "minorm.nn.Transformer"}  # a type, and a mask, of the CPU
 CLASSES = {"minorm.nn.RNNBase", "minorm.nn.RNNCellBase", "minorm.nn.SyncBatchNorm"}  # of which more than calls is shown
+LAYERS = (nn, quantization)  # the modules that have some
 FILES = {"minorm.data.load_fashion_mnist"}
 REFUSED = (
     "is on cuda:0; expected it on the CPU, where batches are|images are on cuda:0, and transforms compute on the CPU"
@@ -47,9 +48,10 @@ class OnGpu:
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._module, name)
-        if found is nn:
-            return OnGpu(nn)
-        if self._module is nn and inspect.isclass(found) and issubclass(found, nn.Module) and found is not nn.Module:
+        if found in LAYERS:
+            return OnGpu(found)
+        is_layer = inspect.isclass(found) and issubclass(found, nn.Module) and found is not nn.Module
+        if self._module in LAYERS and is_layer:
             return lambda *args, **options: found(*args, **options).to("cuda")
         return _made_there(found) if self._module is mn and name in MADE else found
 

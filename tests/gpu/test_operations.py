@@ -182,6 +182,30 @@ OPERATIONS: dict[str, Case] = {
     "sinh, cosh, asinh": (lambda a: sum(kind.apply(a) for kind in HYPERBOLIC), ((4, 5),)),
     "acosh": (lambda a: elementary.Acosh.apply(a * a + 1.5), ((4, 5),)),
     "atan, log1p, expm1": (lambda a: a.atan() + (a * a).log1p() * a.expm1(), ((4, 5),)),
+    "erfinv": (lambda a: (a.tanh() * 0.99).erfinv(), ((4, 5),)),
+    "logit": (lambda a: a.sigmoid().logit() + (a * 0.5).logit(0.2), ((4, 5),)),
+    "atan2": (lambda a, b: a.atan2(b), ((4, 5), (5,))),
+    "logaddexp": (lambda a, b: a.logaddexp(b * 3), ((4, 5), (4, 1))),
+    "xlogy": (lambda a, b: a.xlogy(b * b + 0.1), ((4, 5), (5,))),
+    "scatter_reduce": (
+        lambda a, b: sum(
+            a.scatter_reduce(0, places(a), b, how, include_self=itself)
+            for how in ("sum", "mean", "amax", "amin") for itself in (True, False)
+        ),
+        ((4, 3), (2, 3)),
+    ),
+    "index_put": (
+        lambda a, b: a.index_put((places(a),), b) + a.index_put((None, places(a) % 5), b[0, 0, 0], accumulate=True),
+        ((4, 5), (2, 3, 5)),
+    ),
+    "masked_scatter": (lambda a, b: a.masked_scatter(a > 0, b), ((4, 5), (20,))),
+    "unfold": (lambda a: a.unfold(1, 3, 1) * 2, ((4, 5),)),
+    "diff": (lambda a, b: a.diff(n=2, dim=0, prepend=b), ((4, 5), (1, 5))),
+    "diag_embed": (lambda a: a.diag_embed(1, 0, 2) + 0, ((4, 5),)),
+    "nansum, nanmean": (lambda a: a.log().nansum(1) + a.log().nanmean(0, keepdim=True)[:, :4], ((4, 5),)),
+    "var_mean, std_mean": (lambda a: sum((*mn.var_mean(a, 1), *mn.std_mean(a, 1))), ((4, 5),)),
+    "tensor_split": (lambda a: a.tensor_split(3, 1)[1] * 2, ((4, 5),)),
+    "searched": (lambda a, b: a + a.detach() * searched(a.detach(), b.detach()), ((4, 5), (4, 9))),
     "sign": (lambda a: a * a.sign(), ((4, 5),)),
     "cumprod": (lambda a: a.cumprod(1), ((4, 5),)),
     "histogram": (lambda a: a + a.detach().histc(5, -2, 2), ((4, 5),)),
@@ -205,6 +229,13 @@ DTYPES = [mn.float32, mn.bfloat16, *SLOW]
 def places(like: mn.Tensor) -> mn.Tensor:
     """Rows to scatter to, one of them twice."""
     return mn.tensor([[0, -1, 2], [3, -1, 1]]).to(like.device)
+
+
+def searched(x: mn.Tensor, others: mn.Tensor) -> mn.Tensor:
+    """Numbers of the places of x among others in order, and whether they are there."""
+    order = mn.cat([others, x[:, :1]], 1).sort(1).values
+    found = mn.searchsorted(order, x, right=True) + mn.searchsorted(order[0], x) + mn.bucketize(x, order[1])
+    return (found + mn.isin(x, order[2:])).to(x.dtype)
 
 
 def step(like: mn.Tensor) -> mn.Tensor:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import stat
 import subprocess
 import sys
+import warnings
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -20,6 +22,7 @@ from minorm.labs import catalogue
 from minorm.labs.calling import submission
 from minorm.labs.calling.student import Here
 from minorm.labs.judge import judging
+from minorm.labs.lab import SECONDS, Check
 from minorm.labs.scores import Report
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -66,6 +69,30 @@ def lost() -> Callable[..., set[str]]:
         return {row.title for row in rows if row.status != "passed"}
 
     return titles
+
+
+@pytest.fixture
+def hints() -> Callable[..., dict[str, str]]:
+    """hints(1, (old, new), ...): the hint at each check that a changed solution, or an object like it, does not pass.
+
+    In this process, as `lost`. Checks that train, and the student's own tests, are left out: they take long.
+    """
+
+    def found(number: int, *changes: Any) -> dict[str, str]:
+        lab = catalogue.find(number)
+        quick = [item for item in lab.items if isinstance(item, Check) and item.seconds <= SECONDS]
+        lab = dataclasses.replace(lab, items=quick)
+        if changes and isinstance(changes[0], tuple):
+            module, notes = submission.load(changed(number, *changes), "mine.py")
+            assert not notes
+        else:
+            (module,) = changes
+        with np.errstate(all="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            rows = lab.run(Here(module, lab.beside), 1)
+        return {f"{row.task} {row.title}": row.hint for row in rows if row.status != "passed"}
+
+    return found
 
 
 @pytest.fixture

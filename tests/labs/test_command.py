@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from minorm.cli import main
 from minorm.labs import catalogue
 
 SECRET = "471100815"
@@ -65,3 +66,13 @@ def test_a_seed_that_is_none(tmp_path: Path) -> None:
     done = subprocess.run(command, input="no number\n", capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert "seed" in done.stderr
+
+
+def test_one_task_alone_is_checked(capsys: pytest.CaptureFixture[str]) -> None:
+    solution = str(catalogue.CHECKOUT / "solutions" / "lab00_axes.py")
+    assert main(["labs", "check", "0", solution, "--task", "0.2"]) == 0
+    out = capsys.readouterr().out
+    assert "0.2   a mask of axes" in out
+    assert "0.1" not in out
+    assert main(["labs", "check", "0", solution, "--task", "0.9"]) == 1
+    assert "lab 0 has no task '0.9'; expected one of 0.1, 0.2" in capsys.readouterr().err

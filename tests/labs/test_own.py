@@ -124,7 +124,7 @@ def test_a_mistake_costs_its_task_and_gets_the_folders_hint(tmp_path: Path, caps
     assert main(command) == 1
     out = capsys.readouterr().out
     assert "total 8 of 12 points" in out
-    assert "the usual mistake here: decay and 1 - decay the wrong way round" in out
+    assert "a mistake that is common here: decay and 1 - decay the wrong way round" in out
     assert "passes with 20.1 right" in out
     assert main(["labs", "start", "20", "--lab-dir", str(tmp_path / "labs"), "-o", str(tmp_path)]) == 1
     assert f"labs/{NAME}: solution.py is missing; a lab has checks.py and solution.py" in capsys.readouterr().err

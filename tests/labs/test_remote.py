@@ -137,9 +137,9 @@ def test_loading_again_and_again_takes_the_files_time() -> None:
             remote.allow(30)
         assert late.value.status == "too slow"
         for _ in range(3):
-            with pytest.raises(Failure, match="not run: loading the file and its checks") as left_out:
+            with pytest.raises(Failure, match="loading the file and its checks") as left_out:
                 remote.allow(30)
-            assert left_out.value.status == "lost"
+            assert left_out.value.status == "not run"
 
 
 def test_calls_that_are_nearly_too_slow_take_the_files_time() -> None:
@@ -151,8 +151,16 @@ def test_calls_that_are_nearly_too_slow_take_the_files_time() -> None:
         with pytest.raises(Failure, match=r"took all of their 0\.8 s"):
             remote.nap(9)
         assert time.monotonic() - start < 5
-        with pytest.raises(Failure, match="not run"):
+        with pytest.raises(Failure, match=r"took all of their 0\.8 s"):
             remote.allow(10)
+
+
+def test_a_loop_without_an_end_is_named_by_its_line() -> None:
+    with (
+        allowed("x = 1\n\ndef one(): return 1\n\nwhile x: pass\n", deadline=60.0, patience=0.1) as remote,
+        pytest.raises(Failure, match=r"^line 5 did not end within 3 s; is there a loop without an end\?$"),
+    ):
+        remote.allow(10)
 
 
 def test_what_the_judge_does_meanwhile_takes_none() -> None:

@@ -119,6 +119,7 @@ case("EmbeddingBag", {"num_embeddings": 5, "embedding_dim": 4}, lambda: (mn.tens
      include_last_offset=True)  # fmt: skip
 
 case("Dropout AlphaDropout FeatureAlphaDropout", {"p": 0.5}, of(2, 4, 8), p=0.25, inplace=True)
+case("StochasticDepth", {"p": 0.5, "mode": "row"}, of(8, 4), p=0.25, mode="batch")
 case("Mish ReLU ReLU6 SELU SiLU Hardsigmoid Hardswish", {}, of(3, 4), inplace=True)
 case("LogSigmoid Sigmoid Softsign Tanh Tanhshrink Identity", {}, of(3, 4))
 case("Softmax2d", {}, of(3, 4, 2, 2))

@@ -42,6 +42,31 @@ def test_networks(proved: Any, operators: Any, build: Any, x: mn.Tensor, opset: 
     assert dims == ["batch", 10]
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "mobilenet_v2",
+        "vit_tiny",
+        *(
+            pytest.param(name, marks=pytest.mark.slow)
+            for name in ("resnet18", "resnet34", "resnet50", "efficientnet_b0", "convnext_tiny")
+        ),
+    ],
+)
+def test_networks_with_torchvisions_keys(proved: Any, operators: Any, name: str) -> None:
+    model, x = models.build(name, 3, 32, 10), images(3, 32)
+    if name == "vit_tiny":
+        nn.init.normal_(model.heads.head.weight)  # it begins as 0
+    model.train()(x)  # running statistics that are not those of a fresh model
+    proto = proved(model, x, tolerance=5e-5)
+    keys = {key for key in model.state_dict() if not key.endswith("num_batches_tracked")}
+    assert keys <= {t.name for t in proto.graph.initializer}
+    assert operators(proto).count("BatchNormalization") == sum(isinstance(m, nn.BatchNorm2d) for m in model.modules())
+    assert not {"Dropout", "RandomUniformLike", "Bernoulli"} & set(operators(proto))
+    dims = [d.dim_param or d.dim_value for d in proto.graph.output[0].type.tensor_type.shape.dim]
+    assert dims == ["batch", 10]
+
+
 @pytest.mark.parametrize(("build", "x"), NETWORKS, ids=lambda value: getattr(value, "__name__", ""))
 def test_the_training_form_runs_and_gives_new_statistics(build: Any, x: mn.Tensor) -> None:
     pytest.importorskip("onnxruntime")

@@ -43,6 +43,8 @@ def has_picture(path: Path) -> bool:
 @pytest.mark.parametrize("name", sorted(path.name for path in (ROOT / "examples").glob("*.py")))
 def test_the_page_has_the_figures_that_are_printed(name: str, tmp_path: Path) -> None:
     """Each figure of the program's row is one that it prints: at baseline the one in brackets, where there is one."""
+    if name == "tune.py":
+        pytest.importorskip("optuna")
     page = (ROOT / "docs" / "examples.md").read_text(encoding="utf-8")
     (row,) = re.findall(rf"^\| \[{name}\].*$", page, re.MULTILINE)
     figures = re.findall(r"([01]\.\d{3})(?: \(baseline ([01]\.\d{3})\))?", row)
@@ -73,6 +75,14 @@ def test_fine_tune(tmp_path: Path) -> None:
 
 def test_custom_loop(tmp_path: Path) -> None:
     assert last_accuracy(run("custom_loop.py", tmp_path)) > 0.97
+
+
+@pytest.mark.slow
+def test_tune(tmp_path: Path) -> None:
+    pytest.importorskip("optuna")
+    text = run("tune.py", tmp_path)
+    assert last_accuracy(text) > 0.97
+    assert 0 < int(re.findall(r"(\d+) of 10 trials were stopped early", text)[0]) < 10
 
 
 def test_gan(tmp_path: Path) -> None:

@@ -188,6 +188,14 @@ def batched_gradients() -> None:
         mn.autograd.grad(y * y, y, mn.eye(2), is_grads_batched=True)
 
 
+@differs("Tensor.unfold", "a copy: what is written into it does not reach x; PyTorch's is a view")
+def windows() -> None:
+    for library, reached in ((mn, False), (torch, True)):
+        x = library.zeros(4)
+        x.unfold(0, 2, 2).add_(1)
+        assert bool(x.any()) is reached
+
+
 @pytest.mark.parametrize("name", DIFFERENCES)
 def test_the_difference_is_there(name: str) -> None:
     DIFFERENCES[name][1]()

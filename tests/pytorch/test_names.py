@@ -20,7 +20,7 @@ pytest.importorskip("expecttest", reason="PyTorch's samples import it; it comes 
 
 from tests.pytorch.twins import operations as samples  # noqa: E402  it imports PyTorch's tests
 
-COUNT = 3_700  # comparisons that the samples make, at least
+COUNT = 4_800  # comparisons that the samples make, at least
 EACH = 40  # samples of an operation in float64; half as many in int64 and in bool
 
 INTEGERS = (torch.int64, torch.bool)

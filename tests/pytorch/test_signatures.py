@@ -232,6 +232,19 @@ OVERLOADED: dict[str, Any] = {
     "std correction": lambda t: t.tensor([1.0, 2.0, 4.0]).std(correction=0),
     "var unbiased": lambda t: t.var(t.tensor([1.0, 2.0, 4.0]), False),
     "var correction": lambda t: t.var(t.tensor([1.0, 2.0, 4.0])),
+    **{
+        f"{name}_mean unbiased": lambda t, name=name: getattr(t, f"{name}_mean")(t.tensor([1.0, 2.0, 4.0]), False)[0]
+        for name in ("std", "var")
+    },
+    **{
+        f"{name}_mean correction": lambda t, name=name: getattr(t, f"{name}_mean")(t.tensor([1.0, 2.0, 4.0]))[0]
+        for name in ("std", "var")
+    },
+    "isin element": lambda t: t.isin(2, t.tensor([1, 2])),
+    "isin test_element": lambda t: t.isin(t.tensor([1, 2]), 2),
+    "tensor_split sections": lambda t: t.tensor([1, 2, 3]).tensor_split(sections=2)[0],
+    "tensor_split indices": lambda t: t.tensor_split(t.tensor([1, 2, 3]), indices=(1, 2))[1],
+    "tensor_split tensor_indices_or_sections": lambda t: t.tensor_split(t.tensor([1, 2, 3]), t.tensor([2]))[0],
     "repeat_interleave repeats": lambda t: t.repeat_interleave(t.tensor([2, 0, 1])),
     "subtract alpha": lambda t: t.subtract(t.tensor([5]), t.tensor([2]), alpha=2),
     "subtract_ alpha": lambda t: t.tensor([5]).subtract_(t.tensor([2]), alpha=2),

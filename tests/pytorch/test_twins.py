@@ -214,6 +214,7 @@ DEVIATIONS = {
     "Tensor.argmin": "bools are taken, and the first False is found",
     "Tensor.gather": "the index has as many axes as x, also where it is empty or x has none",
     "Tensor.mT": "a tensor without axes is no matrix; PyTorch only warns",
+    "Tensor.nanmean": "the gradient of nothing but NaN is 0; PyTorch's is NaN",
     "Tensor.numpy": "works on a tensor that requires grad",
     "Tensor.std": "with dim=() the gradient is that of all elements, where PyTorch's counts one; of a single NaN it is "
     "NaN, not infinite",
@@ -222,6 +223,8 @@ DEVIATIONS = {
     "arange": "numbers that lead nowhere are no numbers, as in ONNX's Range; PyTorch refuses them",
     "argmax": "bools are taken, and the first True is found",
     "cat": "an empty tensor has axes, too: PyTorch takes one of shape (0,) for any shape",
+    "scatter_reduce": "without x's own elements an extreme shares its gradient with those that came to its place; "
+    "PyTorch counts an equal element of x, too",
     "var": "the gradient of a single NaN is NaN, not infinite",
 }
 

@@ -72,6 +72,20 @@ def test_the_residual_network_of_ours() -> None:
     assert kinds.count("Conv") == 21
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "convolutions"), [("resnet18", 20), ("mobilenet_v2", 52)])
+def test_networks_with_torchvisions_keys(name: str, convolutions: int) -> None:
+    mn.manual_seed(0)
+    x = images(4, 3, 64, 64)
+    int8 = Q.convert(trained(models.build(name, 3, 64, 5), x, steps=2))
+    proto = mo.export(int8, x)
+    np.testing.assert_array_equal(expected(proto, x.array, exact=True)[0], int8(x).array)
+    kinds = [node.op_type for node in proto.graph.node]
+    assert "BatchNormalization" not in kinds
+    assert kinds.count("Conv") == convolutions
+    assert len(np.unique(int8(x).array)) > 5
+
+
 @pytest.mark.parametrize("within", [False, True], ids=["the file", "within a model"])
 def test_a_loaded_file_becomes_int8(within: bool, tmp_path: Any) -> None:
     x = images(4, 1, 8, 8)

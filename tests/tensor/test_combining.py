@@ -37,3 +37,11 @@ def test_cat_promotes_integers_and_refuses_two_floats() -> None:
     assert mn.cat([mn.ones(2), mn.tensor([1, 2])]).dtype == mn.float32
     with pytest.raises(TypeError, match="cat: operands are float32 and float64"):
         mn.cat([mn.ones(2), mn.ones(2, dtype=mn.float64)])
+
+
+def test_columns_are_stacked_as_numpy_stacks_them() -> None:
+    parts = np.arange(3.0), np.arange(6.0).reshape(3, 2)
+    np.testing.assert_array_equal(mn.column_stack([mn.tensor(p) for p in parts]).numpy(), np.column_stack(parts))
+    assert mn.column_stack([mn.tensor(1), mn.tensor(2)]).tolist() == [[1, 2]]
+    with pytest.raises(ValueError, match=r"cat: tensor 1 is \(3, 1\), tensor 0 is \(2, 1\)"):
+        mn.column_stack([mn.zeros(2), mn.zeros(3)])

@@ -67,3 +67,16 @@ def test_16_bit_floats_are_summed_in_float32(kind: str, name: str) -> None:
     assert found.dtype == x.dtype
     rounding = 2.0**-11 if kind == "float16" else 2.0**-8
     np.testing.assert_allclose(found.double().numpy(), expected, rtol=rounding * 1.01)
+
+
+@pytest.mark.parametrize("dtype", [mn.float64, mn.bfloat16])
+def test_moments_in_one_call(dtype: object, rng: np.random.Generator) -> None:
+    numbers = rng.integers(0, 9, (3, 4)).astype(np.float64)
+    x = mn.tensor(numbers).to(dtype)
+    for options, ddof in (({}, 1), ({"correction": 0}, 0), ({"unbiased": False}, 0)):
+        for function, expected in ((mn.var_mean, np.var), (mn.std_mean, np.std)):
+            spread, mean = function(x, axis=1, keepdims=True, **options)
+            assert spread.dtype == mean.dtype == dtype
+            bound = 1e-12 if dtype == mn.float64 else 1e-2
+            np.testing.assert_allclose(spread.double().numpy(), expected(numbers, 1, ddof=ddof, keepdims=True), bound)
+            np.testing.assert_allclose(mean.double().numpy(), numbers.mean(1, keepdims=True), bound)

@@ -8,6 +8,8 @@ from dataclasses import fields
 from typing import Any
 
 from minorm.cli import sources, trust
+from minorm.cli.options import logger_option
+from minorm.models import BY_NAME
 from minorm.training import Settings
 from minorm.training.data.defaults import BATCH, CROP_SCALE, FEW, MOST_EPOCHS, SIZES, SMALL_BATCH, STEPS
 from minorm.training.settings import CLASS_WEIGHTS, DTYPES, LOSSES, MODEL_FOR, OPTIMIZERS, QAT, SCHEDULES
@@ -39,8 +41,8 @@ def add_training(parser: argparse.ArgumentParser) -> None:
     sources.add_limit(parser)
     option("--image-size", type=int, metavar="N", help="the shorter side of a folder's images is scaled to it and the "
            f"centre cut (default: {SIZES[0]} to {SIZES[-1]}, by the size of the pictures)")  # fmt: skip
-    option("--model", metavar="NAME|FILE.py:FUNCTION", help="digits, lenet, resnet20 or norms, or a function called as "
-           "build(channels, size, classes); default: the usual one for the data")  # fmt: skip
+    option("--model", metavar="NAME|FILE.py:FUNCTION", help=f"{', '.join(BY_NAME)}, or a function called "
+           "as build(channels, size, classes); default: the usual one for the data")  # fmt: skip
     option(
         "--config", metavar="FILE.toml", help="options by their long names, as batch-size = 32; the command line wins"
     )
@@ -103,6 +105,7 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
         "--no-graph", action="store_true", help="on a GPU launch each kernel by itself, and not a step as one CUDA "
         "graph; changes no result"
     )  # fmt: skip
+    logger_option.add(parser)
     option("-o", "--out", metavar="DIR", help="where files go (default runs/DATA-MODEL)")
     option(
         "--ranks",

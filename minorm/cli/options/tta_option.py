@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from minorm.cli.sources import Source
 from minorm.cli.terminal.one_line_errors import UsageError
 from minorm.training import TTA
 
@@ -15,11 +16,11 @@ def add(parser: argparse.ArgumentParser) -> None:
                         "vflip, rotations, crops, or several with commas, as hflip,crops")  # fmt: skip
 
 
-def wrapped(model: Any, args: argparse.Namespace) -> Any:
-    """The model that these options ask; UsageError for an unknown view."""
+def wrapped(source: Source, args: argparse.Namespace) -> Any:
+    """The model that these options ask, which gives logits if there are views; UsageError for an unknown view."""
     if args.tta is None:
-        return model
+        return source.model
     try:
-        return TTA(model, args.tta)
+        return TTA(source.model, args.tta, source.gives_probabilities)
     except ValueError as error:
         raise UsageError(f"--tta: {str(error).removeprefix('TTA: ')}") from None

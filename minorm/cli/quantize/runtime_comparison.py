@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from minorm.cli import sources
 from minorm.cli.quantize.calibration_images import classes
 from minorm.cli.sources import Source
 from minorm.tensor.tensor import Tensor
+from minorm.training.data import file_preprocessing
 
 PRECISE = "session.x64quantprecision"
 TURNS = 7
@@ -38,7 +38,7 @@ def write(model: Any, example: Tensor, args: argparse.Namespace, source: Source)
     from minorm.serialization import atomic
 
     proto = minorm.onnx.export(model, example, opset_version=args.opset)
-    described = {} if source.preprocessing is None else sources.description(source.preprocessing)
+    described = {} if source.preprocessing is None else file_preprocessing.description(source.preprocessing)
     for key, value in described.items():
         proto.metadata_props.add(key=key, value=value)
     contents = encoding.encode(proto)

@@ -44,9 +44,14 @@ def show(text: object, end: str = "\n") -> None:
 
 def show_json(value: Any, indent: int | None = 2) -> None:
     """A value as JSON, on standard output; a program reads every name as it is, whatever is in it."""
+    show(json_text(value, indent))
+
+
+def json_text(value: Any, indent: int | None = 2) -> str:
+    """The same as a text, in which what could control a terminal is an escape of JSON."""
     encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
     text = json.dumps(value, indent=indent, ensure_ascii=not encoding.lower().startswith("utf"))
-    show("".join(c if c.isprintable() or c == "\n" else json.dumps(c)[1:-1] for c in text))
+    return "".join(c if c.isprintable() or c == "\n" else json.dumps(c)[1:-1] for c in text)
 
 
 def safe(text: str, encoding: str | None) -> str:

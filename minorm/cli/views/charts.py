@@ -1,4 +1,7 @@
-"""Charts as SVG, for pages in light and dark: lines over epochs, and a confusion matrix. Colours come from the page."""
+"""Charts as SVG, for pages in light and dark: lines over epochs, a confusion matrix, calibration.
+
+Colours come from the page.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ import numpy as np
 
 from minorm.support.masking import for_page
 from minorm.training.files.outcome import clipped
+from minorm.training.metrics.classification_report import Bin
 
 WIDTH, HEIGHT = 460, 260
 LEFT, RIGHT, TOP, BOTTOM = 52, 12, 26, 36
@@ -103,6 +107,35 @@ def confusion(matrix: Any, names: Sequence[str]) -> str:
                 spot = f'x="{left + (j + 0.5) * cell}" y="{top + (i + 0.5) * cell + 4}"'
                 bright = " full" if share > 0.55 else ""
                 parts.append(f'<text class="number{bright}" {spot}>{_short(int(matrix[i, j]))}</text>')
+    return "".join([*parts, "</svg>"])
+
+
+def calibration(bins: Sequence[Bin]) -> str:
+    """The share that is right by the probability that was given; a bar is the distance from the diagonal."""
+    bottom, width = HEIGHT - BOTTOM, WIDTH - LEFT - RIGHT
+
+    def x(share: float) -> float:
+        return LEFT + width * share
+
+    def y(share: float) -> float:
+        return bottom - (bottom - TOP) * share
+
+    parts = [f'<svg class="chart" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="calibration">']
+    parts.append(f'<text class="title" x="{LEFT}" y="15">calibration: share that is right</text>')
+    for tick in range(0, 101, 20):
+        height, place = y(tick / 100), x(tick / 100)
+        parts.append(f'<path class="grid" d="M{LEFT} {height:.1f}H{WIDTH - RIGHT}"/>')
+        parts.append(f'<text class="tick end" x="{LEFT - 6}" y="{height + 4:.1f}">{tick} %</text>')
+        parts.append(f'<text class="tick" x="{place:.1f}" y="{bottom + 16}">{tick}</text>')
+    parts.append(f'<text class="tick" x="{LEFT + width / 2}" y="{HEIGHT - 4}">probability in %</text>')
+    parts.append(f'<path class="mark" d="M{LEFT} {bottom}L{WIDTH - RIGHT} {TOP}"/>')
+    most = max((one.images for one in bins), default=1)
+    for one in bins:
+        place, radius = x(one.probability), 2.5 + 5 * math.sqrt(one.images / most)
+        label = f"{one.images:,} images: probability {one.probability:.1%}, right {one.accuracy:.1%}"
+        parts.append(f'<path class="bar" d="M{place:.1f} {y(one.probability):.1f}V{y(one.accuracy):.1f}"/>')
+        dot = f'cx="{place:.1f}" cy="{y(one.accuracy):.1f}" r="{radius:.1f}"'
+        parts.append(f'<circle class="dot s0" {dot}><title>{label}</title></circle>')
     return "".join([*parts, "</svg>"])
 
 

@@ -15,6 +15,7 @@ svg.chart, svg.matrix { width: 100%; height: auto; margin: 0; }
 svg.chart .grid { stroke: var(--edge); stroke-width: .7; fill: none; }
 svg.chart .mark { stroke: var(--dim); stroke-dasharray: 3 3; fill: none; }
 svg.chart .series { fill: none; stroke-width: 2; }
+svg .bar { stroke: var(--wrong); stroke-width: 2; opacity: .6; }
 svg .s0 { stroke: var(--s0); }
 svg .s1 { stroke: var(--s1); stroke-dasharray: 6 3; }
 svg .dot.s0 { fill: var(--s0); stroke: none; }
@@ -29,6 +30,9 @@ svg rect.wrong { fill: var(--wrong); stroke: none; }
 svg .number { font-size: 10.5px; }
 svg .number.full { fill: var(--back); }
 .images { display: grid; grid-template-columns: repeat(auto-fill, minmax(104px, 1fr)); gap: .8rem .6rem; }
+.images:has(.pair) { grid-template-columns: repeat(auto-fill, minmax(208px, 1fr)); }
+.pair { display: flex; gap: 3px; }
+.pair img { min-width: 0; }
 .images img { width: 100%; aspect-ratio: 1; object-fit: contain; image-rendering: pixelated; border-radius: 4px;
   background: var(--soft); }
 .images figcaption { font-size: .8rem; overflow-wrap: anywhere; line-height: 1.3; }

@@ -1,38 +1,33 @@
 """What a run leaves to look at: DIR/report.html, one page with nothing to load, and where matplotlib is, PNGs.
 
-Curves, the confusion matrix, the images it is most wrong about, the norms of its layers, settings and time.
+Curves, scores by class, the confusion matrix, the images it is most wrong about, the norms of its layers, settings and
+time.
 """
 
 from __future__ import annotations
 
-import base64
 import importlib.util
 import json
 import os
-import struct
-import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
 
-from minorm.cli.views import charts
-from minorm.cli.views.page_style import STYLE
-from minorm.cli.views.report_style import REPORT_STYLE
+from minorm.cli.views import charts, class_section, html_parts, worst_images
 from minorm.serialization import atomic
 from minorm.serialization.checkpoint import load_training
 from minorm.support.masking import for_page
-from minorm.training import Run
+from minorm.training import ClassificationReport, Run
 from minorm.training.data.guessing import Guess, largest_class
 from minorm.training.data.preparing import loaders
-from minorm.training.files.outcome import Outcome, clipped, outcome, pixels
+from minorm.training.files.outcome import Outcome, clipped, outcome
 from minorm.training.files.run_folder import BEST, OUTCOME
+from minorm.training.metrics.classification_report import scores_of
 
 REPORT = "report.html"
-SHOWN = 24  # images
 PAIRS = 12  # of classes that are mixed up
-POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 
 
 def write(run: Run, out: str, seconds: float) -> list[str]:
@@ -46,12 +41,14 @@ def write(run: Run, out: str, seconds: float) -> list[str]:
         if os.path.exists(best):
             model.load_state_dict(load_training(best)["model"])
         found = outcome(model, loader)
-        guess = largest_class(val, run.preprocessing.classes)
-        contents = page(run, found, guess, seconds).encode()
+        names = run.preprocessing.classes
+        guess, scores = largest_class(val, names), scores_of(found.labels, found.probabilities, names)
+        worst = worst_images.html(model, found, loader, names)
+        contents = page(run, found, scores, guess, worst, seconds).encode()
     finally:
         model.load_state_dict(last)
     paths = [os.path.join(out, name) for name in (REPORT, OUTCOME)]
-    for path, text in zip(paths, (contents, summary(run, found, guess)), strict=True):
+    for path, text in zip(paths, (contents, summary(run, found, scores, guess)), strict=True):
         with atomic.replacing(path, "report") as file:
             file.write(text)
     if importlib.util.find_spec("matplotlib") is not None:
@@ -59,7 +56,7 @@ def write(run: Run, out: str, seconds: float) -> list[str]:
     return paths
 
 
-def summary(run: Run, found: Outcome, guess: Guess) -> bytes:
+def summary(run: Run, found: Outcome, scores: ClassificationReport, guess: Guess) -> bytes:
     """outcome.json: the scores of the best weights in validation, beside those of a guess."""
     row = run.history[run.best_epoch - 1]
     values = {
@@ -69,38 +66,32 @@ def summary(run: Run, found: Outcome, guess: Guess) -> bytes:
         "loss": row["val_loss"],
         "largest_class": asdict(guess),
         "better_than_guessing": found.accuracy > guess.accuracy,
+        **scores.as_dict(),
     }
     return f"{json.dumps(values, indent=2)}\n".encode()
 
 
-def page(run: Run, found: Outcome, guess: Guess, seconds: float) -> str:
-    """The whole page."""
+def page(run: Run, found: Outcome, scores: ClassificationReport, guess: Guess, worst: str, seconds: float) -> str:
+    """The whole page; worst: its section on the images with the largest losses."""
     settings, names = run.settings, run.preprocessing.classes
     title = f"{settings.data} with {os.path.basename(settings.model)}"
-    return "\n".join(
-        [
-            "<!doctype html>",
-            '<html lang="en"><head><meta charset="utf-8">',
-            '<meta name="viewport" content="width=device-width, initial-scale=1">',
-            f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">',
-            f"<title>{for_page(title)}</title><style>{STYLE}{REPORT_STYLE}</style></head><body><main>",
-            f"<h1>{for_page(title)}</h1>",
-            f"<p>{_summary(run, found)} {for_page(guess.beside(found.accuracy))}.</p>",
-            "<h2>Curves</h2>",
-            _curves(run),
-            "<h2>Confusion matrix</h2>",
-            f'<div class="scroll">{charts.confusion(found.confusion, names)}</div>',
-            _pairs(found.confusion, names),
-            _worst(run, found, names),
-            _norms(run.model),
-            "<h2>Settings</h2>",
-            _list([(key.replace("_", "-"), str(value)) for key, value in _settings(run).items()]),
-            "<h2>Time</h2>",
-            _list([("since the start or --resume", _time(seconds)), ("images a second", _speed(run, seconds))]),
-            "</main></body></html>",
-            "",
-        ]
-    )
+    parts = [
+        f"<p>{_summary(run, found)} {for_page(guess.beside(found.accuracy))}.</p>",
+        "<h2>Curves</h2>",
+        _curves(run),
+        "<h2>Classes</h2>",
+        class_section.html(scores),
+        "<h2>Confusion matrix</h2>",
+        f'<div class="scroll">{charts.confusion(found.confusion, names)}</div>',
+        _pairs(found.confusion, names),
+        worst,
+        _norms(run.model),
+        "<h2>Settings</h2>",
+        html_parts.pairs([(key.replace("_", "-"), str(value)) for key, value in _settings(run).items()]),
+        "<h2>Time</h2>",
+        html_parts.pairs([("since the start or --resume", _time(seconds)), ("images a second", _speed(run, seconds))]),
+    ]
+    return html_parts.page(title, parts)
 
 
 def _settings(run: Run) -> dict[str, Any]:
@@ -146,33 +137,7 @@ def _pairs(matrix: Any, names: Sequence[str]) -> str:
     for place in order:
         i, j = divmod(int(place), len(names))
         rows.append((names[i], names[j], f"{off[i, j]:,} of {matrix[i].sum():,}"))
-    return _table(("class", "taken for", "images"), rows, numbers=1)
-
-
-def _worst(run: Run, found: Outcome, names: Sequence[str]) -> str:
-    """The images with the largest losses."""
-    chosen = found.worst(SHOWN)
-    if not len(chosen):
-        return ""
-    val = run.sets[1]
-    figures = []
-    for row in chosen:
-        index = int(found.indices[row])
-        label, taken = names[found.labels[row]], names[found.predicted[row]]
-        share = found.probabilities[row, found.predicted[row]]
-        source = base64.b64encode(png(pixels(val, index))).decode()
-        figures.append(
-            f'<figure><img alt="{for_page(label)}" src="data:image/png;base64,{source}">'
-            f"<figcaption><b>{for_page(label)}</b><br>taken for {for_page(taken)}, {100 * share:.0f}&nbsp;%<br>"
-            f"<small>{for_page(_name(val, index))}</small></figcaption></figure>"
-        )
-    return f'<h2>Worst images</h2><div class="images">{"".join(figures)}</div>'
-
-
-def _name(dataset: Any, index: int) -> str:
-    """A file's name, or the image's number."""
-    files = getattr(getattr(dataset, "dataset", None), "files", None)
-    return f"image {index:,}" if files is None else str(files[int(dataset.indices[index])])
+    return html_parts.table(("class", "taken for", "images"), rows, numbers=1)
 
 
 def _norms(model: Any) -> str:
@@ -189,7 +154,7 @@ def _norms(model: Any) -> str:
         return ""
     head = ("layer", "kind", "channels", "running mean", "running variance", "scale")
     note = "<p><small>Smallest, middle and largest over the channels. <code>minorm doctor</code> says what is wrong "
-    return f"<h2>Normalizations</h2>{note}with them.</small></p>{_table(head, rows, numbers=4)}"
+    return f"<h2>Normalizations</h2>{note}with them.</small></p>{html_parts.table(head, rows, numbers=4)}"
 
 
 def _range(tensor: Any) -> str:
@@ -197,23 +162,6 @@ def _range(tensor: Any) -> str:
         return ""
     values = tensor.cpu().numpy().astype(np.float64)
     return " / ".join(f"{value:.3g}" for value in (values.min(), np.median(values), values.max()))
-
-
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]], numbers: int) -> str:
-    """The last `numbers` columns to the right."""
-    first = len(head) - numbers
-
-    def line(tag: str, cells: Sequence[str]) -> str:
-        kinds = [' class="number"' if i >= first else "" for i in range(len(cells))]
-        return "".join(f"<{tag}{kind}>{for_page(c)}</{tag}>" for kind, c in zip(kinds, cells, strict=True))
-
-    body = "".join(f"<tr>{line('td', row)}</tr>" for row in rows)
-    return f'<div class="scroll"><table><thead><tr>{line("th", head)}</tr></thead><tbody>{body}</tbody></table></div>'
-
-
-def _list(pairs: Iterable[tuple[str, str]]) -> str:
-    items = "".join(f"<div><dt>{for_page(k)}</dt><dd>{for_page(v)}</dd></div>" for k, v in pairs)
-    return f'<dl class="pairs">{items}</dl>'
 
 
 def _time(seconds: float) -> str:
@@ -226,20 +174,6 @@ def _speed(run: Run, seconds: float) -> str:
     images = run.images["train"] + run.images["validation"]
     speed = run.trained_epochs * images / max(seconds, 1e-9)
     return f"{speed:,.0f} over {run.trained_epochs} epochs, evaluation included"
-
-
-def png(image: Any) -> bytes:
-    """Bytes of shape channels x height x width as a PNG file."""
-    channels, height, width = image.shape
-    rows = np.zeros((height, 1 + width * channels), np.uint8)  # each begins with its filter, 0
-    rows[:, 1:] = image.transpose(1, 2, 0).reshape(height, -1)
-
-    def chunk(kind: bytes, data: bytes) -> bytes:
-        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-
-    header = struct.pack(">IIBBBBB", width, height, 8, 2 if channels == 3 else 0, 0, 0, 0)
-    data = chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(rows.tobytes(), 9)) + chunk(b"IEND", b"")
-    return b"\x89PNG\r\n\x1a\n" + data
 
 
 def _pictures(run: Run, found: Outcome, out: str) -> list[str]:

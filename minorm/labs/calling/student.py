@@ -8,7 +8,9 @@ sees the same. What goes wrong is a Failure. Layers, ranks and clocks stay with 
 from __future__ import annotations
 
 import os
+from collections import deque
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from minorm.labs.beside import Beside
@@ -17,11 +19,23 @@ from minorm.labs.ranks import Rank
 from minorm.support import masking
 
 Implementation = Mapping[str, Callable[..., Any]]  # what a student's code may ask for: functions by name
+MOST = 200  # calls that are kept, the last ones
 MAIN, NATIVE, YARDSTICK = "main", "native", "yardstick"
 
 
+@dataclass
+class Call:
+    """One call of a student's function: what it was given, and its answer, or else the text of its error."""
+
+    name: str
+    args: tuple[Any, ...]
+    options: Mapping[str, Any]
+    answer: Any = None
+    error: str = ""
+
+
 class Failure(Exception):
-    """The student's function gave no answer. status: "not done", "error", "too slow", "died" or "lost".
+    """The student's function gave no answer. status: "not done", "error", "too slow", "died" or "not run".
 
     kind  the class of the student's exception, where there was one
     """
@@ -36,11 +50,23 @@ class Student:
 
     notes: list[str]  # about statements of the file that failed
     remarks: list[str]  # about calls: what was changed in place; the check that asks empties it
+    calls: deque[Call]  # the last ones, with their answers; the check that asks empties it
+    right: deque[Call]  # those of checks that passed; a new one where functions are replaced
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         if name.startswith("_"):
             raise AttributeError(name)
-        return lambda *args, **options: self.call(name, args, options)
+        return lambda *args, **options: self._recorded(Call(name, args, options))
+
+    def _recorded(self, call: Call) -> Any:
+        """The answer of a call, which is kept with its arguments."""
+        self.calls.append(call)
+        try:
+            call.answer = self.call(call.name, call.args, dict(call.options))
+        except Failure as failure:
+            call.error = str(failure)
+            raise
+        return call.answer
 
     def call(
         self, name: str, args: tuple[Any, ...], options: dict[str, Any], serving: Implementation | None = None
@@ -130,6 +156,7 @@ class Here(Student):
 
     def __init__(self, module: Any, beside: Beside) -> None:
         self.notes, self.remarks = [], []
+        self.calls, self.right = deque(maxlen=MOST), deque(maxlen=MOST)
         self._module, self._beside = module, beside
         self._workers: dict[Any, worker.Worker] = {}
 

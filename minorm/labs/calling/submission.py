@@ -12,18 +12,23 @@ import linecache
 import re
 import sys
 import traceback
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
 from minorm.labs import cells
 
 LEFT_OUT = {"check", "plot"}
+QUICK = (ast.FunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom)  # statements that take no time of the student's
 _CELLS: dict[str, list[cells.Cell]] = {}  # of each file that was loaded, to say where in it a line stands
 NAME = "submission"
 
 
-def load(text: str, file: str) -> tuple[ModuleType, list[str]]:
-    """The module, and a line about each statement that failed."""
+def load(text: str, file: str, running: Callable[[str], Any] | None = None) -> tuple[ModuleType, list[str]]:
+    """The module, and a line about each statement that failed.
+
+    `running` is told the place of each statement that may take long, before it runs.
+    """
     module = ModuleType(NAME)
     module.__file__ = file
     sys.modules[NAME] = module
@@ -41,6 +46,8 @@ def load(text: str, file: str) -> tuple[ModuleType, list[str]]:
             continue
         ast.increment_lineno(tree, cell.line - 1)
         for statement in tree.body:
+            if running is not None and not isinstance(statement, QUICK):
+                running(place(file, statement.lineno))
             try:
                 exec(compile(ast.Module([statement], []), file, "exec"), module.__dict__)
             except BaseException as error:  # noqa: BLE001  sys.exit as well: it ends a statement here, not the grader

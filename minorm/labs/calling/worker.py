@@ -143,7 +143,9 @@ class Worker:
     def do_load(self, text: Any, file: str, beside: tuple[str, str]) -> Any:
         """Run the file's cells, an array of bytes, for a notebook with pictures is long; notes on what failed."""
         self.beside = Beside(*beside)
-        self.module, notes = submission.load(bytes(text).decode(), file)
+        self.module, notes = submission.load(
+            bytes(text).decode(), file, lambda place: self.ask({"ask": "running", "args": [place], "options": {}})
+        )
         return notes
 
     def do_call(self, name: str, args: tuple[Any, ...], options: dict[str, Any]) -> Any:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from minorm.labs.calling.student import Failure
+from minorm.labs.checks.mistakes import lab00_axes as mistakes
 from minorm.labs.comparing import close, equal, true
 from minorm.labs.lab import Lab
 from minorm.normalization import nest
@@ -149,3 +150,4 @@ def _to_axes(mask: int) -> tuple[int, ...]:
 
 LAB.provide("0.2", to_mask=lambda axes: sum(2**axis for axis in axes), to_axes=_to_axes)
 LAB.provide("0.5", loops=_loops)
+LAB.recognizer = mistakes.RECOGNIZER

@@ -8,6 +8,7 @@ import numpy as np
 
 import minorm.functional as F
 from minorm.kernels.partial import PartialBackend
+from minorm.labs.checks.mistakes import lab01_forward as mistakes
 from minorm.labs.comparing import close, parts
 from minorm.labs.lab import Lab
 from minorm.tensor.creation import tensor
@@ -213,3 +214,4 @@ def _affine(xhat: Any, s: Any, b: Any, axis: int) -> Any:
 LAB.provide("1.1", moments=_moments)
 LAB.provide("1.2", normalize=_normalize)
 LAB.provide("1.3", affine=_affine)
+LAB.recognizer = mistakes.RECOGNIZER

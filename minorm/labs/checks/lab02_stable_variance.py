@@ -9,6 +9,7 @@ import numpy as np
 
 import minorm.functional as F
 from minorm.kernels.partial import PartialBackend
+from minorm.labs.checks.mistakes import lab02_stable_variance as mistakes
 from minorm.labs.comparing import at_most, close, equal, numbers, parts, true
 from minorm.labs.lab import Lab
 from minorm.tensor.creation import tensor
@@ -157,3 +158,6 @@ def batch_norm(student: Any, rng: np.random.Generator) -> None:
 def other_norms(student: Any, rng: np.random.Generator) -> None:
     _layer(student, rng, "layer_norm", 1e6)
     _layer(student, rng, "rms_norm", 3.0)
+
+
+LAB.recognizer = mistakes.RECOGNIZER

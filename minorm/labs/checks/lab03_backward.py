@@ -10,6 +10,7 @@ import numpy as np
 import minorm.functional as F
 from minorm.kernels.partial import PartialBackend
 from minorm.labs import digits_network
+from minorm.labs.checks.mistakes import lab03_backward as mistakes
 from minorm.labs.comparing import at_most, close, numbers, parts
 from minorm.labs.lab import Lab
 from minorm.tensor.creation import tensor
@@ -209,3 +210,4 @@ LAB.mutants(
     },
     visible=True,
 )
+LAB.recognizer = mistakes.RECOGNIZER

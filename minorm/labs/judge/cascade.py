@@ -17,6 +17,7 @@ processes, with the functions of other tasks than the one that is asked about.
 from __future__ import annotations
 
 import functools
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -24,7 +25,7 @@ from minorm.labs.calling.student import Failure, Student
 from minorm.labs.scores import Outcome
 
 Functions = Mapping[str, Callable[..., Any]]
-LOST = ("too slow", "died", "lost")
+LOST = ("too slow", "died", "not run")
 
 
 class Item(Protocol):
@@ -71,7 +72,7 @@ class _Asking:
     def first(self, item: Item) -> list[Outcome]:
         """Rows with the student's own functions, but for those that would not come back."""
         if item.task in self._lost:
-            silent = _Silent(f"not run: in a check before, task {item.task} did not come back")
+            silent = _Silent(f"in a check before, task {item.task} did not come back")
             return item.run(silent, self._seed)
         rows = self._asked(item, [task for task in self._lost if task in self._provided])
         if any(row.status in LOST for row in rows):
@@ -87,7 +88,9 @@ class _Asking:
         hopeless = item.task in self._lost or set(earlier) <= set(self._lost)
         if not hopeless and not all(row.status == "passed" or _undone(row) for row in rows):
             rows = [
-                row if row.status == "passed" or better.status != "passed" else better
+                better
+                if better.status == "passed" != row.status
+                else row.but(failures=[*row.failures, *better.failures])
                 for row, better in zip(rows, self._asked(item, earlier), strict=True)
             ]
         if item.task in self._provided and any(row.status != "passed" for row in rows):
@@ -117,11 +120,19 @@ class _Silent(Student):
 
     def __init__(self, said: str) -> None:
         self.notes, self.remarks = [], []
+        self.calls, self.right = deque(maxlen=0), deque(maxlen=0)
         self._said = said
 
     def ask(self, *_: object, **__: object) -> Any:
         """No answer to anything."""
-        raise Failure("lost", self._said)
+        raise Failure("not run", self._said)
+
+
+def _better(row: Outcome, again: Outcome) -> Outcome:
+    """The second row if only that passed; else the first, with what both failed at."""
+    if again.status == "passed" != row.status:
+        return again
+    return row.but(failures=[*row.failures, *again.failures])
 
 
 def _undone(row: Outcome) -> bool:

@@ -60,6 +60,8 @@ class Options:
     seed: int = judging.SEED
     memory: int | None = None
     patience: float = 1.0
+    hints: bool = False
+    task: str | None = None
 
 
 def submissions(folder: Path, lab: Lab) -> list[Submission]:
@@ -274,7 +276,13 @@ def _asked(lab: Lab, path: Path, options: Options, scratch: str) -> dict[str, An
         "lab": lab.number,
         "lab_dir": lab.lab_dir and str(lab.lab_dir),
         "path": str(path.absolute()),
-        "options": {"seed": options.seed, "memory": options.memory, "patience": options.patience},
+        "options": {
+            "seed": options.seed,
+            "memory": options.memory,
+            "patience": options.patience,
+            "hints": options.hints,
+            "task": options.task,
+        },
         "walls": asdict(options.walls),
         "scratch": scratch,
     }

@@ -45,13 +45,18 @@ def hint(row: Outcome, table: Path = TABLE) -> str:
         return ""
     of_task = [mistake for mistake in mistakes(table) if mistake.task == row.task]
     if here := [mistake.words for mistake in of_task if mistake.shows_in(row.title)]:
-        return "the usual mistake here: " + "; or: ".join(here)
+        return "a mistake that is common here: " + "; or: ".join(here)
     if of_task:
-        return f"usual mistakes in task {row.task}: " + "; or: ".join(mistake.words for mistake in of_task)
+        return f"mistakes that are common in task {row.task}: " + "; or: ".join(mistake.words for mistake in of_task)
     return ""
 
 
 def hinted(report: Report, lab: Lab) -> Report:
-    """The report with a hint at each check that failed, from the table of the course or of the lab's own folder."""
+    """The report with a hint at each check that failed, from the table of the course or of the lab's own folder.
+
+    A lab that recognizes mistakes has its hints already, and a guess beside them could only mislead.
+    """
+    if lab.recognizer is not None:
+        return report
     table = TABLE if lab.folder is None else lab.folder / "mistakes.md"
     return replace(report, outcomes=[row.but(hint=hint(row, table)) for row in report.outcomes])

@@ -40,6 +40,8 @@ def judge(
     memory: int | None = None,
     patience: float = 1.0,
     around: walls.Walls | None = None,
+    hints: bool = False,
+    task: str | None = None,
 ) -> Report:
     """Run all checks of the lab on the file.
 
@@ -47,6 +49,8 @@ def judge(
     memory    MB of address space for the student's process, 0 for no limit; None is what the lab says
     patience  a factor for all limits of time, for slow machines
     around    the walls; None are those that this machine has
+    hints     whether a mistake is named whose answers the student's are
+    task      the only task whose checks run; None is all of them
 
     ValueError where one of these cannot be used, and where the file is too large, no text or no notebook; ImportError
     where this machine lacks what the lab needs.
@@ -54,12 +58,13 @@ def judge(
     start = time.monotonic()
     require(seed, memory, patience)
     lab.require()
+    lab = lab if task is None else lab.of_task(task)
     text = read(Path(path))
     cells.read(text, Path(path).name)
     around = finding.find(secret=walls.secret(lab.lab_dir), programs=lab.programs) if around is None else around
     bytes_each = (lab.memory if memory is None else memory) << 20
     with Remote(text, Path(path).name, lab.beside, bytes_each, patience, around, lab.seconds) as student:
-        outcomes = lab.run(student, seed)
+        outcomes = [row if hints else row.but(hint="") for row in lab.run(student, seed)]
         student.close()
         return Report(
             lab.number,

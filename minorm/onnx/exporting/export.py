@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -18,8 +18,8 @@ from minorm.onnx.exporting.translating import translate
 from minorm.onnx.exporting.writing_back import write_back
 from minorm.onnx.graph import external
 from minorm.onnx.graph.external import Path, Weights
-from minorm.onnx.loading import metadata
 from minorm.onnx.loading.graph_module import GraphModule
+from minorm.onnx.loading.metadata import CLASSES, drop_stale_classes, entries_of, set_entries
 from minorm.support.argument_errors import checked
 from minorm.support.documented import documented
 from minorm.tensor.tensor import Tensor
@@ -54,6 +54,9 @@ from minorm.tensor.tensor import Tensor
     "axis, one of them odd; of a loaded graph without `args` on random inputs, at three. The model itself says what is "
     "right at each size; one that it refuses is reported, and another taken. Nothing is written where they differ, or "
     "where the file declares a length that is not true",
+    metadata="what the file says of itself, by names of yours: texts as they are, anything else as JSON. `minorm "
+    'predict` reads `"classes"`, the names of the outputs, and `"preprocessing"`, with mean, std, size and channels. '
+    "None adds nothing; what the file of a loaded graph says stays",
 )
 @checked
 def export(
@@ -69,6 +72,7 @@ def export(
     external_data: bool | None = None,
     fuse_norms: bool = False,
     verify: bool = False,
+    metadata: Mapping[str, Any] | None = None,
 ) -> onnx.ModelProto:
     """Write `model(*args)` as ONNX to `path`; returns the onnx.ModelProto.
 
@@ -84,7 +88,7 @@ def export(
     if isinstance(model, GraphModule) and model.original is not None:
         try:
             return _write_back(
-                model, args, path, external_data, verify,
+                model, args, path, external_data, verify, metadata or {},
                 opset_version=opset_version,
                 training=training,
                 input_names=input_names,
@@ -113,6 +117,7 @@ def export(
             weights=weights,
         )
         _carry_metadata(translated.proto, model)
+        _add_metadata(translated.proto, metadata or {})
         if fuse_norms:
             norm_fusion.fuse(translated.proto)
         comparison = verifying.against(translated) if verify else None
@@ -125,7 +130,13 @@ def _weights(path: Path, asked: bool | None) -> Weights:
 
 
 def _write_back(
-    model: GraphModule, args: Any, path: Path, external_data: bool | None, verify: bool, **options: Any
+    model: GraphModule,
+    args: Any,
+    path: Path,
+    external_data: bool | None,
+    verify: bool,
+    said: Mapping[str, Any],
+    **options: Any,
 ) -> onnx.ModelProto:
     """What was loaded, written back; weights that lay outside lie outside again."""
     assert model.original is not None
@@ -137,6 +148,7 @@ def _write_back(
         proto = write_back(model, examples, weights=weights, write_layers=replaced.write, **options)
         if model.layers_put_in or model.output_names[0] != model.original.model.graph.output[0].name:
             _drop_stale_classes(proto)
+        _add_metadata(proto, said)
         names = options["output_names"] or model.output_names
         comparison = verifying.of_graph(model, proto, options["training"], names, examples) if verify else None
         if comparison is not None and not weights.arrays:
@@ -149,12 +161,21 @@ def _carry_metadata(proto: onnx.ModelProto, model: Any) -> None:
     """Say of a traced model what the one loaded graph in it says of itself."""
     graphs = [part for part in model.modules() if isinstance(part, GraphModule)] if isinstance(model, Module) else []
     if len(graphs) == 1:
-        metadata.set_entries(proto, {**metadata.entries_of(proto), **graphs[0].metadata})
+        set_entries(proto, {**entries_of(proto), **graphs[0].metadata})
         _drop_stale_classes(proto)
 
 
+def _add_metadata(proto: onnx.ModelProto, said: Mapping[str, Any]) -> None:
+    """Say what the caller says; ValueError for names of classes that do not fit the output."""
+    if not said:
+        return
+    set_entries(proto, {**entries_of(proto), **said})
+    if CLASSES in said and (why := drop_stale_classes(proto)):
+        raise ValueError(f"export: {why.partition(', so')[0]}; expected a name for each")
+
+
 def _drop_stale_classes(proto: onnx.ModelProto) -> None:
-    if why := metadata.drop_stale_classes(proto):
+    if why := drop_stale_classes(proto):
         warnings.warn(f"export: {why}", stacklevel=5)
 
 

@@ -31,6 +31,7 @@ from minorm.onnx.operators.math import (  # noqa: F401
     random,
     reduction,
     remainder,
+    special,
     windows,
 )
 from minorm.onnx.operators.nn import (  # noqa: F401

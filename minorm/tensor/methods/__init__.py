@@ -2,8 +2,11 @@
 
 pointwise.py          functions of each element, arithmetic by name
 comparisons.py        comparisons and logic by name
+special_functions.py  the error function, its inverse, and their like
 choosing.py           some of the elements, by place or by a mask; other axes
+matrices.py           triangles and diagonals of matrices
 scattering.py         elements put at places
+index_places.py       the places that indices name
 ordering.py           sort, topk, unique, median, quantile, counts
 sums_and_products.py  products, norms, running sums along an axis
 products.py           products of vectors and matrices
@@ -17,12 +20,13 @@ from typing import Generic
 
 from minorm.support.argument_errors import numpys_methods
 from minorm.tensor.methods.assigning import Assigning
-from minorm.tensor.methods.choosing import Choosing
+from minorm.tensor.methods.matrices import Matrices
 from minorm.tensor.methods.ordering import Ordering
 from minorm.tensor.methods.pointwise import Pointwise
 from minorm.tensor.methods.products import Products
 from minorm.tensor.methods.random_draws import RandomDraws
 from minorm.tensor.methods.scattering import Scattering
+from minorm.tensor.methods.special_functions import SpecialFunctions
 from minorm.tensor.methods.sums_and_products import SumsAndProducts
 from minorm.tensor.shapes import TensorT
 
@@ -30,7 +34,8 @@ from minorm.tensor.shapes import TensorT
 @numpys_methods
 class Methods(
     Pointwise[TensorT],
-    Choosing[TensorT],
+    SpecialFunctions[TensorT],
+    Matrices[TensorT],
     Scattering[TensorT],
     Ordering[TensorT],
     SumsAndProducts[TensorT],

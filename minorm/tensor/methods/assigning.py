@@ -16,10 +16,11 @@ from minorm.support.argument_texts import DRAWN, OTHER
 from minorm.support.documented import documented_methods
 from minorm.tensor import history
 from minorm.tensor.in_place import InPlace
-from minorm.tensor.methods.choosing import Choosing
+from minorm.tensor.methods.matrices import Matrices
 from minorm.tensor.methods.pointwise import Pointwise
 from minorm.tensor.methods.products import Products
 from minorm.tensor.methods.scattering import Scattering
+from minorm.tensor.methods.special_functions import SpecialFunctions
 from minorm.tensor.methods.sums_and_products import SumsAndProducts
 from minorm.tensor.operators import Operators
 from minorm.tensor.shapes import TensorT
@@ -113,7 +114,6 @@ class Assigning(InPlace, Generic[TensorT]):
     atan_ = in_place(Pointwise.atan)
     log1p_ = in_place(Pointwise.log1p)
     expm1_ = in_place(Pointwise.expm1)
-    erf_ = in_place(Pointwise.erf)
     tanh_ = in_place(Pointwise.tanh)
     sigmoid_ = in_place(Pointwise.sigmoid)
     relu_ = in_place(Pointwise.relu)
@@ -130,7 +130,6 @@ class Assigning(InPlace, Generic[TensorT]):
     log2_ = in_place(Pointwise.log2)
     log10_ = in_place(Pointwise.log10)
     exp2_ = in_place(Pointwise.exp2)
-    erfc_ = in_place(Pointwise.erfc)
     sinh_ = in_place(Pointwise.sinh)
     cosh_ = in_place(Pointwise.cosh)
     bitwise_not_ = in_place(Pointwise.bitwise_not)
@@ -150,10 +149,17 @@ class Assigning(InPlace, Generic[TensorT]):
     logical_xor_ = in_place(Pointwise.logical_xor)
     masked_fill_ = in_place(Pointwise.masked_fill)
 
-    tril_ = in_place(Choosing.tril)
-    triu_ = in_place(Choosing.triu)
+    erf_ = in_place(SpecialFunctions.erf)
+    erfc_ = in_place(SpecialFunctions.erfc)
+    erfinv_ = in_place(SpecialFunctions.erfinv)
+
+    tril_ = in_place(Matrices.tril)
+    triu_ = in_place(Matrices.triu)
     scatter_ = in_place(Scattering.scatter)
     scatter_add_ = in_place(Scattering.scatter_add)
+    scatter_reduce_ = in_place(Scattering.scatter_reduce)
+    masked_scatter_ = in_place(Scattering.masked_scatter)
+    index_put_ = in_place(Scattering.index_put)
     index_add_ = in_place(Scattering.index_add)
     index_copy_ = in_place(Scattering.index_copy)
     index_fill_ = in_place(Scattering.index_fill)

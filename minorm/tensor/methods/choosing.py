@@ -9,10 +9,8 @@ import numpy as np
 
 from minorm import devices
 from minorm.devices import dtypes
-from minorm.ops import elementwise
 from minorm.ops.indexing import own, rolled
-from minorm.ops.operands import axis_of, check_room, operands, sizes_of
-from minorm.ops.shape import MatrixDiagonal
+from minorm.ops.operands import axis_of, check_room, sizes_of
 from minorm.support.argument_texts import AXIS
 from minorm.support.documented import documented_methods
 from minorm.tensor.operators import Operators
@@ -35,7 +33,7 @@ ARGUMENTS = {
     "index": "integers, the places along `dim`",
     "select.index": "the place, negative ones count from the end",
     "index_select.index": "a vector of integers, the places along `dim`",
-    "indices": "integers, the places along `dim`",
+    "take_along_dim.indices": "integers, the places along `dim`",
     "take_along_dim.dim": "an axis; None is the flattened tensor",
     "shifts": "by how many places, one number for each of `dims`",
     "repeats": "how many times, a number or a vector with one for each place; None takes x for the counts",
@@ -44,10 +42,12 @@ ARGUMENTS = {
     "mask": "a bool Tensor; the two broadcast",
     "as_tuple": "True gives one vector of places for each axis, False one matrix with a row for each element",
     "count_nonzero.dim": "an axis or several; None is all",
-    "diagonal": "which one: 0 is the main one, above it are positive numbers",
-    "offset": "which diagonal: 0 is the main one, above it are positive numbers",
-    "dim1": "the axis of the rows",
-    "dim2": "the axis of the columns",
+    "indices_or_sections": "how many pieces, or the places where they end: a list or a Tensor of integers",
+    "indices": "the places where pieces end, by name",
+    "sections": "how many pieces, by name",
+    "dimension": AXIS,
+    "unfold.size": "how many elements a window has",
+    "step": "how far the next window is, at least 1",
 }
 
 
@@ -161,7 +161,59 @@ class Choosing(Operators[TensorT], Generic[TensorT]):
         """
         return self.split(split_sizes, dim)
 
+    def tensor_split(
+        self, indices_or_sections: Any = None, dim: int = 0, *, indices: Any = None, sections: Any = None
+    ) -> tuple[TensorT, ...]:
+        """Pieces along `dim` of lengths that differ by at most 1, the longer ones first; or up to each place. Views.
+
+        ValueError for fewer than 1 piece.
+
+        Example:
+            >>> mn.arange(5).tensor_split(2)
+            (tensor([0, 1, 2]), tensor([3, 4]))
+            >>> mn.arange(5).tensor_split((1, 3))
+            (tensor([0]), tensor([1, 2]), tensor([3, 4]))
+        """
+        given = [value for value in (indices_or_sections, indices, sections) if value is not None]
+        if len(given) != 1:
+            raise TypeError(f"tensor_split: {len(given)} of indices_or_sections, indices and sections; expected one")
+        axis = axis_of("tensor_split", dim, self)
+        ends = given[0].tolist() if hasattr(given[0], "tolist") else given[0]
+        if isinstance(ends, int):
+            if ends < 1:
+                raise ValueError(f"tensor_split: sections is {ends}; expected at least 1; x.shape is {self.shape}")
+            length, longer = divmod(self.shape[axis], ends)
+            ends = [i * length + min(i, longer) for i in range(1, ends)]
+        ends = sizes_of("tensor_split", (ends,))
+        before = (slice(None),) * axis
+        return tuple(self[(*before, slice(a, b))] for a, b in zip((0, *ends), (*ends, None), strict=True))
+
     # By place
+
+    def unfold(self, dimension: int, size: int, step: int) -> TensorT:
+        """y[..., i, ..., j] = x[..., i * step + j, ...]: the windows along an axis; their elements are the last axis.
+
+        A copy, where PyTorch's is a view. ValueError for a window longer than the axis.
+
+        Example:
+            >>> mn.arange(5).unfold(0, size=3, step=2)
+            tensor([[0, 1, 2],
+                    [2, 3, 4]])
+        """
+        x: Any = self if self.ndim else self.reshape(1)
+        axis = axis_of("unfold", dimension, x)
+        n = x.shape[axis]
+        if not 0 <= size <= n or step < 1:
+            raise ValueError(
+                f"unfold: size={size}, step={step}; expected 0 to {n}, the length of axis {axis}, and a step of at "
+                f"least 1; x.shape is {self.shape}"
+            )
+        count = (n - size) // step + 1
+        check_room("unfold", (*x.shape, size))
+        places = devices.constant_of((np.arange(count)[:, None] * step + np.arange(size)).reshape(-1), x.array)
+        rows = x[(*(slice(None),) * axis, places)].reshape(*x.shape[:axis], count, size, *x.shape[axis + 1 :])
+        windows: TensorT = rows.movedim(axis + 1, -1)
+        return windows if self.ndim else windows.reshape(size)
 
     def narrow(self, dim: int, start: int, length: int) -> TensorT:
         """x[start : start + length] along `dim`: a view.
@@ -294,65 +346,3 @@ class Choosing(Operators[TensorT], Generic[TensorT]):
         """How many elements are not 0, along `dim` or in all."""
         counted: Any = self != 0
         return counted.sum(dim)
-
-    # Matrices
-
-    def tril(self, diagonal: int = 0) -> TensorT:
-        """The lower triangle, 0 above the diagonal, of each matrix; `diagonal` counts upwards from the main one."""
-        return _triangle("tril", self, diagonal, upper=False)
-
-    def triu(self, diagonal: int = 0) -> TensorT:
-        """The upper triangle, 0 below the diagonal, of each matrix; `diagonal` counts upwards from the main one."""
-        return _triangle("triu", self, diagonal, upper=True)
-
-    def diagonal(self, offset: int = 0, dim1: int = 0, dim2: int = 1) -> TensorT:
-        """x[i, i + offset] of the axes dim1 and dim2, as the last axis: a view, so what is written into it reaches x.
-
-        Example:
-            >>> x = mn.tensor([[1, 2], [3, 4]])
-            >>> x.diagonal(), x.diagonal(offset=1)
-            (tensor([1, 4]), tensor([2]))
-        """
-        first, second = axis_of("diagonal", dim1, self), axis_of("diagonal", dim2, self)
-        if first == second:
-            raise ValueError(f"diagonal: dim1={dim1} and dim2={dim2} are one axis of {self.shape}; expected two")
-        order = [i for i in range(self.ndim) if i not in (first, second)]
-        offset = min(max(offset, -self.shape[first]), self.shape[second])  # beyond the edge it is empty
-        return MatrixDiagonal.apply(self.permute(*order, first, second), offset=offset)
-
-    def trace(self) -> TensorT:
-        """The sum of the diagonal of a matrix."""
-        if self.ndim != 2:
-            raise ValueError(f"trace: x has shape {self.shape}; expected a matrix")
-        diagonal: Any = self.diagonal()
-        return diagonal.sum()
-
-    def diag(self, diagonal: int = 0) -> TensorT:
-        """The diagonal of a matrix; of a vector, the matrix that has it there and 0 elsewhere."""
-        if self.ndim == 2:
-            taken: Any = self.diagonal(diagonal)
-            return taken.clone()
-        if self.ndim != 1:
-            raise ValueError(f"diag: x has shape {self.shape}; expected a vector or a matrix")
-        n = self.shape[0] + abs(diagonal)
-        there: Any = devices.constant_of(np.eye(n, k=diagonal, dtype=np.bool_), self.array)
-        places = np.arange(n) - max(0, -diagonal if diagonal < 0 else 0)
-        if not self.shape[0]:
-            return self.from_array(np.zeros((n, n), self.array.dtype))
-        places = devices.constant_of(places.clip(0, self.shape[0] - 1), self.array)
-        column = self[places].unsqueeze(1)  # row i holds x[i], below the main one x[i + k]
-        return elementwise.Where.apply(
-            self.from_array(there),
-            column.expand(n, n),
-            self.from_array(devices.scalar(0, self.array.dtype, self.array)),
-        )
-
-
-def _triangle(operation: str, x: Any, diagonal: int, upper: bool) -> Any:
-    if x.ndim < 2:
-        raise ValueError(f"{operation}: x has shape {x.shape}; expected a matrix, or a stack of them")
-    rows, columns = x.shape[-2:]
-    shift = max(-rows - 1, min(columns + 1, diagonal))
-    lower = np.tri(rows, columns, shift - 1 if upper else shift, dtype=np.bool_)
-    kept = x.from_array(devices.to_device_of(~lower if upper else lower, x.array))
-    return elementwise.Where.apply(kept, *operands(operation, x, x.dtype.type(0)))

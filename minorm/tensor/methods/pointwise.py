@@ -8,7 +8,7 @@ from typing import Any, Generic
 from minorm.devices import dtypes
 from minorm.ops import activation, elementary, elementwise, stepwise
 from minorm.ops.operands import axis_of, operands
-from minorm.ops.special import Erf, Remainder
+from minorm.ops.special import Remainder
 from minorm.support.argument_texts import AXES, OTHER
 from minorm.support.documented import documented_methods
 from minorm.tensor.methods.comparisons import Comparing
@@ -194,10 +194,6 @@ class Pointwise(Comparing[TensorT], Queries[TensorT], Reductions[TensorT], Gener
         """e^x - 1, exact for small x too."""
         return elementary.Expm1.apply(as_float(self))
 
-    def erf(self) -> TensorT:
-        """2 / sqrt(pi) times the integral of exp(-t^2) from 0 to x."""
-        return Erf.apply(as_float(self))
-
     def tanh(self) -> TensorT:
         """(e^x - e^-x) / (e^x + e^-x), the hyperbolic tangent."""
         return activation.Tanh.apply(as_float(self))
@@ -245,10 +241,6 @@ class Pointwise(Comparing[TensorT], Queries[TensorT], Reductions[TensorT], Gener
     def exp2(self) -> TensorT:
         """2^x."""
         return 2 ** as_float(self)
-
-    def erfc(self) -> TensorT:
-        """1 - erf(x)"""
-        return 1 - Erf.apply(as_float(self))
 
     def sinh(self) -> TensorT:
         """The hyperbolic sine: (e^x - e^-x) / 2, by way of expm1, exact for small x too."""

@@ -1,23 +1,27 @@
-"""Elements put at places of a copy: scatter and index_add, and their kin."""
+"""Elements put at places of a copy: scatter, index_add, index_put, masked_scatter, and their kin."""
 
 from __future__ import annotations
 
+import math
 from typing import Any, Generic
 
 import numpy as np
 
 from minorm import devices
 from minorm.devices import dtypes
-from minorm.kernels import select
-from minorm.ops import scatter
+from minorm.ops import elementwise, scatter
 from minorm.ops.indexing import own
 from minorm.ops.operands import axis_of
+from minorm.ops.shape import Cat
+from minorm.support.argument_errors import kind_of
 from minorm.support.argument_texts import AXIS
 from minorm.support.documented import documented_methods
+from minorm.tensor.methods.index_places import inside, places_of
 from minorm.tensor.operators import Operators
 from minorm.tensor.shapes import TensorT
 
 REDUCTIONS = {"none": "none", "add": "add", "multiply": "mul", "mul": "mul", "min": "min", "max": "max"}
+REDUCES = {"sum": "add", "mean": "add", "prod": "mul", "amax": "max", "amin": "min"}  # of scatter_reduce
 
 ARGUMENTS = {
     "dim": AXIS,
@@ -28,6 +32,13 @@ ARGUMENTS = {
     "value": "the number to put there",
     "scatter.value": "a number to put there, where src is None",
     "reduce": 'how what is there and what comes are combined: "add" or "multiply"; None replaces it',
+    "scatter_reduce.reduce": '"sum", "prod", "mean", "amax" or "amin"',
+    "include_self": "False leaves out what x had at the places that something comes to",
+    "mask": "a bool Tensor; the two broadcast",
+    "masked_scatter.source": "the elements to put there, of x's type, one after the other; at least as many as True",
+    "indices": "a Tensor of places for each axis, or a mask of bools for one or several; None is a whole axis",
+    "values": "the elements to put there, of x's type; they broadcast to x[indices]",
+    "accumulate": "True adds them to what is there, also where several come to one place",
     "alpha": "what source is multiplied with before",
 }
 
@@ -54,9 +65,39 @@ class Scattering(Operators[TensorT], Generic[TensorT]):
         """
         given = value if src is None else src
         if not hasattr(given, "from_array"):
-            given = self.from_array(select.as_array(np.full(index.shape, given, self.array.dtype)))
-            given = given.to(devices.device_of(self.array))
+            given = _repeated(given, self, index.shape)
         return put_along("scatter", self, dim, index, given, reduce or "none")
+
+    def scatter_reduce(self, dim: int, index: Any, src: Any, reduce: str, *, include_self: bool = True) -> TensorT:
+        """y = x, and y[index[i, j], j] combined with src[i, j] for dim 0, and so on.
+
+        Means of integers are rounded down. Equal extremes at a place share the gradient. ValueError for places that are
+        not there.
+
+        Example:
+            >>> x, index = mn.tensor([10.0, 20.0]), mn.tensor([0, 0])
+            >>> x.scatter_reduce(0, index, mn.tensor([1.0, 4.0]), "mean")
+            tensor([ 5., 20.])
+            >>> x.scatter_reduce(0, index, mn.tensor([1.0, 4.0]), "amax", include_self=False)
+            tensor([ 4., 20.])
+
+        ONNX ScatterElements 18.
+        """
+        if reduce not in REDUCES:
+            raise ValueError(f"scatter_reduce: reduce is {reduce!r}; expected one of {', '.join(REDUCES)}")
+        put_by("scatter_reduce", self, index, src, "none")
+        x: Any = self
+        if x.dtype == dtypes.bool and reduce != "mean":
+            return x.long().scatter_reduce(dim, index, src.long(), reduce, include_self=include_self).bool()
+        if x.dtype in dtypes.HALVES and reduce == "mean":  # which is rounded once
+            wide = x.float().scatter_reduce(dim, index, src.float(), reduce, include_self=include_self)
+            return wide.to(x.dtype)
+        start = x
+        if not include_self:
+            neutral = _repeated(_neutral(reduce, x.dtype), x, index.shape)
+            start = put_along("scatter_reduce", x, dim, index, neutral, "none")
+        total = put_along("scatter_reduce", start, dim, index, src, REDUCES[reduce])
+        return total if reduce != "mean" else _mean(total, x, dim, index, include_self)
 
     def scatter_add(self, dim: int, index: Any, src: Any) -> TensorT:
         """y = x, and then y[index[i, j], j] += src[i, j] for dim 0, and so on.
@@ -103,6 +144,49 @@ class Scattering(Operators[TensorT], Generic[TensorT]):
         x: Any = self
         return x.masked_fill(mask.reshape(-1, *(1,) * (self.ndim - axis - 1)), value)
 
+    def masked_scatter(self, mask: Any, source: Any) -> TensorT:
+        """y = x, but where the mask is True the elements of source in their order.
+
+        ValueError for fewer of them than places; a GPU is not asked.
+
+        Example:
+            >>> mn.zeros(4).masked_scatter(mn.tensor([True, False, True, False]), mn.tensor([5.0, 6.0]))
+            tensor([5., 0., 6., 0.])
+        """
+        if mask.dtype != dtypes.bool or source.dtype != self.array.dtype:
+            raise TypeError(
+                f"masked_scatter: mask is {mask.dtype}, source {source.dtype}, x {self.array.dtype}; expected a mask "
+                "of bools, and a source of x's type"
+            )
+        shape = _together("masked_scatter", self, mask, error=ValueError)
+        x: Any = self.expand(shape)
+        mask = mask.expand(shape)
+        count = source.numel()
+        if devices.is_host(mask.array) and (places := int(mask.array.sum())) > count:
+            raise ValueError(
+                f"masked_scatter: source has {count} elements, the mask {places} places; expected as many; x.shape is "
+                f"{self.shape}"
+            )
+        if not count:
+            return x.clone()
+        order = mask.reshape(-1).long().cumsum(0) - 1
+        return elementwise.Where.apply(mask, source.reshape(-1)[order].reshape(shape), x)
+
+    def index_put(self, indices: Any, values: Any, accumulate: bool = False) -> TensorT:
+        """y = x, but y[indices] = values; of several at one place the last counts, or (accumulate) all are added.
+
+        ValueError for values that do not broadcast to x[indices], IndexError for places that are not there.
+
+        Example:
+            >>> rows, columns = mn.tensor([0, 0]), mn.tensor([1, 1])
+            >>> mn.zeros(2, 2).index_put((rows, columns), mn.tensor([5.0, 6.0]), accumulate=True)
+            tensor([[ 0., 11.],
+                    [ 0.,  0.]])
+
+        ONNX ScatterND 16.
+        """
+        return put_at("index_put", self, indices, values, "add" if accumulate else "none")
+
 
 def put_along(operation: str, x: Any, dim: int, index: Any, src: Any, reduction: str) -> Any:
     """y = x with src[i, j] put at, or combined with, y[index[i, j], j] for dim 0, and so on."""
@@ -126,6 +210,73 @@ def put_along(operation: str, x: Any, dim: int, index: Any, src: Any, reduction:
     return scatter.ScatterElements.apply(x, index, src, reduction=kind, axis=axis)
 
 
+def put_at(operation: str, x: Any, indices: Any, values: Any, reduction: str) -> Any:
+    """y = x with values put at, or added to, y[indices], by NumPy's rules of indices that are arrays."""
+    kind = getattr(values, "dtype", None)
+    if kind != x.dtype or not hasattr(values, "from_array"):
+        raise TypeError(
+            f"{operation}: x is {x.dtype}, values is {kind or kind_of(values)}; expected a Tensor of x's type"
+        )
+    if x.dtype == dtypes.bool and reduction == "add":
+        return put_at(operation, x.long(), indices, values.long(), reduction).bool()
+    places = places_of(operation, x, indices)
+    if not places:
+        whole = _expanded(operation, values, x.shape, x)
+        return x + whole if reduction == "add" else whole.clone()
+    shape = _together(operation, *places.values(), error=IndexError)
+    rest = [i for i in range(x.ndim) if i not in places]
+    apart = list(places) != list(range(min(places), max(places) + 1))
+    first, count = 0 if apart else min(places), len(shape)  # where the axes of the places stand in x[indices]
+    lengths = [x.shape[i] for i in rest]
+    updates = _expanded(operation, values, (*lengths[:first], *shape, *lengths[first:]), x)
+    updates = updates.movedim(tuple(range(first, first + count)), tuple(range(count)))
+    index = Cat.apply(*[i.long().expand(shape).unsqueeze(-1) for i in places.values()], axis=count)
+    order = (*places, *rest)
+    y: Any = scatter.ScatterND.apply(x.permute(order), index, updates, reduction=reduction)
+    return y.permute(*np.argsort(order).tolist())
+
+
+def _together(operation: str, *tensors: Any, error: type[Exception]) -> tuple[int, ...]:
+    """The shape to which they broadcast."""
+    try:
+        return np.broadcast_shapes(*[x.shape for x in tensors])
+    except ValueError:
+        shapes = " and ".join(str(x.shape) for x in tensors)
+        raise error(f"{operation}: shapes {shapes} do not broadcast; expected equal lengths or 1") from None
+
+
+def _expanded(operation: str, values: Any, shape: tuple[int, ...], x: Any) -> Any:
+    try:
+        return values.expand(shape)
+    except ValueError:
+        raise ValueError(
+            f"{operation}: values has shape {values.shape}, x[indices] {shape}; expected values that broadcast to it; "
+            f"x.shape is {x.shape}"
+        ) from None
+
+
+def _repeated(number: Any, x: Any, shape: tuple[int, ...]) -> Any:
+    """A number in the type of x and on its device, in that shape."""
+    return x.from_array(devices.scalar(number, x.array.dtype, x.array)).expand(shape)
+
+
+def _neutral(reduce: str, kind: Any) -> Any:
+    """What changes no sum, product or extreme."""
+    if reduce not in ("amax", "amin"):
+        return int(reduce == "prod")
+    if dtypes.is_float(kind):
+        return -math.inf if reduce == "amax" else math.inf
+    return dtypes.iinfo(kind).min if reduce == "amax" else dtypes.iinfo(kind).max
+
+
+def _mean(total: Any, x: Any, dim: int, index: Any, include_self: bool) -> Any:
+    """The total over how many came to each place, x's own among them if it was included."""
+    ones = _repeated(1, x, x.shape)
+    start = ones if include_self else ones.scatter(dim, index, value=0)
+    count = put_along("scatter_reduce", start, dim, index, _repeated(1, x, index.shape), "add")
+    return total / count if dtypes.is_float(x.dtype) else total // count
+
+
 def put_by(operation: str, x: Any, index: Any, src: Any, reduction: str) -> str:
     """The reduction as the Functions name it; raise where it is none, and where the types do not fit."""
     if reduction not in REDUCTIONS:
@@ -136,17 +287,6 @@ def put_by(operation: str, x: Any, index: Any, src: Any, reduction: str) -> str:
         numbers = " of numbers" if reduction != "none" else ""
         raise TypeError(f"{operation}: x is {x.dtype}, src is {src.dtype}; expected one type{numbers}")
     return REDUCTIONS[reduction]
-
-
-def inside(operation: str, index: Any, n: int, x: Any) -> None:
-    """ValueError unless all of the index counts from the front or the end of n places; a GPU is not asked."""
-    if not devices.is_host(index):  # the host would have to wait for the answer
-        return
-    outside = (index < -n) | (index >= n)
-    if outside.any():
-        raise ValueError(
-            f"{operation}: index holds {int(index[outside][0])}; expected {-n} to {n - 1}; x has shape {x.shape}"
-        )
 
 
 def _slices(operation: str, x: Any, dim: int, index: Any, source: Any, reduction: str) -> Any:

@@ -7,7 +7,8 @@ from typing import Any, Generic
 
 from minorm.devices import dtypes
 from minorm.ops import elementwise, reduction
-from minorm.ops.operands import axis_of, reduced_axes
+from minorm.ops.operands import axis_of, operands, reduced_axes
+from minorm.ops.shape import Cat
 from minorm.support.argument_texts import AXES, AXIS, OTHER
 from minorm.support.documented import documented_methods
 from minorm.tensor.operators import as_float
@@ -18,6 +19,10 @@ ARGUMENTS = (
     AXES
     | OTHER
     | {
+        "diff.dim": AXIS,
+        "n": "how often differences are taken",
+        "prepend": "what x is continued by before, of its shape but along `dim`",
+        "append": "what it is continued by behind",
         "cumsum.dim": AXIS,
         "cumprod.dim": AXIS,
         "p": (
@@ -43,6 +48,31 @@ class SumsAndProducts(Reductions[TensorT], Generic[TensorT]):
         """
         x = _summed(self, dtype)
         return reduction.Prod.apply(x, axes=reduced_axes("prod", dim, self), keepdims=keepdim)
+
+    def nansum(self, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> TensorT:
+        """The sum over `dim` of what is not NaN; of nothing, 0.
+
+        Example:
+            >>> mn.tensor([1.0, float("nan"), 3.0]).nansum()
+            tensor(4.)
+        """
+        return _without_nan(self).sum(dim, keepdim, dtype=dtype)
+
+    def nanmean(self, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> TensorT:
+        """The mean over `dim` of what is not NaN; of nothing, NaN. TypeError for integers.
+
+        Example:
+            >>> mn.tensor([1.0, float("nan"), 3.0]).nanmean()
+            tensor(2.)
+        """
+        x: Any = self if dtype is None else self.to(dtype)  # type: ignore[attr-defined]
+        if not dtypes.is_float(x.dtype):
+            raise TypeError(f"nanmean: x is {x.dtype}; expected a float type; use x.float()")
+        if x.dtype in dtypes.HALVES:  # which cannot count far
+            return x.float().nanmean(dim, keepdim).to(x.dtype)
+        count = (x == x).sum(dim, keepdim)
+        mean: Any = _without_nan(x).sum(dim, keepdim) / count.clip(1)
+        return mean.masked_fill(count == 0, float("nan"))
 
     def logsumexp(self, dim: Any, keepdim: bool = False) -> TensorT:
         """log(sum e^x) over `dim`, without overflow.
@@ -76,6 +106,28 @@ class SumsAndProducts(Reductions[TensorT], Generic[TensorT]):
         if x.ndim == 0 and dim in (0, -1):
             return x.clone()
         return reduction.CumProd.apply(x, axis=axis_of("cumprod", dim, self))
+
+    def diff(self, n: int = 1, dim: int = -1, prepend: Any = None, append: Any = None) -> TensorT:
+        """y[i] = x[i + 1] - x[i] along `dim`, n times; of bools, where the two differ.
+
+        Example:
+            >>> mn.tensor([1, 4, 9, 16]).diff()
+            tensor([3, 5, 7])
+            >>> mn.tensor([1, 4, 9, 16]).diff(n=2)
+            tensor([2, 2])
+        """
+        if n < 0:
+            raise ValueError(f"diff: n is {n}; expected at least 0; x.shape is {self.shape}")
+        axis = axis_of("diff", dim, self)
+        if n == 0:
+            return self.clone()  # type: ignore[attr-defined]
+        parts = [part for part in (prepend, self, append) if part is not None]
+        x: Any = _joined("diff", parts, axis) if len(parts) > 1 else self
+        before = (slice(None),) * axis
+        for _ in range(min(n, x.shape[axis])):
+            above, below = x[(*before, slice(1, None))], x[(*before, slice(0, -1))]
+            x = above != below if x.dtype == dtypes.bool else above - below
+        return x
 
     def norm(self, p: Any = "fro", dim: Any = None, keepdim: bool = False, dtype: Any = None) -> TensorT:
         """(sum |x|^p)^(1/p) over `dim`, of all elements for None; its gradient is 0 where it is 0.
@@ -124,6 +176,20 @@ class SumsAndProducts(Reductions[TensorT], Generic[TensorT]):
         """
         difference: Any = self - other
         return difference.norm(p)
+
+
+def _without_nan(x: Any) -> Any:
+    """x with 0 for NaN."""
+    return x.masked_fill(x.isnan(), 0) if dtypes.is_float(x.dtype) else x
+
+
+def _joined(operation: str, parts: list[Any], axis: int) -> Any:
+    """The parts one after the other along the axis; ValueError where other axes differ."""
+    shapes = {(*part.shape[:axis], *part.shape[axis + 1 :]) for part in parts}
+    if len(shapes) > 1 or any(part.ndim != parts[0].ndim for part in parts):
+        given = ", ".join(str(part.shape) for part in parts)
+        raise ValueError(f"{operation}: shapes are {given}; expected shapes that differ in axis {axis} alone")
+    return Cat.apply(*operands(operation, *parts, broadcast=False), axis=axis)
 
 
 def _summed(x: Any, dtype: Any) -> Any:

@@ -74,9 +74,10 @@ def outcome(model: Module, loader: DataLoader) -> Outcome:
 
 
 def softmax(logits: Array) -> Array:
-    """exp(x) / sum of exp(x) along axis 1, in float64."""
+    """exp(x) / sum of exp(x) along axis 1, in float64; NaN in a row with NaN or with +infinity."""
     wide = logits.astype(np.float64)
-    powers = np.exp(wide - wide.max(1, keepdims=True))
+    with np.errstate(invalid="ignore"):
+        powers = np.exp(wide - wide.max(1, keepdims=True))
     return powers / powers.sum(1, keepdims=True)
 
 

@@ -64,8 +64,29 @@ class Namespace:
     MaxPool2d = AdaptiveAvgPool2d = Flatten = Identity = ReLU
 
 
+# Of the networks with torchvision's keys, for 3 channels, 1000 classes and 224 x 224 pixels: how many parameters there
+# are, how many of them belong to each channel, and how many features each class weighs.
+PUBLISHED = {
+    "resnet18": (11_689_512, 64 * 7 * 7, 512),
+    "resnet34": (21_797_672, 64 * 7 * 7, 512),
+    "resnet50": (25_557_032, 64 * 7 * 7, 2048),
+    "mobilenet_v2": (3_504_872, 32 * 3 * 3, 1280),
+    "efficientnet_b0": (5_288_548, 32 * 3 * 3, 1280),
+    "convnext_tiny": (28_589_128, 96 * 4 * 4, 768),
+    "vit_tiny": (5_717_416, 192 * 16 * 16, 192),
+}
+POSITIONS = {"vit_tiny": (16, 192)}  # the side of a patch, and the features of its position
+
+
 def parameters(name: str, channels: int, size: int, classes: int) -> int:
     """How many the model that `models.build` makes of these has."""
+    if name in PUBLISHED:
+        count, each_channel, features = PUBLISHED[name]
+        count += (channels - 3) * each_channel + (classes - 1000) * (features + 1)
+        if name in POSITIONS:
+            patch, width = POSITIONS[name]
+            count += ((size // patch) ** 2 - (224 // patch) ** 2) * width
+        return count
     layers = models.build(name, channels, size, classes, Namespace).modules()
     return sum(layer.count for layer in layers if isinstance(layer, Counted))
 

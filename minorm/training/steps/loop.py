@@ -17,6 +17,7 @@ from minorm.nn import Module, accumulate_stats
 from minorm.nn.utils import clip_grad_norm_
 from minorm.support.documented import documented
 from minorm.tensor.tensor import Tensor
+from minorm.training.callbacks import Callback, Callbacks, CallbackState
 from minorm.training.steps.batches import Batch, batches, count, device_of, ignored
 from minorm.training.steps.divisor import samples
 from minorm.training.steps.graphed import GraphedLoop
@@ -37,6 +38,7 @@ LOOP = {
     accumulate="batches a step: its gradient is that of the loss of them all, and running statistics move "
     "once. The last step of an epoch may have fewer",
     clip_grad="the largest norm that all gradients together may have, 0 for no limit",
+    callbacks="Callbacks: their methods for an epoch, its steps and exceptions are called",
 )
 def train_epoch(
     model: Module,
@@ -48,6 +50,7 @@ def train_epoch(
     *,
     accumulate: int = 1,
     clip_grad: float = 0.0,
+    callbacks: Iterable[Callback] = (),
 ) -> Score:
     """One pass over the training data: zero_grad, loss, backward, step for every batch; returns its Score.
 
@@ -69,17 +72,29 @@ def train_epoch(
         >>> round(model.weight.item(), 3)
         3.0
     """
-    return train_by(
-        None,
-        model,
-        loader,
-        loss_function,
-        optimizer,
-        scheduler,
-        after_step,
-        accumulate=accumulate,
-        clip_grad=clip_grad,
-    )
+    told = Callbacks("train_epoch", callbacks, CallbackState(model))
+
+    def follow(score: Score) -> None:
+        told.after_step(score)
+        if after_step is not None:
+            after_step(score)
+
+    with told.told_of_errors():
+        told.tell("on_train_epoch_start")
+        score = train_by(
+            None,
+            model,
+            loader,
+            loss_function,
+            optimizer,
+            scheduler,
+            told.before_step,
+            follow,
+            accumulate=accumulate,
+            clip_grad=clip_grad,
+        )
+        told.tell("on_train_epoch_end", score=score)
+    return score
 
 
 def train_by(
@@ -89,7 +104,8 @@ def train_by(
     loss_function: Any,
     optimizer: Any,
     scheduler: Any,
-    after_step: Callable[[Score], None] | None,
+    before_step: Callable[[], None],
+    after_step: Callable[[Score], None],
     *,
     accumulate: int,
     clip_grad: float,
@@ -102,14 +118,14 @@ def train_by(
     if parallel is None:  # a batch may be empty where broken images were left out
         given = (batch for batch in given if samples(batch.targets))
     for group in _groups(given, accumulate):
+        before_step()
         if graphed is not None and len(group) == 1 and group[0].divisor != 0:
             graphed.step(group[0], score)
         else:
             _step(model, loss_function, optimizer, group, score, clip_grad)
         if scheduler is not None:
             scheduler.step()
-        if after_step is not None:
-            after_step(score)
+        after_step(score)
     if parallel is not None:
         parallel.average_buffers()
         score.pool(parallel.group)

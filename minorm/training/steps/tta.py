@@ -50,6 +50,7 @@ VIEWS: dict[str, Callable[[Tensor], Iterator[Tensor]]] = {
     model="gives logits (N, C) for images (N, channels, H, W)",
     views='"hflip" and "vflip" add the mirror image, "rotations" the quarter turns, "crops" four corners and the '
     'middle; several with commas, "hflip,crops", for all combinations',
+    gives_probabilities="True for a model that ends in a softmax",
 )
 class TTA(Module):
     """log of the mean of softmax(model(view)) over views of each image: a model's answer, asked several times.
@@ -66,8 +67,9 @@ class TTA(Module):
         True
     """
 
-    def __init__(self, model: Module, views: str = "hflip") -> None:
+    def __init__(self, model: Module, views: str = "hflip", gives_probabilities: bool = False) -> None:
         super().__init__()
+        self.gives_probabilities = gives_probabilities
         self.views = checked_views(views)
         self.model = model
         self.training = model.training
@@ -86,7 +88,8 @@ class TTA(Module):
     def _probabilities(self, view: Tensor) -> Tensor:
         found: Any = self.model(view)
         logits = found[0] if isinstance(found, tuple) else found
-        return F.softmax(logits.to(dtypes.compute_type(logits.dtype)), dim=1)
+        wide = logits.to(dtypes.compute_type(logits.dtype))
+        return wide if self.gives_probabilities else F.softmax(wide, dim=1)
 
     def _seen(self, x: Tensor) -> list[Tensor]:
         """All combinations of the views."""

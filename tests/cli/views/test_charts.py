@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from minorm.cli.views import charts
+from minorm.training.metrics.classification_report import Bin
 
 ANY = st.one_of(st.none(), st.floats(-1e6, 1e6), st.sampled_from([float("nan"), float("inf")]))
 
@@ -48,3 +49,21 @@ def test_long_names_of_classes_end_in_dots_and_are_whole_where_the_mouse_points(
     assert text.count(">a lorry with a tr…<") == 2
     assert text.count(">exactly 18 letters<") == 2
     assert "a lorry with a trailer taken for exactly 18 letters: 1" in text
+
+
+def test_calibration_has_a_dot_for_each_bin_and_a_bar_to_the_diagonal() -> None:
+    bins = [Bin(4, 0.0, 1.0), Bin(400, 0.5, 0.25), Bin(1, 1.0, 1.0)]
+    root = ET.fromstring(charts.calibration(bins))
+    width, height = charts.WIDTH - charts.LEFT - charts.RIGHT, charts.HEIGHT - charts.TOP - charts.BOTTOM
+    dots = [node for node in root.iter() if node.tag == "circle"]
+    bars = [node.get("d", "") for node in root.iter() if node.get("class") == "bar"]
+    for one, dot, bar in zip(bins, dots, bars, strict=True):
+        x = charts.LEFT + width * one.probability
+        right, given = (charts.TOP + height * (1 - share) for share in (one.accuracy, one.probability))
+        assert float(dot.get("cx", "")) == pytest.approx(x, abs=0.06)
+        assert float(dot.get("cy", "")) == pytest.approx(right, abs=0.06)
+        assert bar == f"M{x:.1f} {given:.1f}V{right:.1f}"
+    assert float(dots[1].get("r", "")) == max(float(dot.get("r", "")) for dot in dots)
+    assert [title.text for title in root.iter() if title.tag == "title"][1] == (
+        "400 images: probability 50.0%, right 25.0%"
+    )

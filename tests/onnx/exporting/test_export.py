@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import io
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -193,3 +194,34 @@ def test_without_the_onnx_package_it_is_named() -> None:
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     wanted = "ImportError: minorm.onnx needs the onnx package; install it with: pip install onnx onnxruntime"
     assert wanted in result.stderr
+
+
+def test_metadata_is_written_and_comes_back(tmp_path: Path) -> None:
+    """As onnx reads it, also of a loaded graph that is written back, verified or not, and at another opset."""
+    model = nn.Sequential(nn.Linear(3, 2)).eval()
+    said = {"classes": ["cat", "dög"], "preprocessing": {"mean": [0.5], "size": 8}, "author": "me"}
+    mo.export(model, mn.ones(2, 3), tmp_path / "m.onnx", metadata=said, verify=True)
+    stored = {entry.key: entry.value for entry in onnx.load(tmp_path / "m.onnx").metadata_props}
+    assert json.loads(stored["classes"]) == ["cat", "dög"]
+    assert json.loads(stored["preprocessing"]) == said["preprocessing"]
+    assert stored["author"] == "me"
+    graph = mo.load(tmp_path / "m.onnx")
+    again = mo.load(mo.export(graph, None, metadata={"author": "you"}, verify=True)).metadata
+    assert again == {**graph.metadata, "author": "you"}
+    assert json.loads(again["classes"]) == ["cat", "dög"]
+    mo.convert(tmp_path / "m.onnx", tmp_path / "old.onnx", opset_version=13)
+    assert mo.load(tmp_path / "old.onnx").metadata == graph.metadata
+
+
+def test_metadata_that_does_not_fit_is_refused(tmp_path: Path) -> None:
+    model, x = nn.Sequential(nn.Linear(3, 2)), mn.ones(2, 3)
+    for said, words in (
+        ({"classes": ["a", "b", "c"]}, "names 3 classes and the output has 2; expected a name for each"),
+        ({"minorm.training": "true"}, "has the key 'minorm.training'; expected texts that do not begin with 'minorm.'"),
+        ({1: "a"}, "has the key 1; expected texts"),
+        ({"a": {1, 2}}, "metadata has a set; expected a text, or what JSON has"),
+    ):
+        for source in (model, mo.load(mo.export(model, x))):
+            with pytest.raises(ValueError, match=words):
+                mo.export(source, x, tmp_path / "m.onnx", metadata=said)
+    assert not (tmp_path / "m.onnx").exists()

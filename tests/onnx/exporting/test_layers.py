@@ -80,6 +80,7 @@ CASES: dict[str, tuple[Any, tuple[int, ...], str]] = {  # layer, shape of its in
     "LPPool2d": (lambda: nn.LPPool2d(2, 2), IMAGE, "AveragePool"),
     "Dropout2d": (nn.Dropout2d, IMAGE, "Identity"),
     "AlphaDropout": (nn.AlphaDropout, ROWS, "Identity"),
+    "StochasticDepth": (lambda: nn.StochasticDepth(0.5, "row"), IMAGE, "Identity"),
     "LSTM": (lambda: Outputs(nn.LSTM(10, 5, batch_first=True)), SIGNAL, "LSTM"),
     "LSTM of two layers": (lambda: Outputs(nn.LSTM(10, 5, 2, batch_first=True, bidirectional=True)), SIGNAL, "LSTM"),
     "GRU": (lambda: Outputs(nn.GRU(10, 5, batch_first=True)), SIGNAL, "GRU"),

@@ -54,7 +54,7 @@ ONE: Calls = [
         (f"Tensor.{n}", "", partial(method, n))
         for n in (
             "abs", "exp", "log", "sqrt", "sin", "cos", "clone", "contiguous", "double", "detach", "float", "half",
-            "cpu",
+            "cpu", "erfinv",
         )
     ],
     *[
@@ -108,6 +108,11 @@ OPTIONS: Calls = [
         for n in ("lt", "le", "gt", "ge", "eq", "ne")
         for v in (0, 1.0, INFINITY, NAN)
     ],
+    *[  # of 0, not of -0, whose slope has another sign in PyTorch at some places in memory
+        ("Tensor.logit", f"{eps}", lambda lib, x, eps=eps: (x + 0).logit(eps)) for eps in (None, 0.0, 0.1, 0.5)
+    ],
+    *[("xlogy", f"{v}", lambda lib, x, v=v: lib.m.xlogy(x, v)) for v in (0, 2, 0.0, -1.0, INFINITY)],
+    *[("xlogy", f"{v} first", lambda lib, x, v=v: lib.m.xlogy(v, x)) for v in (0.0, 2.0, INFINITY, NAN)],
     *[("full_like", f"{v}", lambda lib, x, v=v: lib.m.full_like(x, v)) for v in (0, 1.5, NAN)],
     *[
         ("F.dropout", f"{p}, {t}", partial(functional, "dropout", p=p, training=t))
@@ -123,6 +128,12 @@ TWO: Calls = [
     ("maximum", "", partial(function, "maximum")),
     ("minimum", "", partial(function, "minimum")),
     ("where", "", lambda lib, a, b: lib.m.where(a > 0, a, b)),
+    *[(f"Tensor.{n}", "", partial(method, n)) for n in ("atan2", "logaddexp", "xlogy")],
+    ("isin", "", partial(function, "isin")),
+    ("isin", "", partial(function, "isin", invert=True)),
+    ("searchsorted", "", lambda lib, a, b: lib.m.searchsorted(b.nan_to_num().sort(-1).values, a)),
+    ("searchsorted", "", lambda lib, a, b: lib.m.searchsorted(b.nan_to_num().sort(-1).values, a, side="right")),
+    ("bucketize", "", lambda lib, a, b: lib.m.bucketize(a, b.nan_to_num().sort(-1).values, right=True)),
 ]
 
 PAIRS = (

@@ -12,7 +12,7 @@ import numpy as np
 from tests.pytorch.twins.comparing import KINDS, SHAPES, Twin, array
 from tests.pytorch.twins.elementwise import function, method
 
-SEVERAL = ("sum", "mean", "amax", "amin", "var", "std")  # take several axes
+SEVERAL = ("sum", "mean", "amax", "amin", "var", "std", "nansum", "nanmean")  # take several axes
 ONE = ("max", "min", "argmax", "argmin")
 
 
@@ -34,7 +34,7 @@ def twins() -> Iterator[Twin]:
 
 def _of(x: Any, what: str, kind: str) -> Iterator[Twin]:
     for name in (*SEVERAL, *ONE, "all", "any"):
-        if kind in ("integers", "bools") and name in ("mean", "var", "std"):
+        if kind in ("integers", "bools") and name in ("mean", "var", "std", "nanmean"):
             continue
         given: list[dict[str, Any]] = [{}]
         if name not in ("all", "any"):
@@ -45,6 +45,7 @@ def _of(x: Any, what: str, kind: str) -> Iterator[Twin]:
             given += [{"dim": d, "unbiased": False} for d in (None, 0, -1, (0, 1), ())]
         for options in given:
             spread = name in ("var", "std") and (np.isnan(x).any() or options.get("dim") == ())
+            spread = spread or (name == "nanmean" and np.isnan(x).any())
             bools = name in ("argmax", "argmin") and kind == "bools"
             run = partial(method, name, **options)
             yield Twin(f"Tensor.{name}", f"{options}, {what}", run, (x,), summed=True, deviates=spread or bools)

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterator
+from functools import partial
 from itertools import product
 from typing import Any
 
 import numpy as np
 
 from tests.pytorch.twins.comparing import SHAPES, Twin, array
+
+
+def _scatter_reduce(dim: int, index: Any, how: str, itself: bool, lib: Any, x: Any) -> Any:
+    source = x[tuple(slice(n) for n in index.shape)]
+    return lib.m.scatter_reduce(x, dim, lib.tensor(index), source, how, include_self=itself)
+
 
 CALLS: dict[str, list[tuple[str, Any]]] = {
     "Tensor.reshape": [
@@ -64,6 +71,41 @@ CALLS: dict[str, list[tuple[str, Any]]] = {
     "split": [("2, 1", lambda lib, x: lib.m.split(x, 2, 1)), ("[1, 2]", lambda lib, x: lib.m.split(x, [1, 2]))],
     "Tensor.chunk": [
         (f"{n}, {d}", lambda lib, x, n=n, d=d: x.chunk(n, d)) for n in (1, 2, 3, 9, 0, -1) for d in (0, 1, -1)
+    ],
+    "Tensor.tensor_split": [
+        (f"{n}, {d}", lambda lib, x, n=n, d=d: x.tensor_split(n, d))
+        for n in (1, 2, 3, 9, 0, -1, (1, 2), (), (2, 1), (-1,), (-9, 3), (0, 9))
+        for d in (0, 1, -1)
+    ],
+    "Tensor.unfold": [
+        (f"{d}, {size}, {step}", lambda lib, x, d=d, size=size, step=step: x.unfold(d, size, step))
+        for d in (0, 1, -1)
+        for size, step in ((1, 1), (2, 1), (3, 2), (2, 5), (0, 1), (9, 1), (2, 0), (-1, 1))
+    ],
+    "Tensor.diff": [
+        (f"{n}, {d}", lambda lib, x, n=n, d=d: x.diff(n, d)) for n in (1, 2, 9, -1) for d in (0, 1, -1)
+    ] + [("around", lambda lib, x: x.diff(prepend=x, append=x[..., :1]))],
+    "Tensor.diag_embed": [
+        (f"{k}", lambda lib, x, k=k: x.diag_embed(*k))
+        for k in ((), (1,), (-2,), (0, 0, 1), (1, 1, 0), (0, 0, 0), (0, -1, -2), (0, 5, 0))
+    ],
+    "column_stack": [("", lambda lib, x: lib.m.column_stack([x, x * 2]))],
+    "masked_scatter": [
+        ("", lambda lib, x: lib.m.masked_scatter(x, x > 0, x * 2)),
+        ("too few", lambda lib, x: lib.m.masked_scatter(x, x == x, (x * 2)[:1])),
+        ("", lambda lib, x: lib.m.masked_scatter(x, lib.tensor(np.array([True, False, True])), x)),
+    ],
+    "index_put": [
+        (f"{i}, {accumulate}", lambda lib, x, i=i, accumulate=accumulate: lib.m.index_put(
+            x, tuple(lib.tensor(np.array(part)) for part in i), x[0, 0] * 2, accumulate))
+        for i in (([0, 2, 0],), ([0], [[1], [0]]), ([0, 1], [2, 2], [1, 0]), ([True, False, True],), ([9],), ([],))
+        for accumulate in (False, True)
+    ],
+    "scatter_reduce": [
+        (f"{d}, {index}, {how}, {itself}", partial(_scatter_reduce, d, np.array(index), how, itself))
+        for d, index in ((0, [[0, 1], [1, 0]]), (1, [[0, 2, 2]]), (-1, [1, 1, 0]), (0, [[9]]))
+        for how in ("sum", "prod", "mean", "amax", "amin", "none")
+        for itself in (True, False)
     ],
     "Tensor.unbind": [(str(d), lambda lib, x, d=d: x.unbind(d)) for d in (0, 1, -1)],
     "Tensor.__getitem__": [
@@ -172,6 +214,7 @@ def deviates(name: str, setting: str, shape: tuple[int, ...]) -> bool:
         (name == "Tensor.mT" and shape == ())
         or (name == "Tensor.__getitem__" and setting == "integers" and shape == (2, 0, 3))
         or (name == "Tensor.gather" and setting not in ("0, [[0, 1], [1, 0]]", "1, [[0, 1], [1, 0]]"))
+        or (name == "scatter_reduce" and setting.endswith(("amax, False", "amin, False")))
         or (name == "cat" and setting == "1" and shape == (0,))
     )
 

@@ -83,6 +83,12 @@ def test_an_impossible_class_stays_finite_and_16_bits_become_float32() -> None:
     assert np.isfinite(found.numpy()).all()
 
 
+def test_a_model_that_gives_probabilities(model: nn.Module) -> None:
+    ending = nn.Sequential(model[0], model[1], nn.Softmax(dim=1))
+    found, expected = TTA(ending, "vflip", True)(mn.tensor(IMAGES)), TTA(model, "vflip")(mn.tensor(IMAGES))
+    np.testing.assert_allclose(found.detach().numpy(), expected.detach().numpy(), rtol=1e-12)
+
+
 @pytest.mark.parametrize("views", ["flip", "", "hflip,hflip", "hflip,,crops"])
 def test_unknown_views(model: nn.Module, views: str) -> None:
     with pytest.raises(

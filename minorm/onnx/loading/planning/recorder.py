@@ -34,7 +34,7 @@ STEADY_LAYERS = {
     "BatchNorm2d", "BatchNorm3d", "Conv1d", "Conv2d", "Conv3d", "Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "ELU",
     "Flatten", "GELU", "GroupNorm", "Hardsigmoid", "Hardswish", "Identity", "LayerNorm", "LeakyReLU", "Linear",
     "LogSoftmax", "MaxPool1d", "MaxPool2d", "MaxPool3d", "PReLU", "RMSNorm", "ReLU", "ReLU6", "Sequential", "SiLU",
-    "Sigmoid", "Softmax", "Tanh",
+    "Sigmoid", "Softmax", "StochasticDepth", "Tanh",
 }  # fmt: skip
 
 GIVEN = object()  # in an index: an array that a run gives

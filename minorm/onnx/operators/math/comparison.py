@@ -1,4 +1,4 @@
-"""Comparisons, And, Or, Xor, and Where.
+"""Comparisons, And, Or, Xor, and Where; what counts them: searchsorted and isin.
 
 Equal compares floats from opset 11 on; `or equal` has operators of its own from 12 on.
 """
@@ -14,9 +14,12 @@ from minorm.onnx.graph.errors import RuleNotApplicable
 from minorm.onnx.graph.model_graph import Graph, Value
 from minorm.onnx.graph.reading import Node
 from minorm.onnx.graph.registry import EVERY, Rule, lowers, reads, writes
+from minorm.onnx.graph.sizes import product
 from minorm.onnx.operators.math.arithmetic import Binary, paired
+from minorm.onnx.operators.math.reduction import reduce
+from minorm.onnx.operators.shape.shape import reshape, unsqueeze
 from minorm.ops import elementwise as ops
-from minorm.ops.stepwise import Bitwise
+from minorm.ops.stepwise import Bitwise, IsIn, SearchSorted
 from minorm.tensor.combining import where
 from minorm.tensor.tensor import Tensor
 
@@ -96,3 +99,27 @@ def _reader(relation: str) -> Rule:
 
 for _relation, _operator in (_OPERATORS | _LOGIC).items():
     reads(_operator, fixed=EVERY)(_reader(_relation))
+
+
+@lowers(SearchSorted)
+def write_searchsorted(g: Graph, order: Value, x: Value, right: bool, dtype: np.dtype[np.generic]) -> Value:
+    """How many of the sequence do not lie behind x: all of them behind NaN."""
+    sequence, x = _wide(g, order if order.ndim == 1 else unsqueeze(g, order, [-2 % (order.ndim + 1)])), _wide(g, x)
+    behind = compare(g, sequence, unsqueeze(g, x, [x.ndim]), "greater" if right else "greater_equal")
+    return g.cast(_counted(g, g.add("Not", behind)), dtype)
+
+
+@lowers(IsIn)
+def write_isin(g: Graph, x: Value, others: Value) -> Value:
+    others, x = _wide(g, reshape(g, others, (product(others.known_shape),))), _wide(g, x)
+    count = _counted(g, compare(g, unsqueeze(g, x, [x.ndim]), others, "equal"))
+    return compare(g, count, g.scalar(0, count), "greater")
+
+
+def _wide(g: Graph, x: Value) -> Value:
+    return g.cast(x, dtypes.compute_type(x.dtype))
+
+
+def _counted(g: Graph, condition: Value) -> Value:
+    """How many along the last axis are True."""
+    return reduce(g, "ReduceSum", g.cast(condition, dtypes.int64), [condition.ndim - 1], keepdims=False)

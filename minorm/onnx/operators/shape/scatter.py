@@ -13,7 +13,7 @@ from minorm.onnx.graph.errors import RuleNotApplicable
 from minorm.onnx.graph.model_graph import Graph, Value
 from minorm.onnx.graph.reading import Node
 from minorm.onnx.graph.registry import reads, writes
-from minorm.ops.scatter import ScatterElements
+from minorm.ops.scatter import ScatterElements, ScatterND
 from minorm.tensor.tensor import Tensor
 
 Rule = Callable[[Tensor, Tensor, Tensor], Tensor]
@@ -43,11 +43,9 @@ def write_scatter_9(g: Graph, x: Value, index: Value, updates: Value, reduction:
     return _write(g, "Scatter", x, index, updates, reduction, axis=axis)
 
 
-@writes(F.scatter_nd, "ScatterND", since=11)
-def write_scatter_nd(g: Graph, x: Value, index: Value, src: Value, reduction: str) -> Value:
-    if index.dtype != dtypes.int64:
-        index = g.cast(index, dtypes.int64)
-    return _write(g, "ScatterND", x, index, src, reduction)
+@writes(ScatterND, "ScatterND", since=11)
+def write_scatter_nd(g: Graph, x: Value, index: Value, updates: Value, reduction: str, axis: None) -> Value:
+    return _write(g, "ScatterND", x, g.cast(index, dtypes.int64), updates, reduction)
 
 
 def _write(

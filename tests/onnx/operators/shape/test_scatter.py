@@ -49,3 +49,37 @@ def test_an_unknown_reduction(one_node: Any) -> None:
     model = mo.load(one_node("ScatterND", [x, np.array([[0]]), x[:1]], 18, held=(1,), reduction="mean"))
     with pytest.raises(ValueError, match=r"ScatterND .* reduction is 'mean'; expected one of none, add"):
         model(mn.tensor(x), mn.tensor(x[:1]))
+
+
+@pytest.mark.parametrize("reduce", ["sum", "prod", "mean", "amax", "amin"])
+@pytest.mark.parametrize("include_self", [True, False])
+def test_scatter_reduce(proved: Any, rng: np.random.Generator, reduce: str, include_self: bool) -> None:
+    x, src = (mn.tensor(rng.normal(size=shape).astype(np.float32)) for shape in ((2, 5), (2, 3)))
+    index = mn.tensor([[0, 2, 2], [4, 0, 4]])
+
+    def combined(x: Any, index: Any, src: Any) -> Any:
+        return x.scatter_reduce(1, index, src, reduce, include_self=include_self)
+
+    proto = proved(combined, x, index, src, opset=18)
+    assert "ScatterElements" in [node.op_type for node in proto.graph.node]
+    with pytest.raises(mo.ExportError, match=r"ScatterElements has the reduction .* from opset 1[68] on"):
+        mo.export(combined, (x, index, src), None, opset_version=15)
+
+
+def test_index_put(proved: Any, rng: np.random.Generator) -> None:
+    x = mn.tensor(rng.normal(size=(3, 4, 2)).astype(np.float32))
+    rows, columns = mn.tensor([2, 0, 2]), mn.tensor([-1, 1, 1])
+    fixed: dict[str, Any] = {"batches": (), "dynamic_axes": {}, "opset": 16}
+    proto = proved(lambda x, v: x.index_put((rows, columns), v), x, x[:, 0], **fixed)
+    assert "ScatterND" in [node.op_type for node in proto.graph.node]
+    again = mn.tensor([2, 0, 2])
+    proved(lambda x, v: x.index_put((again,), v, accumulate=True), x, x[1], **fixed)
+    proved(lambda x, v: x.index_put((None, columns, rows % 2), v), x, x[:, :3, 0], opset=16)
+    proved(lambda x, v: x.index_put((rows, None, columns % 2), v), x, x[:, :, 0], **fixed)
+    proved(lambda x, i, v: x.index_put((i,), v), x, mn.tensor([1, 0, 2]), x * 2, opset=16, batches=())
+
+
+def test_masked_scatter(proved: Any, rng: np.random.Generator) -> None:
+    x, source = (mn.tensor(rng.normal(size=(2, 5)).astype(np.float32)) for _ in range(2))
+    proved(lambda x, source: x.masked_scatter(x > 0, source), x, source, opset=14)
+    proved(lambda x, mask: x.masked_scatter(mask, x * 2), x, mn.tensor([[True], [False]]), opset=14)

@@ -48,3 +48,23 @@ def test_top_k_of_a_long_weight_asks_for_its_room(one_node: Any) -> None:
     model = mo.load(one_node("TopK", [weight, k], 11, outputs=["values", "places"], held=(0,)), max_bytes=1 << 19)
     with pytest.raises(ValueError, match=r"TopK.*would take 4194304 bytes"):
         model(mn.tensor(k))
+
+
+COMPOSED: dict[str, Any] = {
+    "unfold": lambda x: x.unfold(1, 3, 2),
+    "diff": lambda x: (x.diff(), x.diff(n=2, prepend=x[:, :1])),
+    "diff of bools": lambda x: (x > 0).diff(),
+    "diag_embed": lambda x: (x.diag_embed(), x.diag_embed(-1, 0, 2)),
+    "tensor_split": lambda x: (*x.tensor_split(4, 1), *x.tensor_split((2, -1), 1)),
+    "column_stack": lambda x: mn.column_stack([x, x[:, 0]]),
+    "nansum, nanmean": lambda x: (x.nansum(1), x.nanmean(1), x.nanmean(1, keepdim=True)),
+    "var_mean, std_mean": lambda x: (*mn.var_mean(x, 1), *mn.std_mean(x, 1, correction=0, keepdim=True)),
+}
+
+
+@pytest.mark.parametrize("name", COMPOSED)
+def test_names_made_of_others(proved: Any, name: str, rng: np.random.Generator) -> None:
+    numbers = rng.normal(size=(2, 6)).astype(np.float32)
+    if name.startswith("nan"):
+        numbers[0, ::2] = numbers[1] = np.nan
+    proved(COMPOSED[name], mn.tensor(numbers), opset=13)

@@ -1,26 +1,36 @@
-"""The networks of the demo, the examples, the tests and the benchmarks, each written once for two libraries.
+"""Networks for small images: those of the demo, the examples, the tests and the benchmarks, written for two libraries.
 
 Every function takes the `nn` namespace it builds from: `lenet(minorm.nn)` and `lenet(torch.nn)` are the same network
 with the same state_dict keys, so weights move both ways and a step of one can be held against a step of the other.
-
-    channels, size   of the images: N x channels x size x size
-    classes          logits an image
 
 Convolutions in front of a normalization have no bias: it would be subtracted again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from typing import Any
 
 from minorm import nn as minorm_nn
+from minorm.support.documented import documented
 
 Namespace = Any  # minorm.nn, torch.nn
+NETWORK = {
+    "nn": "the library whose layers it is made of: minorm.nn or torch.nn",
+    "channels": "of the images, 3 for colours",
+    "size": "height and width of the images",
+    "classes": "logits an image",
+}
 
 
+@documented(NETWORK)
 def digits_cnn(nn: Namespace = minorm_nn, channels: int = 1, size: int = 8, classes: int = 10) -> Any:
-    """Three 3x3 convolutions with BatchNorm and two poolings: 25,000 weights for scikit-learn's 8x8 digits."""
+    """Three 3x3 convolutions with BatchNorm and two poolings: 25,000 weights for scikit-learn's 8x8 digits.
+
+    Example:
+        >>> model = mn.models.digits_cnn(classes=7)
+        >>> model(mn.randn(2, 1, 8, 8)).shape
+        (2, 7)
+    """
     return nn.Sequential(
         *_conv_bn_relu(nn, channels, 16, 3),
         *_conv_bn_relu(nn, 16, 32, 3),
@@ -32,8 +42,15 @@ def digits_cnn(nn: Namespace = minorm_nn, channels: int = 1, size: int = 8, clas
     )
 
 
+@documented(NETWORK)
 def lenet(nn: Namespace = minorm_nn, channels: int = 1, size: int = 28, classes: int = 10) -> Any:
-    """LeNet (LeCun et al. 1998), in the wider form with ReLU and max pooling, and BatchNorm after each linear map."""
+    """LeNet (LeCun et al. 1998), in the wider form with ReLU and max pooling, and BatchNorm after each linear map.
+
+    Example:
+        >>> model = mn.models.lenet(classes=7)
+        >>> model(mn.randn(2, 1, 28, 28)).shape
+        (2, 7)
+    """
     left = (size // 2 - 4) // 2  # the first convolution keeps the size, the second takes 4, each pooling halves
     return nn.Sequential(
         *_conv_bn_relu(nn, channels, 20, 5),
@@ -48,13 +65,20 @@ def lenet(nn: Namespace = minorm_nn, channels: int = 1, size: int = 28, classes:
     )
 
 
+@documented(NETWORK)
 def resnet20(
     nn: Namespace = minorm_nn,
     channels: int = 3,
     size: int = 32,  # noqa: ARG001  any will do: the last pooling averages whatever is left
     classes: int = 10,
 ) -> Any:
-    """ResNet-20 for small images (He et al. 2015, arXiv:1512.03385); shortcuts are 1x1 where sizes change."""
+    """ResNet-20 for small images (He et al. 2015, arXiv:1512.03385); shortcuts are 1x1 where sizes change.
+
+    Example:
+        >>> model = mn.models.resnet20(classes=7)
+        >>> model(mn.randn(2, 3, 32, 32)).shape
+        (2, 7)
+    """
     return nn.Sequential(
         *_conv_bn_relu(nn, channels, 16, 3),
         *[_residual(nn, 16, 16) for _ in range(3)],
@@ -68,8 +92,15 @@ def resnet20(
     )
 
 
+@documented(NETWORK)
 def norms_cnn(nn: Namespace = minorm_nn, channels: int = 3, size: int = 32, classes: int = 10) -> Any:
-    """A network without BatchNorm: GroupNorm, InstanceNorm and LayerNorm, one after each convolution."""
+    """A network without BatchNorm: GroupNorm, InstanceNorm and LayerNorm, one after each convolution.
+
+    Example:
+        >>> model = mn.models.norms_cnn(classes=7)
+        >>> model(mn.randn(2, 3, 32, 32)).shape
+        (2, 7)
+    """
     return nn.Sequential(
         nn.Conv2d(channels, 32, 3, padding=1, bias=False),
         nn.GroupNorm(8, 32),
@@ -120,24 +151,3 @@ def _residual(nn: Namespace, channels: int, width: int, stride: int = 1) -> Any:
             return (self.norm(y) + shortcut).relu()
 
     return Residual()
-
-
-BY_NAME: Mapping[str, Callable[..., Any]] = {
-    "digits": digits_cnn,
-    "lenet": lenet,
-    "resnet20": resnet20,
-    "norms": norms_cnn,
-}
-SMALLEST = {"digits": 4, "lenet": 12, "resnet20": 1, "norms": 4}  # sides of the smallest images each can take
-
-
-def build(name: str, channels: int, size: int, classes: int, nn: Namespace = minorm_nn) -> Any:
-    """The network called `name`, fitted to the images; ValueError for a name or a size it cannot be."""
-    if name not in BY_NAME:
-        raise ValueError(f"build: there is no model {name!r}; expected one of {', '.join(BY_NAME)}")
-    if size < SMALLEST[name]:
-        raise ValueError(
-            f"build: {name} needs images of at least {SMALLEST[name]} x {SMALLEST[name]} pixels; "
-            f"these have {size} x {size}; expected one of {', '.join(n for n in BY_NAME if size >= SMALLEST[n])}"
-        )
-    return BY_NAME[name](nn, channels=channels, size=size, classes=classes)

@@ -1,0 +1,44 @@
+"""`--logger`: where the numbers of each epoch go beside log.csv."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+
+from minorm.cli.terminal import extras, output
+from minorm.training import Callback, MLflowCallback, TensorBoardCallback, WandbCallback
+
+LOGGERS = ("tensorboard", "wandb", "mlflow")
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Declare the option."""
+    parser.add_argument("--logger", choices=LOGGERS, help="hand each epoch's numbers to this tracker as well, which "
+                        "must be installed (default: tensorboard where it is)")  # fmt: skip
+
+
+def check(logger: str | None) -> None:
+    """ImportError, in a sentence, unless the tracker that was asked for is installed."""
+    if logger is not None:
+        extras.need(logger)
+
+
+def callbacks(logger: str | None, folder: str) -> list[Callback]:
+    """Those of a run in this folder: TensorBoard's wherever it is installed, and the one that was asked for."""
+    found = _tensorboard(folder)
+    if logger == "wandb":
+        found.append(WandbCallback())
+    if logger == "mlflow":
+        found.append(MLflowCallback())
+    return found
+
+
+def _tensorboard(folder: str) -> list[Callback]:
+    if importlib.util.find_spec("tensorboard") is None:
+        return []
+    try:
+        folder.encode()
+    except UnicodeEncodeError:
+        output.note(f"minorm train: {folder} is not UTF-8, which tensorboard needs; nothing is written for it")
+        return []
+    return [TensorBoardCallback(folder)]

@@ -1,0 +1,189 @@
+"""`minorm profile`: where the time and the memory of a model's steps go, as a table, a sentence and a flame graph."""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import itertools
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+import minorm as mn
+import minorm.functional as F
+from minorm import optim, profiler
+from minorm.cli import sources
+from minorm.cli.options import external_root, output_files
+from minorm.cli.sources import Source
+from minorm.cli.terminal import output
+from minorm.cli.terminal.one_line_errors import UsageError
+from minorm.data import DataLoader
+from minorm.devices import dtypes
+from minorm.nn import Module
+from minorm.profiler.averages import SORTS, duration, size
+from minorm.tensor.tensor import Tensor
+
+BATCH, STEPS, WARM_UP, ROWS, FREE = 32, 10, 2, 20, 32  # FREE: the length of an axis that a file leaves free
+SPEEDSCOPE = ".speedscope.json"
+
+
+def add(commands: Any) -> None:
+    """Declare the command."""
+    parser = commands.add_parser(
+        "profile",
+        help="where the time and the memory of a model go, by layer or operation",
+        description="Run training steps of a model and tell where their time and memory go: a row a layer, forward and "
+        "backward, and one sentence about the largest. Without --data the images are random numbers, so that only the "
+        "model is measured; with it they are read, and that counts as well.",
+        epilog="Example: minorm profile run -o trace.json, which https://ui.perfetto.dev shows as a flame graph",
+    )
+    parser.add_argument("model", metavar="MODEL", help=sources.MODEL_HELP)
+    parser.add_argument("--inference", action="store_true", help="forward passes in evaluation mode, without gradients")
+    parser.add_argument("--batch-size", type=int, metavar="N", help=f"default: that of the run, else {BATCH}")
+    parser.add_argument("--steps", type=int, default=STEPS, metavar="N", help=f"that are measured (default {STEPS}), "
+                        f"after {WARM_UP} others")  # fmt: skip
+    parser.add_argument("--device", default="cpu", metavar="NAME", help="cpu (default), cuda or cuda:1")
+    parser.add_argument("--by", choices=("layer", "operation"), default="layer", help="what a row is (default layer)")
+    parser.add_argument("--sort-by", choices=SORTS, metavar="COLUMN", help=f"one of {', '.join(SORTS)} (default: self "
+                        "time)")  # fmt: skip
+    parser.add_argument("--rows", type=int, default=ROWS, metavar="N", help=f"at most (default {ROWS}; -1 for all)")
+    parser.add_argument("--json", action="store_true", help="everything as JSON, for programs")
+    parser.add_argument("-o", "--out", metavar="FILE", help="a flame graph: trace.json for https://ui.perfetto.dev, or "
+                        f"a name that ends in {SPEEDSCOPE} for https://www.speedscope.app")  # fmt: skip
+    sources.add_data(parser)
+    external_root.add(parser)
+    sources.add_dtype(parser)
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the table and the sentence."""
+    _check(args)
+    source = sources.opened(args)
+    output_files.check("profile", source.path, args.out)
+    batches, what = _batches(source, args)
+    step = _step(source, args)
+    for x, y in itertools.islice(batches(), WARM_UP):
+        step(x, y)
+    images = 0
+    with profiler.profile(profile_memory=True, record_shapes=True) as prof:
+        for x, y in itertools.islice(batches(), args.steps):
+            step(x, y)
+            prof.step()
+            images += x.shape[0]
+    if args.out:
+        write = prof.export_speedscope if args.out.endswith(SPEEDSCOPE) else prof.export_chrome_trace
+        write(args.out)
+    if args.json:
+        output.show_json(_plain(prof, source.path))
+    else:
+        _tell(prof, args, f"{source.path}: {args.steps} {'forward passes' if args.inference else 'training steps'} "
+              f"with {what} on {args.device}", images)  # fmt: skip
+    return 0
+
+
+def _check(args: argparse.Namespace) -> None:
+    for name in ("batch_size", "steps"):
+        value = getattr(args, name)
+        if value is not None and value < 1:
+            raise UsageError(f"--{name.replace('_', '-')} {value}: expected at least 1")
+    if args.out and not args.out.endswith(".json"):
+        raise UsageError(f"--out {args.out}: expected a name that ends in .json, or in {SPEEDSCOPE}")
+
+
+def _tell(prof: profiler.profile, args: argparse.Namespace, what: str, images: int) -> None:
+    rows = prof.key_averages(group_by_layer=args.by == "layer")
+    step = rows.total / prof.steps
+    output.say(f"{what}: {duration(step)} a step, {1e6 * images / rows.total:,.0f} images/s, "
+               f"at most {size(prof.peak_memory)} at a time")  # fmt: skip
+    output.say("")
+    for line in rows.table(sort_by=args.sort_by, row_limit=args.rows).splitlines():
+        output.say(line)
+    output.say("")
+    output.say(prof.summary())
+    if args.out:
+        output.say(f"flame graph: {args.out}")
+
+
+def _plain(prof: profiler.profile, path: str) -> dict[str, Any]:
+    layers, operations = prof.key_averages(group_by_layer=True), prof.key_averages()
+    return {
+        "model": path,
+        "summary": prof.summary(),
+        "steps": prof.steps,
+        "microseconds": layers.total,
+        "peak_bytes": prof.peak_memory,
+        "layers": [asdict(row) for row in layers],
+        "operations": [asdict(row) for row in operations],
+    }
+
+
+# What is run
+
+
+def _step(source: Source, args: argparse.Namespace) -> Callable[[Tensor, Tensor], None]:
+    """A training step, or a forward pass, of a batch; ValueError where nothing can be trained."""
+    model: Module = source.model if source.qat is None or args.inference else source.qat
+    model = model.to(device=args.device).train(not args.inference)
+    if args.inference:
+
+        def forward(x: Tensor, _: Tensor) -> None:
+            with mn.no_grad():
+                model(x.to(args.device))
+
+        return forward
+    parameters = [p for p in model.parameters() if p.requires_grad]
+    if not parameters:
+        raise ValueError(f"{source.path} has no parameters to train; expected --inference")
+    optimizer = optim.SGD(parameters, lr=1e-6, momentum=0.9)  # so small that the numbers stay what they are
+
+    def train(x: Tensor, y: Tensor) -> None:
+        loss = _loss(model(x.to(args.device)), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+    return train
+
+
+def _loss(found: Any, labels: Tensor) -> Tensor:
+    """Cross entropy where these can be logits of the labels; else the mean of all squares."""
+    outputs = found if isinstance(found, Tensor) else next(iter(found.values() if isinstance(found, dict) else found))
+    if outputs.ndim == 2 and outputs.shape[0] == labels.shape[0]:
+        return F.cross_entropy(outputs, (labels % outputs.shape[1]).to(outputs.device))
+    return (outputs * outputs).mean()
+
+
+def _batches(source: Source, args: argparse.Namespace) -> tuple[Callable[[], Iterator[tuple[Tensor, Tensor]]], str]:
+    """What begins to give batches without end, and what they are, in words."""
+    count = args.batch_size or (source.settings.batch_size if source.settings else BATCH)
+    if args.data is not None or args.path is not None:
+        loader = sources.training_loader(source, args)
+        if args.batch_size is not None:
+            loader = DataLoader(loader.dataset, count, shuffle=True, seed=0, transform=loader.transform)
+        return functools.partial(_again, loader), f"batches of {loader.batch_size} images that are read"
+    x = Tensor(_noise(source, count))
+    y = Tensor(np.random.default_rng(1).integers(0, 1 << 30, count))
+    return lambda: itertools.repeat((x, y)), f"batches of {count} random inputs of {' x '.join(map(str, x.shape[1:]))}"
+
+
+def _again(loader: Any) -> Iterator[tuple[Tensor, Tensor]]:
+    while True:
+        yield from loader
+
+
+def _noise(source: Source, count: int) -> Any:
+    """Random numbers of the form that the model takes; ValueError for a graph that takes more than one input."""
+    if source.kind == "onnx":
+        inputs = source.model.inputs
+        if len(inputs) != 1 or not dtypes.is_float(inputs[0].dtype) or not inputs[0].shape:
+            raise ValueError(f"{source.path} takes {', '.join(map(str, inputs))}; expected one input of floats")
+        first, *rest = inputs[0].shape
+        count = first if isinstance(first, int) else count
+        shape = [length if isinstance(length, int) else FREE for length in rest]
+    else:
+        shape = [source.facts["channels"], source.facts["size"], source.facts["size"]]
+    noise = np.random.default_rng(0).standard_normal((count, *shape))
+    return noise.astype(source.image_type)

@@ -1,0 +1,29 @@
+"""The section of a report on its classes: scores of each, what is never predicted, and a chart of calibration."""
+
+from __future__ import annotations
+
+from minorm.cli.views import charts, html_parts
+from minorm.support.masking import for_page
+from minorm.training import ClassificationReport
+from minorm.training.metrics.classification_report import AVERAGES, ClassRow
+
+HEAD = ("class", "", "precision", "recall", "F1", "AUROC", "images")
+
+
+def html(report: ClassificationReport) -> str:
+    """A table, sentences, and the chart."""
+    rows = [_row(row) for row in report.shown()]
+    for name in AVERAGES:
+        scores = getattr(report, name)
+        rows.append((f"{name} average", "", *(f"{scores[key]:.3f}" for key in ("precision", "recall", "f1")), "", ""))
+    said = "".join(f"<li>{for_page(line)}</li>" for line in report.sentences())
+    chart = f'<div class="charts"><figure>{charts.calibration(report.calibration)}</figure></div>'
+    return f"{html_parts.table(HEAD, rows, numbers=5)}<ul>{said}</ul>{chart}"
+
+
+def _row(row: ClassRow) -> tuple[str, ...]:
+    remark = "" if row.predicted else "never predicted" if row.support else "no images"
+    area = "" if row.roc_auc is None else f"{row.roc_auc:.3f}"
+    known = row.support or row.predicted
+    scores = (f"{value:.3f}" if known else "" for value in (row.precision, row.recall, row.f1))
+    return row.name, remark, *scores, area, f"{row.support:,}"

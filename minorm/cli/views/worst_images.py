@@ -1,0 +1,75 @@
+"""The section of a report on the images with the largest losses: each beside what speaks for the class it is taken for.
+
+The second picture is Grad-CAM: grey, and the more orange the more a place speaks for that class.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from minorm.cli.views import html_parts
+from minorm.data import DataLoader, Subset
+from minorm.diagnosis import grad_cam
+from minorm.nn import Module
+from minorm.support.masking import for_page, printable
+from minorm.training.files.outcome import Outcome, pixels
+
+SHOWN, TOGETHER = 24, 4  # images, and as many of them in one graph, which takes memory
+ORANGE = np.array([230, 97, 0], np.float64)
+MOST = 0.75  # of orange
+Array = Any
+
+
+def html(model: Module, found: Outcome, loader: DataLoader, names: Sequence[str]) -> str:
+    """The section; nothing where all images are right. loader: of the images that `found` is about."""
+    chosen = found.worst(SHOWN)
+    if not len(chosen):
+        return ""
+    heats, why = _heats(model, loader, found.indices[chosen], found.predicted[chosen])
+    figures = []
+    for row, heat in zip(chosen, heats, strict=True):
+        index = int(found.indices[row])
+        label, taken = names[found.labels[row]], names[found.predicted[row]]
+        share = found.probabilities[row, found.predicted[row]]
+        seen = pixels(loader.dataset, index)
+        pictures = html_parts.image(html_parts.png(seen), label)
+        if heat is not None:
+            pictures += html_parts.image(html_parts.png(overlaid(seen, heat)), f"what speaks for {taken}")
+        figures.append(
+            f'<figure><div class="pair">{pictures}</div><figcaption><b>{for_page(label)}</b><br>'
+            f"taken for {for_page(taken)}, {100 * share:.0f}&nbsp;%<br>"
+            f"<small>{for_page(printable(_name(loader.dataset, index)))}</small></figcaption></figure>"
+        )
+    note = (
+        why
+        or "Right of each image Grad-CAM: the more orange a place, the more it speaks for the class it is taken for."
+    )
+    return f'<h2>Worst images</h2><p><small>{for_page(note)}</small></p><div class="images">{"".join(figures)}</div>'
+
+
+def _heats(model: Module, loader: DataLoader, indices: Array, classes: Array) -> tuple[Sequence[Any], str]:
+    """Where each image speaks for its class; None for all, with a sentence that says why."""
+    found: list[Any] = []
+    try:
+        for images, _ in DataLoader(Subset(loader.dataset, indices), TOGETHER, transform=loader.transform):
+            target = classes[len(found) : len(found) + len(images)]
+            found += [*grad_cam(model, images, target=target).cpu().numpy()]
+    except (ValueError, TypeError, RuntimeError) as error:  # code of the user's may do anything without a gradient
+        return [None] * len(indices), f"There is no Grad-CAM: {str(error).removeprefix('grad_cam: ')}"
+    return found, ""
+
+
+def overlaid(image: Array, heat: Array) -> Array:
+    """Bytes channels x height x width in grey, with heat from 0 to 1 in orange; 3 x height x width."""
+    grey = image.astype(np.float64).mean(0)
+    share = MOST * heat
+    return np.rint((1 - share) * grey + share * ORANGE[:, None, None]).astype(np.uint8)
+
+
+def _name(dataset: Any, index: int) -> str:
+    """A file's name, or the image's number."""
+    files = getattr(getattr(dataset, "dataset", None), "files", None)
+    return f"image {index:,}" if files is None else str(files[int(dataset.indices[index])])

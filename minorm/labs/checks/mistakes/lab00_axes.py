@@ -1,0 +1,483 @@
+"""Typical mistakes of lab 0, as the functions that a student would have written with them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from minorm.labs.judge.recognizing import Recognizer
+
+Axes = tuple[int, ...]
+Loops = list[tuple[int, int]]
+KEPT = {"batch": (1,), "instance": (0, 1), "layer": (0,), "group": (0, 1)}
+
+
+class Right:
+    """All functions of the lab."""
+
+    def reduced_axes(self, kind: str, ndim: int) -> Any:
+        """The reduced axes of a kind of normalization."""
+        return tuple(i for i in range(ndim + (kind == "group")) if i not in KEPT[kind])
+
+    def to_mask(self, axes: Axes) -> Any:
+        """Axes as an integer."""
+        return sum(2**axis for axis in set(axes))
+
+    def to_axes(self, mask: int) -> Any:
+        """An integer as axes."""
+        return tuple(i for i in range(mask.bit_length()) if mask >> i & 1)
+
+    def split_groups(self, x: Any, num_groups: int) -> Any:
+        """Axis 1 cut into groups."""
+        if num_groups < 1 or x.shape[1] % num_groups:
+            raise ValueError(f"num_groups={num_groups} must divide channels={x.shape[1]}")
+        return self._split(x, num_groups)
+
+    def _split(self, x: Any, num_groups: int) -> Any:
+        return x.reshape(x.shape[0], num_groups, x.shape[1] // num_groups, *x.shape[2:])
+
+    def same_row(self, shape: Axes, axes: Axes, index: Axes) -> Any:
+        """True for each element of the row of `index`."""
+        row = np.zeros(shape, bool)
+        row[tuple(slice(None) if axis in axes else i for axis, i in enumerate(index))] = True
+        return row
+
+    def loops(self, shape: Axes, axes: Axes) -> Any:
+        """The loops over kept and over reduced axes."""
+        keep: Loops = []
+        reduce: Loops = []
+        for axis, count in enumerate(shape):
+            if self._is_no_loop(count):
+                continue
+            step = self._step(shape, axis)
+            found = reduce if axis in axes else keep
+            if found and self._meet(found[-1], count, step):
+                found[-1] = (found[-1][0] * count, step)
+            else:
+                found.append((count, step))
+        return keep, reduce
+
+    def _is_no_loop(self, count: int) -> bool:
+        return count == 1
+
+    def _step(self, shape: Axes, axis: int) -> int:
+        return int(np.prod(shape[axis + 1 :]))
+
+    def _meet(self, outer: tuple[int, int], count: int, step: int) -> bool:
+        return outer[1] == count * step
+
+    def positions(self, some_loops: Loops) -> Any:
+        """Where a list of loops goes."""
+        found = [0]
+        for count, step in some_loops:
+            found = [p + i * step for p in found for i in range(count)]
+        return found
+
+    def means_by_loops(self, flat: Any, keep: Loops, reduce: Loops) -> Any:
+        """The mean of each row."""
+        inside = np.array(self.positions(reduce))
+        return np.array([flat[start + inside].mean() for start in self.positions(keep)])
+
+
+# Task 0.1
+
+
+class KeptReturned(Right):
+    """the kept axes are returned: those along which the means differ, not those along which they are taken"""
+
+    def reduced_axes(self, kind: str, ndim: int) -> Any:
+        return KEPT[kind]
+
+
+class BatchOverBatch(Right):
+    """for "batch" only axis 0 is reduced: the positions of a channel share its mean, too"""
+
+    def reduced_axes(self, kind: str, ndim: int) -> Any:
+        return (0,) if kind == "batch" else super().reduced_axes(kind, ndim)
+
+
+class BatchWithoutBatch(Right):
+    """for "batch" the batch axis 0 is missing: all samples share a channel's mean"""
+
+    def reduced_axes(self, kind: str, ndim: int) -> Any:
+        return tuple(range(2, ndim)) if kind == "batch" else super().reduced_axes(kind, ndim)
+
+
+class LayerLastAxis(Right):
+    """for "layer" only the last axis is reduced, as in text models; here it is all of a sample"""
+
+    def reduced_axes(self, kind: str, ndim: int) -> Any:
+        return (ndim - 1,) if kind == "layer" else super().reduced_axes(kind, ndim)
+
+
+class LayerWithoutChannels(Right):
+    """for "layer" the channels are kept: one mean for each sample takes them in, too"""
+
+    def reduced_axes(self, kind: str, ndim: int) -> Any:
+        return super().reduced_axes("instance" if kind == "layer" else kind, ndim)
+
+
+class LayerOverAll(Right):
+    """for "layer" everything is reduced, the batch axis 0, too: each sample has its own mean"""
+
+    def reduced_axes(self, kind: str, ndim: int) -> Any:
+        return tuple(range(ndim)) if kind == "layer" else super().reduced_axes(kind, ndim)
+
+
+class InstanceWithChannels(Right):
+    """for "instance" the axes of "layer" are returned: each channel of a sample has its own mean"""
+
+    def reduced_axes(self, kind: str, ndim: int) -> Any:
+        return super().reduced_axes("layer" if kind == "instance" else kind, ndim)
+
+
+class GroupBeforeSplit(Right):
+    """for "group" the axes are those of x before the split: after it there is one axis more"""
+
+    def reduced_axes(self, kind: str, ndim: int) -> Any:
+        return super().reduced_axes("instance" if kind == "group" else kind, ndim)
+
+
+class GroupWithoutChannels(Right):
+    """for "group" axis 2 is missing: the channels of a group share its mean"""
+
+    def reduced_axes(self, kind: str, ndim: int) -> Any:
+        return tuple(range(3, ndim + 1)) if kind == "group" else super().reduced_axes(kind, ndim)
+
+
+class GroupWithBatch(Right):
+    """for "group" the batch axis 0 is reduced, too: each sample has its own means"""
+
+    def reduced_axes(self, kind: str, ndim: int) -> Any:
+        return (0, *range(2, ndim + 1)) if kind == "group" else super().reduced_axes(kind, ndim)
+
+
+class FourAxesOnly(Right):
+    """`ndim` is not used: the axes are those of images with four axes"""
+
+    def reduced_axes(self, kind: str, ndim: int) -> Any:
+        return super().reduced_axes(kind, 4)
+
+
+# Task 0.2
+
+
+class BitsReversed(Right):
+    """the bits are in the wrong order: bit 0, the last binary digit, stands for axis 0"""
+
+    def to_mask(self, axes: Axes) -> Any:
+        return int("".join("1" if i in axes else "0" for i in range(max(axes, default=0) + 1)), 2)
+
+    def to_axes(self, mask: int) -> Any:
+        return tuple(i for i, bit in enumerate(f"{mask:b}") if bit == "1")
+
+
+class BitsFromOne(Right):
+    """the axes are counted from 1: bit i stands for axis i, and bit 0 for axis 0"""
+
+    def to_mask(self, axes: Axes) -> Any:
+        return sum(2 ** (axis + 1) for axis in axes)
+
+    def to_axes(self, mask: int) -> Any:
+        return tuple(i + 1 for i in super().to_axes(mask))
+
+
+class AxesAdded(Right):
+    """the axes themselves are added up: axis i is worth 2**i"""
+
+    def to_mask(self, axes: Axes) -> Any:
+        return sum(axes)
+
+
+class AxesSquared(Right):
+    """axis**2 is taken for 2**axis"""
+
+    def to_mask(self, axes: Axes) -> Any:
+        return sum(axis**2 for axis in axes)
+
+
+class MaskAsText(Right):
+    """the mask is returned as text in binary: it is an integer"""
+
+    def to_mask(self, axes: Axes) -> Any:
+        return f"{super().to_mask(axes):b}"
+
+
+class MaskAsPrefixedText(Right):
+    """the mask is returned as text in binary: it is an integer"""
+
+    def to_mask(self, axes: Axes) -> Any:
+        return bin(super().to_mask(axes))
+
+
+class DigitsOfTen(Right):
+    """the binary digits are read as a decimal number"""
+
+    def to_mask(self, axes: Axes) -> Any:
+        return int(f"{super().to_mask(axes):b}")
+
+
+class LastAxisMissing(Right):
+    """the highest axis is missing: a mask of n binary digits has the axes 0 to n - 1"""
+
+    def to_axes(self, mask: int) -> Any:
+        return tuple(i for i in range(max(mask.bit_length() - 1, 0)) if mask >> i & 1)
+
+
+class FallingOrder(Right):
+    """the axes are in falling order"""
+
+    def to_axes(self, mask: int) -> Any:
+        return super().to_axes(mask)[::-1]
+
+
+class FirstAxesOnly(Right):
+    """only the first axes are looked at, 4 or 8 of them: a mask may have more"""
+
+    def to_axes(self, mask: int) -> Any:
+        return tuple(i for i in range(8) if mask >> i & 1)
+
+
+# Task 0.3
+
+
+class GroupsInterleaved(Right):
+    """every num_groups-th channel is in a group: a group is made of neighbours"""
+
+    def _split(self, x: Any, num_groups: int) -> Any:
+        return super()._split(x, x.shape[1] // num_groups).swapaxes(1, 2)
+
+
+class GroupsLast(Right):
+    """the two new axes are in the wrong order: (N, C/G, G, ...) in place of (N, G, C/G, ...)"""
+
+    def _split(self, x: Any, num_groups: int) -> Any:
+        return super()._split(x, num_groups).swapaxes(1, 2)
+
+
+class SizesSwapped(Right):
+    """num_groups is taken for the number of channels in a group: the shape is (N, C/G, G, ...)"""
+
+    def _split(self, x: Any, num_groups: int) -> Any:
+        return super()._split(x, x.shape[1] // num_groups)
+
+
+class BatchSplit(Right):
+    """axis 0 is cut into groups, not axis 1"""
+
+    def _split(self, x: Any, num_groups: int) -> Any:
+        return x.reshape(num_groups, x.shape[0] // num_groups, *x.shape[1:])
+
+
+class FourAxesTaken(Right):
+    """x is expected to have four axes: it may have fewer or more"""
+
+    def _split(self, x: Any, num_groups: int) -> Any:
+        n, c, h, w = x.shape
+        return x.reshape(n, num_groups, c // num_groups, h, w)
+
+
+class PositionsFlat(Right):
+    """the axes behind the channels are merged into one: they stay as they are"""
+
+    def _split(self, x: Any, num_groups: int) -> Any:
+        return x.reshape(x.shape[0], num_groups, x.shape[1] // num_groups, -1)
+
+
+class ListOfGroups(Right):
+    """the groups are put in a list along a new first axis: the axis of groups comes behind the batch axis"""
+
+    def _split(self, x: Any, num_groups: int) -> Any:
+        return np.stack(np.split(x, num_groups, axis=1))
+
+
+class NotRefused(Right):
+    """a number of groups that does not divide the channels is left to NumPy: refuse it with your own ValueError"""
+
+    def split_groups(self, x: Any, num_groups: int) -> Any:
+        return x.reshape(x.shape[0], num_groups, x.shape[1] // num_groups, *x.shape[2:])
+
+
+# Task 0.4
+
+
+class KeptFree(Right):
+    """the kept axes are free and the reduced ones fixed: along the reduced ones all elements share a mean"""
+
+    def same_row(self, shape: Axes, axes: Axes, index: Axes) -> Any:
+        return super().same_row(shape, tuple(i for i in range(len(shape)) if i not in axes), index)
+
+
+class ElementAlone(Right):
+    """only the element itself is marked: all that share its mean are asked for"""
+
+    def same_row(self, shape: Axes, axes: Axes, index: Axes) -> Any:
+        return super().same_row(shape, (), index)
+
+
+class AnyAxis(Right):
+    """it is enough that one kept index agrees: they all have to"""
+
+    def same_row(self, shape: Axes, axes: Axes, index: Axes) -> Any:
+        indices = np.indices(shape)
+        agree = [indices[i] == index[i] for i in range(len(shape)) if i not in axes]
+        return np.broadcast_to(np.any(agree, axis=0), shape) if agree else np.zeros(shape, bool)
+
+
+class RowInverted(Right):
+    """True and False are swapped"""
+
+    def same_row(self, shape: Axes, axes: Axes, index: Axes) -> Any:
+        return ~super().same_row(shape, axes, index)
+
+
+# Task 0.5
+
+
+class NotMerged(Right):
+    """neighbours of the same kind are not merged"""
+
+    def _meet(self, outer: tuple[int, int], count: int, step: int) -> bool:
+        return False
+
+
+class AlwaysMerged(Right):
+    """axes are merged that are neighbours in the list and not in memory: the outer step has to be count * step"""
+
+    def _meet(self, outer: tuple[int, int], count: int, step: int) -> bool:
+        return True
+
+
+class OnesKept(Right):
+    """axes of length 1 are kept as loops: they are no loops at all"""
+
+    def _is_no_loop(self, count: int) -> bool:
+        return False
+
+
+class OnesKeptUnmerged(OnesKept):
+    """axes of length 1 are kept as loops, and neighbours are not merged"""
+
+    def _meet(self, outer: tuple[int, int], count: int, step: int) -> bool:
+        return False
+
+
+class ColumnMajor(Right):
+    """the steps are those of column-major order: in row-major order the last axis has step 1"""
+
+    def _step(self, shape: Axes, axis: int) -> int:
+        return int(np.prod(shape[:axis]))
+
+
+class StepOfItself(Right):
+    """the step of an axis has its own length in it: it is the product of the lengths behind it"""
+
+    def _step(self, shape: Axes, axis: int) -> int:
+        return int(np.prod(shape[axis:]))
+
+
+class StepInBytes(Right):
+    """the steps are counted in bytes: they are counted in elements"""
+
+    def _step(self, shape: Axes, axis: int) -> int:
+        return 8 * super()._step(shape, axis)
+
+
+class OuterStepKept(Right):
+    """a merged loop keeps the outer step: it goes on with the inner one"""
+
+    def loops(self, shape: Axes, axes: Axes) -> Any:
+        keep: Loops = []
+        reduce: Loops = []
+        for axis, count in enumerate(shape):
+            if count == 1:
+                continue
+            step, found = self._step(shape, axis), reduce if axis in axes else keep
+            if axis and found and found[-1][1] % (count * step) == 0 and self._neighbour(shape, axes, axis):
+                found[-1] = (found[-1][0] * count, found[-1][1])
+            else:
+                found.append((count, step))
+        return keep, reduce
+
+    def _neighbour(self, shape: Axes, axes: Axes, axis: int) -> bool:
+        before = [i for i in range(axis) if shape[i] > 1]
+        return bool(before) and (before[-1] in axes) == (axis in axes)
+
+
+class KindsSwapped(Right):
+    """keep and reduce are swapped"""
+
+    def loops(self, shape: Axes, axes: Axes) -> Any:
+        return super().loops(shape, axes)[::-1]
+
+
+class InnerFirst(Right):
+    """the inner loops come first: the outer ones do"""
+
+    def loops(self, shape: Axes, axes: Axes) -> Any:
+        keep, reduce = super().loops(shape, axes)
+        return keep[::-1], reduce[::-1]
+
+
+class StepFirst(Right):
+    """each pair has its step first: it is (count, step)"""
+
+    def loops(self, shape: Axes, axes: Axes) -> Any:
+        keep, reduce = super().loops(shape, axes)
+        return [pair[::-1] for pair in keep], [pair[::-1] for pair in reduce]
+
+
+# Task 0.6
+
+
+class InnerSlowest(Right):
+    """the inner loop is the slowest: the outer one is"""
+
+    def positions(self, some_loops: Loops) -> Any:
+        return super().positions(some_loops[::-1])
+
+
+class NothingVisited(Right):
+    """an empty list visits nothing: it visits position 0"""
+
+    def positions(self, some_loops: Loops) -> Any:
+        return super().positions(some_loops) if some_loops else []
+
+
+class StepsIgnored(Right):
+    """the positions are counted one by one: each turn of a loop goes on by its step"""
+
+    def positions(self, some_loops: Loops) -> Any:
+        return super().positions([(count, 1) for count, _ in some_loops])
+
+
+class PositionsSorted(Right):
+    """the positions are sorted: they come in the order of the loops, the outer one slowest"""
+
+    def positions(self, some_loops: Loops) -> Any:
+        return sorted(super().positions(some_loops))
+
+
+class TurnTooMany(Right):
+    """one turn too many: a loop of count turns goes from 0 to count - 1"""
+
+    def positions(self, some_loops: Loops) -> Any:
+        return super().positions([(count + 1, step) for count, step in some_loops])
+
+
+class SumsForMeans(Right):
+    """the sums of the rows are returned: the division by the number of elements is missing"""
+
+    def means_by_loops(self, flat: Any, keep: Loops, reduce: Loops) -> Any:
+        return super().means_by_loops(flat, keep, reduce) * len(super().positions(reduce))
+
+
+class RowsSwapped(Right):
+    """keep and reduce are swapped: there is one mean for each kept position"""
+
+    def means_by_loops(self, flat: Any, keep: Loops, reduce: Loops) -> Any:
+        return super().means_by_loops(flat, reduce, keep)
+
+
+RECOGNIZER = Recognizer.of(Right, vars())

@@ -1,0 +1,494 @@
+"""Typical mistakes of lab 4, as the functions that a student would have written with them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from minorm.labs.judge.recognizing import Recognizer
+
+
+class Right:
+    """All functions of the lab, each built on those before it, so that a mistake goes on to the tasks behind it."""
+
+    def batch_statistics(self, x: Any) -> Any:
+        """Mean, population variance and m of each channel."""
+        axes = self._axes(x)
+        return x.mean(axis=axes), self._var(x, axes), self._m(x)
+
+    def _axes(self, x: Any) -> tuple[int, ...]:
+        return (0, *range(2, x.ndim))
+
+    def _var(self, x: Any, axes: tuple[int, ...]) -> Any:
+        return x.var(axis=axes)
+
+    def _m(self, x: Any) -> int:
+        return x.size // x.shape[1]
+
+    def update(self, mean: Any, var: Any, x: Any, momentum: float = 0.9) -> Any:
+        """The running mean and variance after the batch x."""
+        batch_mean, batch_var, _ = self.batch_statistics(x)
+        return self._moved(mean, batch_mean, 1 - momentum), self._moved(var, batch_var, 1 - momentum)
+
+    def _moved(self, old: Any, new: Any, share: float) -> Any:
+        return old * (1 - share) + new * share
+
+    def unbiased(self, var: Any, m: int) -> Any:
+        """The estimate that divides by m - 1."""
+        return var * m / (m - 1)
+
+    def cumulative_momentum(self, seen: int) -> float:
+        """The momentum that makes the running value the average of all."""
+        return seen / (seen + 1)
+
+    def trajectory(self, batches: Any, convention: str, momentum: float | None = None) -> Any:
+        """The running mean and variance after each batch."""
+        channels = batches[0].shape[1]
+        mean, var, found = np.zeros(channels), self._first_var(channels), []
+        for seen, x in enumerate(batches):
+            batch_mean, batch_var, m = self.batch_statistics(x)
+            if convention in self._unbiased_ones():
+                batch_var = self.unbiased(batch_var, m)
+            share = self._share(convention, momentum, seen)
+            mean, var = self._moved(mean, batch_mean, share), self._moved(var, batch_var, share)
+            found.append((mean, var))
+        return found
+
+    def _first_var(self, channels: int) -> Any:
+        return np.ones(channels)
+
+    def _unbiased_ones(self) -> tuple[str, ...]:
+        return ("pytorch", "paper")
+
+    def _share(self, convention: str, momentum: float | None, seen: int) -> float:
+        """Of the new value."""
+        if convention == "paper":
+            return 1 - self.cumulative_momentum(seen)
+        if momentum is None:
+            return {"onnx": 0.1, "keras": 0.01, "pytorch": 0.1}[convention]
+        return momentum if convention == "pytorch" else 1 - momentum
+
+    def onnx_momentum(self, torch_momentum: float) -> float:
+        """PyTorch's momentum in ONNX's meaning."""
+        return 1 - torch_momentum
+
+    def onnx_running_var(self, torch_running_var: Any, torch_momentum: float, batches: int, m: int) -> Any:
+        """PyTorch's running variance as ONNX would have it."""
+        initial = self._initial(torch_momentum, batches)
+        return (torch_running_var - initial) * (m - 1) / m + initial
+
+    def _initial(self, torch_momentum: float, batches: int) -> float:
+        return (1 - torch_momentum) ** batches
+
+
+# Task 4.1
+
+
+class BatchAxisOnly(Right):
+    """the statistics are taken over the batch axis alone: the positions of a channel belong to them, too"""
+
+    def _axes(self, x: Any) -> tuple[int, ...]:
+        return (0,)
+
+
+class WithoutSamples(Right):
+    """the statistics are taken over the positions alone: all samples of the batch belong to them, too"""
+
+    def _axes(self, x: Any) -> tuple[int, ...]:
+        return tuple(range(2, x.ndim))
+
+
+class EverythingReduced(Right):
+    """the statistics are taken over everything: each channel has its own"""
+
+    def _axes(self, x: Any) -> tuple[int, ...]:
+        return tuple(range(x.ndim))
+
+
+class OfSamples(Right):
+    """the statistics are taken for each sample: axis 1, the channels, is the one to keep"""
+
+    def _axes(self, x: Any) -> tuple[int, ...]:
+        return tuple(range(1, x.ndim))
+
+
+class ImagesOnly(Right):
+    """the axes are always (0, 2, 3), which only fits images of four axes"""
+
+    def _axes(self, x: Any) -> tuple[int, ...]:
+        return (0, 2, 3)
+
+
+class DivisorOneLess(Right):
+    """the variance of the batch is divided by m - 1 instead of m, as with ddof=1"""
+
+    def _var(self, x: Any, axes: tuple[int, ...]) -> Any:
+        return x.var(axis=axes, ddof=1)
+
+
+class StandardDeviation(Right):
+    """the standard deviation is taken in place of the variance"""
+
+    def _var(self, x: Any, axes: tuple[int, ...]) -> Any:
+        return x.std(axis=axes)
+
+
+class AxesKept(Right):
+    """the statistics keep the reduced axes (keepdims=True); each has one number a channel, of shape (C,)"""
+
+    def batch_statistics(self, x: Any) -> Any:
+        axes = self._axes(x)
+        return x.mean(axis=axes, keepdims=True), x.var(axis=axes, keepdims=True), self._m(x)
+
+
+class BatchSizeForM(Right):
+    """m is the batch size: the positions of a channel count, too"""
+
+    def _m(self, x: Any) -> int:
+        return len(x)
+
+
+class PositionsForM(Right):
+    """m counts the positions alone: the samples of the batch count, too"""
+
+    def _m(self, x: Any) -> int:
+        return int(np.prod(x.shape[2:]))
+
+
+class AllElementsForM(Right):
+    """m is the number of all elements of x: the other channels do not count"""
+
+    def _m(self, x: Any) -> int:
+        return x.size
+
+
+class ChannelsForM(Right):
+    """m is the number of channels"""
+
+    def _m(self, x: Any) -> int:
+        return x.shape[1]
+
+
+class MomentumReversed(Right):
+    """momentum is reversed: it weighs the new value, as in PyTorch, and here it is the share of the old one"""
+
+    def update(self, mean: Any, var: Any, x: Any, momentum: float = 0.9) -> Any:
+        batch_mean, batch_var, _ = self.batch_statistics(x)
+        return self._moved(mean, batch_mean, momentum), self._moved(var, batch_var, momentum)
+
+
+class MomentumForBoth(Right):
+    """old and new value are both multiplied by momentum: the shares have to add up to 1"""
+
+    def update(self, mean: Any, var: Any, x: Any, momentum: float = 0.9) -> Any:
+        batch_mean, batch_var, _ = self.batch_statistics(x)
+        return momentum * (mean + batch_mean), momentum * (var + batch_var)
+
+
+class NewNotWeighted(Right):
+    """the new value is added whole: it needs the factor 1 - momentum"""
+
+    def update(self, mean: Any, var: Any, x: Any, momentum: float = 0.9) -> Any:
+        batch_mean, batch_var, _ = self.batch_statistics(x)
+        return momentum * mean + batch_mean, momentum * var + batch_var
+
+
+class OldNotWeighted(Right):
+    """the old value is kept whole: it needs the factor momentum"""
+
+    def update(self, mean: Any, var: Any, x: Any, momentum: float = 0.9) -> Any:
+        batch_mean, batch_var, _ = self.batch_statistics(x)
+        return mean + (1 - momentum) * batch_mean, var + (1 - momentum) * batch_var
+
+
+class MomentumConstant(Right):
+    """the argument momentum is ignored and 0.9 is always used"""
+
+    def update(self, mean: Any, var: Any, x: Any, momentum: float = 0.9) -> Any:
+        return super().update(mean, var, x)
+
+
+class VarianceReversed(Right):
+    """momentum is reversed for the variance alone"""
+
+    def update(self, mean: Any, var: Any, x: Any, momentum: float = 0.9) -> Any:
+        return super().update(mean, var, x, momentum)[0], super().update(mean, var, x, 1 - momentum)[1]
+
+
+class VarianceNotMoved(Right):
+    """only the running mean is updated; the running variance stays as it was"""
+
+    def update(self, mean: Any, var: Any, x: Any, momentum: float = 0.9) -> Any:
+        return super().update(mean, var, x, momentum)[0], var
+
+
+class UpdateUnbiased(Right):
+    """the running variance gets the unbiased variance, divided by m - 1; the population's is asked for"""
+
+    def update(self, mean: Any, var: Any, x: Any, momentum: float = 0.9) -> Any:
+        batch_mean, batch_var, m = self.batch_statistics(x)
+        batch_var = self.unbiased(batch_var, m)
+        return self._moved(mean, batch_mean, 1 - momentum), self._moved(var, batch_var, 1 - momentum)
+
+
+class BatchReturned(Right):
+    """the batch's own statistics are returned: the old values are forgotten"""
+
+    def update(self, mean: Any, var: Any, x: Any, momentum: float = 0.9) -> Any:
+        return self.batch_statistics(x)[:2]
+
+
+# Task 4.2
+
+
+class FactorUpsideDown(Right):
+    """the factor is upside down: (m - 1) / m in place of m / (m - 1)"""
+
+    def unbiased(self, var: Any, m: int) -> Any:
+        return var * (m - 1) / m
+
+
+class DividedOnly(Right):
+    """var is divided by m - 1 and not multiplied by m first: it is a mean already, not a sum"""
+
+    def unbiased(self, var: Any, m: int) -> Any:
+        return var / (m - 1)
+
+
+class OneMore(Right):
+    """the divisor is m + 1 in place of m - 1"""
+
+    def unbiased(self, var: Any, m: int) -> Any:
+        return var * m / (m + 1)
+
+
+class Unchanged(Right):
+    """var is returned as it is"""
+
+    def unbiased(self, var: Any, m: int) -> Any:
+        return var
+
+
+# Task 4.3
+
+
+class OneBehind(Right):
+    """the momentum is one batch too late: `seen` counts the batches before this one, which the new one follows"""
+
+    def cumulative_momentum(self, seen: int) -> float:
+        return (seen + 1) / (seen + 2)
+
+
+class OneAhead(Right):
+    """the momentum is one batch too early: (seen - 1) / seen"""
+
+    def cumulative_momentum(self, seen: int) -> float:
+        return 0.0 if seen == 0 else (seen - 1) / seen
+
+
+class ShareOfNew(Right):
+    """this is the share of the new value, 1 / (seen + 1); momentum is the share of the old one"""
+
+    def cumulative_momentum(self, seen: int) -> float:
+        return 1 / (seen + 1)
+
+
+class ShareOfAnyBatch(Right):
+    """cumulative_momentum divides by `seen`, which is 0 at the first batch"""
+
+    def cumulative_momentum(self, seen: int) -> float:
+        return 1 / seen
+
+
+# Task 4.4
+
+
+class OnnxMeaning(Right):
+    """PyTorch's momentum is taken for the share of the old value; there it is the share of the new one"""
+
+    def _share(self, convention: str, momentum: float | None, seen: int) -> float:
+        if convention == "pytorch":
+            return 0.9 if momentum is None else 1 - momentum
+        return super()._share(convention, momentum, seen)
+
+
+class OnnxMeaningOfGiven(Right):
+    """a momentum that is given for PyTorch is taken for the share of the old value; there it is that of the new one"""
+
+    def _share(self, convention: str, momentum: float | None, seen: int) -> float:
+        if convention == "pytorch" and momentum is not None:
+            return 1 - momentum
+        return super()._share(convention, momentum, seen)
+
+
+class TorchMeaning(Right):
+    """momentum is taken for the share of the new value everywhere; in ONNX and Keras it is that of the old one"""
+
+    def _share(self, convention: str, momentum: float | None, seen: int) -> float:
+        if convention == "paper":
+            return super()._share(convention, momentum, seen)
+        return {"onnx": 0.9, "keras": 0.99, "pytorch": 0.1}[convention] if momentum is None else momentum
+
+
+class TorchMeaningOfGiven(Right):
+    """a momentum that is given is taken for the share of the new value; in ONNX and Keras it is that of the old one"""
+
+    def _share(self, convention: str, momentum: float | None, seen: int) -> float:
+        if momentum is not None and convention != "paper":
+            return momentum
+        return super()._share(convention, momentum, seen)
+
+
+class GivenIgnored(Right):
+    """the argument momentum is ignored: the default of the convention is used always"""
+
+    def _share(self, convention: str, momentum: float | None, seen: int) -> float:
+        return super()._share(convention, None, seen)
+
+
+class KerasAsOnnx(Right):
+    """Keras gets ONNX's default: its momentum is 0.99, not 0.9"""
+
+    def _share(self, convention: str, momentum: float | None, seen: int) -> float:
+        return super()._share("onnx" if convention == "keras" else convention, momentum, seen)
+
+
+class PaperAsOnnx(Right):
+    """the paper's running values get ONNX's momentum: there all batches weigh the same"""
+
+    def _share(self, convention: str, momentum: float | None, seen: int) -> float:
+        return super()._share("onnx" if convention == "paper" else convention, momentum, seen)
+
+
+class TorchBiased(Right):
+    """PyTorch's running variance gets the population's variance: PyTorch divides by m - 1 there"""
+
+    def _unbiased_ones(self) -> tuple[str, ...]:
+        return ("paper",)
+
+
+class PaperBiased(Right):
+    """the paper's running variance gets the population's variance: the paper multiplies it by m / (m - 1)"""
+
+    def _unbiased_ones(self) -> tuple[str, ...]:
+        return ("pytorch",)
+
+
+class NeverUnbiased(Right):
+    """every convention gets the population's variance: PyTorch and the paper divide by m - 1"""
+
+    def _unbiased_ones(self) -> tuple[str, ...]:
+        return ()
+
+
+class AllUnbiased(Right):
+    """every convention gets the unbiased variance: ONNX and Keras divide by m"""
+
+    def _unbiased_ones(self) -> tuple[str, ...]:
+        return ("onnx", "keras", "pytorch", "paper")
+
+
+class KerasUnbiased(Right):
+    """Keras gets the unbiased variance, too: it divides by m, as ONNX does"""
+
+    def _unbiased_ones(self) -> tuple[str, ...]:
+        return ("keras", "pytorch", "paper")
+
+
+class VarianceFromZero(Right):
+    """the running variance begins at 0: it begins at 1"""
+
+    def _first_var(self, channels: int) -> Any:
+        return np.zeros(channels)
+
+
+class MeanFromOne(Right):
+    """the running mean begins at 1: it begins at 0"""
+
+    def trajectory(self, batches: Any, convention: str, momentum: float | None = None) -> Any:
+        found, left = super().trajectory(batches, convention, momentum), 1.0
+        shifted = []
+        for seen, (mean, var) in enumerate(found):
+            left *= 1 - self._share(convention, momentum, seen)
+            shifted.append((mean + left, var))
+        return shifted
+
+
+class InitialIncluded(Right):
+    """the values from before the first batch are in the list: it begins after the first batch"""
+
+    def trajectory(self, batches: Any, convention: str, momentum: float | None = None) -> Any:
+        channels = batches[0].shape[1]
+        return [(np.zeros(channels), np.ones(channels)), *super().trajectory(batches, convention, momentum)]
+
+
+class LastOnly(Right):
+    """only the last point is returned: one for each batch is asked for"""
+
+    def trajectory(self, batches: Any, convention: str, momentum: float | None = None) -> Any:
+        return super().trajectory(batches, convention, momentum)[-1]
+
+
+class SameArrays(Right):
+    """each point holds the same two arrays, which were changed in place: all of them show the last values"""
+
+    def trajectory(self, batches: Any, convention: str, momentum: float | None = None) -> Any:
+        found = super().trajectory(batches, convention, momentum)
+        return [found[-1]] * len(found)
+
+
+# Task 4.5
+
+
+class MomentumAsItIs(Right):
+    """the momentum is returned as it is: what PyTorch calls momentum is 1 - momentum in ONNX"""
+
+    def onnx_momentum(self, torch_momentum: float) -> float:
+        return torch_momentum
+
+
+class InitialForgotten(Right):
+    """the initial 1 is corrected as well: only what came from the batches was divided by m - 1"""
+
+    def _initial(self, torch_momentum: float, batches: int) -> float:
+        return 0.0
+
+
+class InitialOfOneBatch(Right):
+    """what is left of the initial 1 shrinks with each batch: (1 - momentum) ** batches, not 1 - momentum"""
+
+    def _initial(self, torch_momentum: float, batches: int) -> float:
+        return 1 - torch_momentum
+
+
+class InitialReversed(Right):
+    """what is left of the initial 1 is (1 - momentum) ** batches, with PyTorch's momentum, not momentum ** batches"""
+
+    def _initial(self, torch_momentum: float, batches: int) -> float:
+        return torch_momentum**batches
+
+
+class InitialNotAdded(Right):
+    """the rest of the initial 1 is taken off and not added again"""
+
+    def onnx_running_var(self, torch_running_var: Any, torch_momentum: float, batches: int, m: int) -> Any:
+        return (torch_running_var - self._initial(torch_momentum, batches)) * (m - 1) / m
+
+
+class CorrectedUpwards(Right):
+    """the factor is upside down: ONNX's variance is the smaller one, (m - 1) / m times PyTorch's"""
+
+    def onnx_running_var(self, torch_running_var: Any, torch_momentum: float, batches: int, m: int) -> Any:
+        initial = self._initial(torch_momentum, batches)
+        return (torch_running_var - initial) * m / (m - 1) + initial
+
+
+class NotCorrected(Right):
+    """the running variance is returned as it is: PyTorch divided each batch's by m - 1"""
+
+    def onnx_running_var(self, torch_running_var: Any, torch_momentum: float, batches: int, m: int) -> Any:
+        return torch_running_var
+
+
+RECOGNIZER = Recognizer.of(Right, vars())

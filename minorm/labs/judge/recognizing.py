@@ -1,0 +1,180 @@
+"""Recognizes the mistake behind a wrong answer, by computing the answers that typical mistakes give.
+
+A lab has a class `Right` with the functions of its tasks, and a subclass of it for each mistake. The subclass overrides
+one function, and its docstring says what the mistake is:
+
+    class DivisorOneLess(Right):
+        \"\"\"the variance is divided by m - 1, as with ddof=1\"\"\"
+
+When a check fails, each class is given the arguments that the student's functions were given. A mistake is named only
+where all its answers are the student's, to the last digits, and the right ones are not.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from minorm.labs.calling.student import Call
+from minorm.labs.scores import Outcome
+
+# How far two equal answers may be apart, in units of the largest number: the student's wrong one and the mistake's, and
+# a right one and the mistake's.
+CLOSE, ROUGH = 1e-12, 1e-6
+
+
+@dataclass(frozen=True)
+class Recognizer:
+    """The right functions of a lab, and the mistakes that it knows, each as a class that makes it."""
+
+    right: type
+    mistakes: Sequence[type]
+
+    @classmethod
+    def of(cls, right: type, names: Mapping[str, Any]) -> Recognizer:
+        """With all subclasses of `right` among these names, as `vars()` of a module gives them."""
+        found = [value for value in names.values() if isinstance(value, type) and issubclass(value, right)]
+        return cls(right, [value for value in found if value is not right])
+
+    def names(self, calls: Iterable[Call], right: Iterable[Call]) -> list[str]:
+        """The mistakes that explain these calls of a failed check, each in words.
+
+        calls  of the check; the last one is what failed, and those before it may be right
+        right  calls of checks that passed: a mistake must give these answers, too
+        """
+        made = list(calls)
+        if not made or not hasattr(self.right, made[-1].name) or _gives(self.right(), made[-1]):
+            return []
+        found = [mistake for mistake in self.mistakes if _explains(mistake, made, CLOSE)]
+        within = self._built_on(made[-1])
+        evidence = [call for call in right if call.name in within]
+        likely = [mistake for mistake in found if _explains(mistake, evidence, ROUGH)]
+        return list(dict.fromkeys(" ".join((mistake.__doc__ or "").split()) for mistake in likely))
+
+    def difference(self, calls: Sequence[Call]) -> str:
+        """How the answers of the call that failed differ from the right ones, where one number says it; else empty."""
+        if not calls or calls[-1].error or not hasattr(self.right, calls[-1].name):
+            return ""
+        call = calls[-1]
+        with np.errstate(all="ignore"):
+            try:
+                right = getattr(self.right(), call.name)(*call.args, **call.options)
+            except Exception:  # noqa: BLE001  the student's own error is what there is to see
+                return ""
+            pairs = zip(
+                *(value if isinstance(value, tuple) else (value,) for value in (right, call.answer)), strict=False
+            )
+            return next(filter(None, (_difference(*pair) for pair in pairs)), "")
+
+    def _built_on(self, call: Call) -> set[str]:
+        """The functions that the right one calls on its way, with itself."""
+        used = {call.name}
+
+        class Watched(self.right):  # type: ignore[misc, name-defined]  # a class that is known at run time alone
+            def __getattribute__(self, name: str) -> Any:
+                used.add(name)
+                return super().__getattribute__(name)
+
+        _gives(Watched(), call)
+        return used
+
+
+@dataclass(frozen=True)
+class Failed:
+    """What the student's functions were asked in a check that failed, and, by the end, in those that passed."""
+
+    calls: Sequence[Call]
+    right: Iterable[Call]
+
+
+def hinted(rows: Sequence[Outcome], recognizer: Recognizer | None) -> list[Outcome]:
+    """The rows, each that failed with a hint: of several mistakes that explain it, the one that explains most rows."""
+    if recognizer is None:
+        return [row.but(failures=()) for row in rows]
+    found = [
+        next(filter(None, (recognizer.names(failed.calls, failed.right) for failed in row.failures)), [])
+        for row in rows
+    ]
+    counts = Counter(words for mistakes in found for words in mistakes)
+    hints = []
+    for mistakes in found:
+        most = max([counts[words] for words in mistakes], default=0)
+        likely = [words for words in mistakes if counts[words] == most]
+        hints.append(f"this is what you get when {', or when '.join(likely)}" if likely else "")
+    for place, row in enumerate(rows):
+        if row.failures and not hints[place]:
+            hints[place] = recognizer.difference(row.failures[0].calls)
+    return [row.but(hint=hint, failures=()) for row, hint in zip(rows, hints, strict=True)]
+
+
+def _explains(mistake: type, calls: Iterable[Call], close: float) -> bool:
+    """Whether all the answers are those of this mistake."""
+    functions = mistake()
+    return all(_gives(functions, call, close) for call in calls if hasattr(functions, call.name))
+
+
+def _gives(functions: Any, call: Call, close: float = CLOSE) -> bool:
+    """Whether the function called like the student's gives the same answer, or an error of the same kind."""
+    function: Callable[..., Any] = getattr(functions, call.name)
+    try:
+        with np.errstate(all="ignore"):
+            answer = function(*call.args, **call.options)
+    except Exception as error:  # noqa: BLE001  a mistake may end in any error
+        words = f"{type(error).__name__}: {error}".split()
+        return " ".join(words[: 3 if close == CLOSE else 1]) in call.error  # what follows depends on how it was written
+    return not call.error and same(answer, call.answer, close)
+
+
+def _difference(right: Any, answer: Any) -> str:
+    """For arrays of one shape, in which at least three numbers say the same; and for float32 among float64."""
+    if not isinstance(right, np.ndarray) or not isinstance(answer, np.ndarray) or right.shape != answer.shape:
+        return ""
+    if right.dtype.kind != "f" or answer.dtype.kind != "f" or right.size < 3 or same(right, answer):
+        return ""
+    if right.dtype == np.float64 and same(right, answer, 1e-5) and np.array_equal(answer, answer.astype(np.float32)):
+        return "the numbers are right to 7 digits, as float32 has them: something is computed in float32 here"
+    used = right != 0
+    ratios = answer[used] / right[used]
+    if ratios.size >= 3 and np.isfinite(ratios).all() and np.ptp(ratios) <= CLOSE * abs(ratios[0]) * 100:
+        return f"each number is {ratios[0]:.6g} times the right one"
+    distances = answer - right
+    if np.isfinite(distances).all() and np.ptp(distances) <= CLOSE * np.abs(right).max() * 100:
+        return (
+            f"each number is the right one {'plus' if distances.flat[0] > 0 else 'minus'} {abs(distances.flat[0]):.6g}"
+        )
+    return ""
+
+
+def same(one: Any, other: Any, close: float = CLOSE) -> bool:
+    """Whether two answers are equal: numbers but for rounding, with one shape and one kind of type."""
+    if isinstance(one, (tuple, list)):
+        return (
+            isinstance(other, (tuple, list))
+            and len(one) == len(other)
+            and all(same(*pair, close) for pair in zip(one, other, strict=True))
+        )
+    if isinstance(one, dict):
+        return (
+            isinstance(other, dict)
+            and one.keys() == other.keys()
+            and all(same(one[key], other[key], close) for key in one)
+        )
+    if hasattr(one, "block"):  # the statistics that a backend's forward returns
+        return hasattr(other, "block") and same(one.block, other.block, close)
+    if one is None or other is None or isinstance(one, str) or isinstance(other, str):
+        return type(one) is type(other) and bool(one == other)
+    try:
+        first, second = np.asarray(one), np.asarray(other)
+    except ValueError:  # lists of uneven lengths
+        return False
+    if first.shape != second.shape or first.dtype.kind != second.dtype.kind:
+        return False
+    if first.dtype.kind not in "fc":
+        return bool(np.array_equal(first, second))
+    size = np.abs(first[np.isfinite(first)]).max(initial=0.0)
+    within = max(close, 8 * float(np.finfo(first.dtype).eps)) * size
+    return bool(np.allclose(first, second, rtol=0, atol=within, equal_nan=True))

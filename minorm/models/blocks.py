@@ -1,0 +1,60 @@
+"""What the networks with torchvision's keys share: a convolution with its norm, how weights begin, checks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from minorm import nn
+from minorm.functional.dropout import check_probability
+from minorm.nn.parameter import check_sizes
+
+ARGUMENTS = {
+    "num_classes": "logits an image",
+    "channels": "of the images, 3 for colours",
+    "dropout": "the probability of a zero in front of the last layer, in training; 0 to 1",
+    "stochastic_depth_prob": (
+        "the probability that the last residual branch is left out, in training; earlier ones have less, in proportion "
+        "to their place"
+    ),
+    "weights": "None, as there are none in minorm: torchvision's argument",
+}
+
+
+def check_arguments(model: str, num_classes: int, channels: int, **probabilities: Any) -> None:
+    """Raise for sizes below 1, and for probabilities outside 0 to 1."""
+    check_sizes(model, num_classes=num_classes, channels=channels)
+    for name, p in probabilities.items():
+        check_probability(model, p, name)
+
+
+def no_weights(model: str, weights: Any) -> None:
+    """Raise unless weights is None, and say how they are loaded."""
+    if weights is not None:
+        raise ValueError(
+            f"{model}: weights is {weights!r}; expected None, because minorm ships no weights; load a file by "
+            "model.load_state_dict(mn.load(path)); docs/how-to/get-pretrained-weights.md says where files are"
+        )
+
+
+def conv_norm(
+    channels: int, width: int, kernel_size: int, activation: type[nn.Module] | None, stride: int = 1, groups: int = 1
+) -> nn.Sequential:
+    """A convolution that keeps the size but for its stride, BatchNorm, and the activation if there is one."""
+    padding = kernel_size // 2
+    layers: list[nn.Module] = [
+        nn.Conv2d(channels, width, kernel_size, stride, padding, groups=groups, bias=False),
+        nn.BatchNorm2d(width),
+    ]
+    return nn.Sequential(*layers, *([] if activation is None else [activation()]))
+
+
+def draw_convolutions(model: nn.Module) -> None:
+    """Normal weights with variance 2 / fan_out, which keep the size of gradients through ReLU; biases are 0.
+
+    He et al. 2015, arXiv:1502.01852.
+    """
+    for layer in model.modules():
+        if isinstance(layer, nn.Conv2d):
+            nn.init.kaiming_normal_(layer.weight, mode="fan_out", nonlinearity="relu")
+            if layer.bias is not None:
+                nn.init.zeros_(layer.bias)

@@ -1,0 +1,34 @@
+"""StochasticDepth: residual branches that are left out at random while a network trains."""
+
+from __future__ import annotations
+
+from minorm.functional.dropout import check_stochastic_depth, stochastic_depth
+from minorm.nn.options import Random
+from minorm.support.documented import arguments_of, documented
+
+
+@documented(arguments_of(stochastic_depth))
+class StochasticDepth(Random):
+    """y = x * m / (1 - p) in training, m anew 0 with probability p and else 1 for each sample, or for all; else y = x.
+
+    It stands at the end of a residual branch: where m is 0 the block passes its input on. x is (N, ...), y has x's
+    shape and type. In evaluation, and where the layer is frozen, y = x. ValueError unless 0 <= p <= 1, and for another
+    mode. The name and the arguments are those of torchvision.ops.
+
+    Example:
+        >>> layer = nn.StochasticDepth(p=0.5, mode="row")
+        >>> y = layer(mn.ones(100, 3, 8, 8))
+        >>> sorted(set(y.flatten(1).mean(1).tolist()))  # whole samples
+        [0.0, 2.0]
+        >>> layer.eval()(y) is y
+        True
+
+    ONNX Identity 25 in evaluation; Huang et al. 2016, arXiv:1603.09382.
+    """
+
+    function = staticmethod(stochastic_depth)
+    shown = "p mode"
+
+    def __init__(self, p: float, mode: str) -> None:
+        check_stochastic_depth("StochasticDepth", p, mode)
+        super().__init__(p=p, mode=mode)

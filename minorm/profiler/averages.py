@@ -1,0 +1,234 @@
+"""Sums over events, by operation or by layer, with PyTorch's names; and the table that shows them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from minorm.profiler.events import DATA, LAYER, OPERATION, OPTIMIZER, USER, WALK, Event, Layer
+from minorm.support.documented import documented
+
+SORTS = (
+    "count", "cpu_time_total", "self_cpu_time_total", "device_time_total", "self_device_time_total",
+    "cuda_time_total", "self_cuda_time_total", "cpu_memory_usage", "self_cpu_memory_usage", "kept_memory_usage",
+)  # fmt: skip
+OUTSIDE = "(outside of operations)"  # Python of the user's, and all that is not listened to
+BACKWARD_WALK = "(backward walk)"  # through the graph, from one operation to the next
+IN_PASSING = (LAYER, WALK)  # what lies around operations, and takes little itself
+
+
+@dataclass
+class FunctionEventAvg:
+    """Sums over the events of one operation, range or layer. Times are microseconds, as in PyTorch; memory is bytes.
+
+    A `self_` leaves out what other events took that ran inside. Memory is that of new arrays; `kept_memory_usage` is
+    what the operation is the first to keep for the backward pass.
+    """
+
+    key: str
+    count: int = 0
+    cpu_time_total: float = 0.0
+    self_cpu_time_total: float = 0.0
+    device_time_total: float = 0.0
+    self_device_time_total: float = 0.0
+    cpu_memory_usage: int = 0
+    self_cpu_memory_usage: int = 0
+    kept_memory_usage: int = 0
+    input_shapes: tuple[Any, ...] = ()
+
+    @property
+    def cpu_time(self) -> float:
+        """The mean of a call."""
+        return self.cpu_time_total / max(1, self.count)
+
+    @property
+    def cuda_time_total(self) -> float:
+        """An older name of `device_time_total`."""
+        return self.device_time_total
+
+    @property
+    def self_cuda_time_total(self) -> float:
+        """An older name of `self_device_time_total`."""
+        return self.self_device_time_total
+
+
+class EventList(list[FunctionEventAvg]):
+    """What `key_averages` returns: the sums, and their table.
+
+    total    the time of the whole profile in microseconds, which the percentages are of
+    """
+
+    def __init__(self, found: Sequence[FunctionEventAvg], total: float, gpu: bool, memory: bool) -> None:
+        super().__init__(found)
+        self.total, self.gpu, self.memory = total, gpu, memory
+
+    @documented(
+        {},
+        sort_by="a column, such as self_cpu_time_total, cpu_time_total, self_cuda_time_total or kept_memory_usage: the "
+        "largest first; None is the self time, on the GPU where there is one",
+        row_limit="rows at most; -1 for all",
+    )
+    def table(self, sort_by: str | None = None, row_limit: int = 100) -> str:
+        """The sums as text, a row each."""
+        usual = "self_device_time_total" if self.gpu else "self_cpu_time_total"
+        name = usual if sort_by is None else sort_by
+        if name not in SORTS:
+            raise ValueError(f"table: sort_by is {name!r}; expected one of {', '.join(SORTS)}")
+        rows = sorted(self, key=lambda row: float(getattr(row, name)), reverse=True)
+        shown = rows if row_limit < 0 else rows[:row_limit]
+        lines = _aligned([self._head(), *map(self._row, shown)])
+        lines.insert(1, "-" * len(lines[0]))
+        if len(shown) < len(rows):
+            lines.append(f"({len(rows) - len(shown)} more)")
+        return "\n".join([*lines, f"CPU time total: {duration(self.total)}"])
+
+    def _head(self) -> list[str]:
+        head = ["Name", "Self CPU %", "Self CPU", "CPU total %", "CPU total", "CPU time avg"]
+        head += ["Self CUDA", "CUDA total"] if self.gpu else []
+        head += ["CPU Mem", "Self CPU Mem", "Kept"] if self.memory else []
+        return [*head, "# of Calls"]
+
+    def _row(self, row: FunctionEventAvg) -> list[str]:
+        cells = [row.key + (f" {list(row.input_shapes)}" if row.input_shapes else "")]
+        for time in (row.self_cpu_time_total, row.cpu_time_total):
+            cells += [f"{time / (self.total or 1):.2%}", duration(time)]
+        cells.append(duration(row.cpu_time))
+        cells += [duration(row.self_device_time_total), duration(row.device_time_total)] if self.gpu else []
+        if self.memory:
+            cells += map(size, (row.cpu_memory_usage, row.self_cpu_memory_usage, row.kept_memory_usage))
+        return [*cells, f"{row.count:,}"]
+
+
+def _aligned(rows: list[list[str]]) -> list[str]:
+    """Lines: the first column to the left, the others to the right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join([row[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(row[1:], widths[1:], strict=True))])
+        for row in rows
+    ]
+
+
+def duration(microseconds: float) -> str:
+    """`1.234ms`, as PyTorch writes it."""
+    for unit, length in (("s", 1e6), ("ms", 1e3)):
+        if microseconds >= length:
+            return f"{microseconds / length:.3f}{unit}"
+    return f"{microseconds:.3f}us"
+
+
+def size(count: int) -> str:
+    """`1.50 MB`."""
+    for unit, length in (("GB", 1 << 30), ("MB", 1 << 20), ("KB", 1 << 10)):
+        if count >= length:
+            return f"{count / length:.2f} {unit}"
+    return f"{count} B"
+
+
+# Sums
+
+
+def by_name(events: Sequence[Event], total: int, shapes: bool) -> list[FunctionEventAvg]:
+    """A sum for each operation, range, optimizer and loader, and one for what no event took."""
+
+    def keys(event: Event) -> list[Hashable]:
+        return [] if event.kind in IN_PASSING else [(event.name, event.shapes if shapes else ())]
+
+    found = _summed(events, keys, lambda key: FunctionEventAvg(key[0], input_shapes=key[1]))
+    return [*found.values(), _outside(found.values(), total)]
+
+
+def by_layer(events: Sequence[Event], total: int) -> list[FunctionEventAvg]:
+    """A sum for each layer, forward and backward, and for what belongs to none; a total has that of layers below."""
+    names = labels(events)
+
+    def keys(event: Event) -> list[Hashable]:
+        """The place that the event's own time belongs to, then those around it."""
+        if event.layers:
+            return [(names[layer], event.backward) for layer in dict.fromkeys(reversed(event.layers))]
+        return [(event.name, None)] if event.kind in (OPERATION, USER, OPTIMIZER, DATA) else [(BACKWARD_WALK, None)]
+
+    def make(key: Any) -> FunctionEventAvg:
+        name, backward = key
+        if backward is None:
+            return FunctionEventAvg(name)
+        label, kind = name
+        said = [*([kind] if label != kind else []), "backward" if backward else "forward"]
+        return FunctionEventAvg(f"{label} ({', '.join(said)})")
+
+    found = _summed(events, keys, make, inside=True)
+    return [*found.values(), _outside(found.values(), total)]
+
+
+def _summed(
+    events: Sequence[Event],
+    keys: Callable[[Event], list[Any]],
+    make: Callable[[Any], FunctionEventAvg],
+    inside: bool = False,
+) -> dict[Any, FunctionEventAvg]:
+    """The sums by key. inside: an event's own time counts in the totals of all its keys, and not what ran inside it."""
+    found: dict[Any, FunctionEventAvg] = {}
+    within = {} if inside else _within(events)
+    for event in events:
+        for i, key in enumerate(keys(event)):
+            row = found.setdefault(key, make(key))
+            if i == 0:
+                row.self_cpu_time_total += event.self_time / 1000
+                row.self_device_time_total += event.self_device_time / 1000
+                row.self_cpu_memory_usage += event.allocated
+                row.kept_memory_usage += event.kept
+                row.count += not inside or _begins(event)
+            if inside:
+                row.cpu_time_total += event.self_time / 1000
+                row.device_time_total += event.self_device_time / 1000
+                row.cpu_memory_usage += event.allocated
+        if not inside and keys(event) and not _is_nested(event, keys):
+            allocated, device_time = within[id(event)]
+            row = found[keys(event)[0]]
+            row.cpu_time_total += event.time / 1000
+            row.device_time_total += device_time / 1000
+            row.cpu_memory_usage += allocated
+    return found
+
+
+def _begins(event: Event) -> bool:
+    """Whether it is a call of its layer, or an operation of a backward pass, which has no calls of layers."""
+    return event.kind == LAYER or event.backward or event.parent is None or event.parent.layers != event.layers
+
+
+def _within(events: Sequence[Event]) -> dict[int, tuple[int, int]]:
+    """(bytes, time on the GPU) of each event with all that ran inside it."""
+    found = {id(event): (event.allocated, event.self_device_time) for event in events}
+    for event in reversed(events):  # what ran inside began later
+        if event.parent is not None:
+            before, own = found[id(event.parent)], found[id(event)]
+            found[id(event.parent)] = before[0] + own[0], before[1] + own[1]
+    return found
+
+
+def _is_nested(event: Event, keys: Callable[[Event], list[Any]]) -> bool:
+    """Whether it ran inside another event of its name, whose total has its time already."""
+    own, around = keys(event), event.parent
+    while around is not None:
+        if keys(around) == own:
+            return True
+        around = around.parent
+    return False
+
+
+def _outside(found: Any, total: int) -> FunctionEventAvg:
+    """What is left of the whole time."""
+    rest = total / 1000 - sum(row.self_cpu_time_total for row in found)
+    return FunctionEventAvg(OUTSIDE, 1, rest, rest)
+
+
+def labels(events: Sequence[Event]) -> dict[Layer, tuple[str, str]]:
+    """(name, type) of each layer: its path, or its type where it is an outermost one; numbered where two are alike."""
+    layers = dict.fromkeys(layer for event in events for layer in event.layers)
+    names = {layer: layer.path or layer.kind for layer in layers}
+    alike = Counter(name for name, _ in {(name, layer.root) for layer, name in names.items()})
+    return {
+        layer: (name if alike[name] == 1 else f"{name} of model {layer.root + 1}", layer.kind)
+        for layer, name in names.items()
+    }

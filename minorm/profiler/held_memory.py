@@ -1,0 +1,59 @@
+"""How many bytes the arrays hold that were seen, now and at the worst moment.
+
+An array counts once, as the one that owns the memory, from when it is seen until it is gone.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterator
+from typing import Any
+
+DEPTH = 3  # of the tuples, lists and dicts that a Function keeps arrays in
+
+
+class Memory:
+    """Bytes by now (`held`), and the most there were (`peak`)."""
+
+    def __init__(self) -> None:
+        self.held = self.peak = 0
+        self._known: dict[int, weakref.ref[Any]] = {}
+
+    def add(self, array: Any) -> int:
+        """Count an array; how many bytes that is, 0 where its memory was seen before."""
+        whole = owner(array)
+        return 0 if id(whole) in self._known else self._enter(whole, int(whole.nbytes))
+
+    def leave_out(self, array: Any) -> None:
+        """Do not count this array's memory: it was there before."""
+        whole = owner(array)
+        if id(whole) not in self._known:
+            self._enter(whole, 0)
+
+    def _enter(self, whole: Any, size: int) -> int:
+        place = id(whole)
+
+        def gone(_: Any) -> None:
+            self.held -= size
+            self._known.pop(place, None)
+
+        self._known[place] = weakref.ref(whole, gone)
+        self.held += size
+        self.peak = max(self.peak, self.held)
+        return size
+
+
+def owner(array: Any) -> Any:
+    """The array whose memory this one is a view of, or the array itself."""
+    while isinstance(array.base, type(array)):
+        array = array.base
+    return array
+
+
+def arrays_in(value: Any, kind: type, depth: int = DEPTH) -> Iterator[Any]:
+    """The arrays of this type that a Function keeps, also in tuples, lists and dicts."""
+    if isinstance(value, kind):
+        yield value
+    elif depth and isinstance(value, (tuple, list, dict)):
+        for part in value.values() if isinstance(value, dict) else value:
+            yield from arrays_in(part, kind, depth - 1)

@@ -1,0 +1,201 @@
+"""What users see of the profiler: `profile`, `record_function`."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable
+from contextlib import ExitStack
+from typing import Any
+
+from minorm import cuda
+from minorm.profiler import averages, trace_files
+from minorm.profiler.averages import EventList
+from minorm.profiler.event_recorder import Recorder, here
+from minorm.profiler.events import USER, Event
+from minorm.profiler.instruments import installed
+from minorm.support.decorating import Block
+from minorm.support.documented import documented
+
+
+class ProfilerActivity(enum.Enum):
+    """Where time is taken: on the CPU, on GPUs.
+
+    Example:
+        >>> mn.profiler.ProfilerActivity.CUDA.name
+        'CUDA'
+    """
+
+    CPU = "cpu"
+    CUDA = "cuda"
+
+
+@documented(
+    {},
+    activities="ProfilerActivity.CPU, and CUDA to take times on GPUs as well; None is both, where there is a GPU",
+    record_shapes="True notes the shapes of the operations' inputs",
+    profile_memory="True counts the bytes of new arrays, those kept for the backward pass, and their peak",
+)
+class profile:  # noqa: N801  PyTorch's name
+    """`with mn.profiler.profile() as prof:` times what this thread runs: operations, layers, optimizers, loading.
+
+    Operations are Functions, forward and backward; layers are named by their path in the model, as in its state_dict.
+    Other threads are not seen. While no profile is open, nothing is slower for it; in one, an operation takes some
+    microseconds longer.
+
+    Example:
+        >>> model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
+        >>> with mn.profiler.profile() as prof:
+        ...     model(mn.randn(3, 4)).sum().backward()
+        >>> sorted(event.key for event in prof.key_averages() if "Linear" in event.key)
+        ['Linear', 'LinearBackward']
+
+    torch.profiler.profile.
+    """
+
+    def __init__(
+        self,
+        *,
+        activities: Iterable[ProfilerActivity] | None = None,
+        record_shapes: bool = False,
+        profile_memory: bool = False,
+    ) -> None:
+        self.activities = _checked(activities)
+        self.record_shapes, self.profile_memory = record_shapes, profile_memory
+        self.steps = 0  # how often `step` was called
+        self._recorder: Recorder | None = None
+        self._held = ExitStack()
+
+    def start(self) -> None:
+        """Begin; a profile is used once."""
+        if here.recorder is not None:
+            raise RuntimeError("profile: another profile is open in this thread; expected one at a time")
+        if self._recorder is not None:
+            raise RuntimeError("profile: this profile was used before; expected a new one")
+        gpu = ProfilerActivity.CUDA in self.activities
+        self._held.enter_context(installed())
+        here.recorder = self._recorder = Recorder(self.record_shapes, self.profile_memory, gpu)
+
+    def stop(self) -> None:
+        """End; from here on there are results."""
+        if self._recorder is None or here.recorder is not self._recorder:
+            raise RuntimeError("profile: stop() of a profile that is not open in this thread; expected start() before")
+        here.recorder = None
+        self._held.close()
+        self._recorder.close()
+
+    def step(self) -> None:
+        """Say that a step of the training is done: the summary then speaks of a step."""
+        self.steps += 1
+
+    def __enter__(self) -> profile:
+        self.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.stop()
+
+    @property
+    def _done(self) -> Recorder:
+        if self._recorder is None or not self._recorder.ended:
+            raise RuntimeError("profile: there are no results yet; expected a profile that is over")
+        return self._recorder
+
+    @property
+    def peak_memory(self) -> int:
+        """The most bytes that arrays of operations and gradients held at a time, with profile_memory=True."""
+        if self._done.memory is None:
+            raise RuntimeError("profile: peak_memory was not counted; expected profile(profile_memory=True)")
+        return self._done.memory.peak
+
+    def events(self) -> list[Event]:
+        """All that was written down, in the order in which it began; times are nanoseconds."""
+        return list(self._done.events)
+
+    @documented(
+        {},
+        group_by_input_shape="True sums each form of input alone; it needs record_shapes=True",
+        group_by_layer="True sums by layer, forward and backward, in place of operations",
+    )
+    def key_averages(self, group_by_input_shape: bool = False, group_by_layer: bool = False) -> EventList:
+        """The sums by operation, or by layer; `print(prof.key_averages().table(sort_by="self_cpu_time_total"))`.
+
+        The self times of all rows add up to the time of the profile.
+        """
+        recorder = self._done
+        if group_by_input_shape and not self.record_shapes:
+            raise ValueError("key_averages: group_by_input_shape needs profile(record_shapes=True)")
+        if group_by_layer:
+            found = averages.by_layer(recorder.events, recorder.ended)
+        else:
+            found = averages.by_name(recorder.events, recorder.ended, group_by_input_shape)
+        gpu = any(event.device is not None for event in recorder.events)
+        return EventList(found, recorder.ended / 1000, gpu, self.profile_memory)
+
+    def summary(self) -> str:
+        """One sentence about the largest: `62 % of a step is spent in conv2 (Conv2d, backward)`."""
+        rows = self.key_averages(group_by_layer=True)
+        name = "self_device_time_total" if rows.gpu else "self_cpu_time_total"
+        whole = sum(getattr(row, name) for row in rows) or 1.0
+        largest = max(rows, key=lambda row: float(getattr(row, name)))
+        what = "a step" if self.steps else "the time"
+        where = largest.key if largest.key != averages.OUTSIDE else "Python outside of operations"
+        on_gpu = " on the GPU" if rows.gpu else ""
+        return f"{getattr(largest, name) / whole:.0%} of {what}{on_gpu} is spent in {where}".replace("%", " %", 1)
+
+    @documented({}, path="the file, as trace.json")
+    def export_chrome_trace(self, path: str) -> None:
+        """Write the events for https://ui.perfetto.dev and chrome://tracing, which show them as a flame graph."""
+        trace_files.write_chrome(path, self._done)
+
+    @documented({}, path="the file, as profile.speedscope.json")
+    def export_speedscope(self, path: str) -> None:
+        """Write the events for https://www.speedscope.app, which shows them as a flame graph."""
+        trace_files.write_speedscope(path, self._done)
+
+
+def _checked(activities: Any) -> set[ProfilerActivity]:
+    """The activities as a set; TypeError for others, RuntimeError for a GPU that is not there."""
+    there = cuda.is_available()
+    if activities is None:
+        return {*ProfilerActivity} if there else {ProfilerActivity.CPU}
+    found = list(activities)
+    for i, activity in enumerate(found):
+        if not isinstance(activity, ProfilerActivity):
+            raise TypeError(f"profile: activities[{i}] is {activity!r}; expected ProfilerActivity.CPU or .CUDA")
+    if ProfilerActivity.CUDA in found and not there:
+        raise RuntimeError("profile: activities has ProfilerActivity.CUDA, and there is no GPU; expected CPU alone")
+    return set(found)
+
+
+@documented({}, name="what the range is called in tables and traces")
+class record_function(Block):  # noqa: N801  PyTorch's name
+    """`with mn.profiler.record_function("augment"):` is a range of its own in a profile, and nothing outside of one.
+
+    It is a decorator as well.
+
+    Example:
+        >>> with mn.profiler.profile() as prof:
+        ...     with mn.profiler.record_function("double"):
+        ...         x = mn.ones(2) * 2
+        >>> "double" in [event.key for event in prof.key_averages()]
+        True
+
+    torch.profiler.record_function.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._open: list[tuple[Recorder, Event] | None] = []
+
+    def __enter__(self) -> record_function:
+        recorder = here.recorder
+        self._open.append(None if recorder is None else (recorder, recorder.begin(self.name, USER)))
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        opened = self._open.pop()
+        if opened is not None and here.recorder is opened[0]:
+            opened[0].finish(opened[1])
+
+    def _recreate_cm(self) -> record_function:
+        return record_function(self.name)

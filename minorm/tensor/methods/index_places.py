@@ -1,0 +1,47 @@
+"""The places that indices name: whether they are there, and which a list of indices and masks means."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from minorm import devices
+from minorm.devices import dtypes
+from minorm.support.argument_errors import kind_of
+
+
+def inside(operation: str, index: Any, n: int, x: Any, error: type[Exception] = ValueError) -> None:
+    """An error unless all of the index counts from the front or the end of n places; a GPU is not asked."""
+    if not devices.is_host(index):  # the host would have to wait for the answer
+        return
+    outside = (index < -n) | (index >= n)
+    if outside.any():
+        raise error(
+            f"{operation}: index holds {int(index[outside][0])}; expected {-n} to {n - 1}; x has shape {x.shape}"
+        )
+
+
+def places_of(operation: str, x: Any, indices: Any) -> dict[int, Any]:
+    """The axes that are not taken whole, and the places along each; a mask gives those of all its axes."""
+    places: dict[int, Any] = {}
+    axis = 0
+    for given in indices or ():
+        if given is not None and not hasattr(given, "from_array"):
+            raise TypeError(f"{operation}: an index is {kind_of(given)}; expected a Tensor, or None for a whole axis")
+        part = given if given is None or given.dtype != dtypes.uint8 else given != 0
+        ndim = part.ndim if part is not None and part.dtype == dtypes.bool else 1
+        if axis + ndim > x.ndim:
+            raise IndexError(f"{operation}: indices are for more axes than x has; x.shape is {x.shape}")
+        if part is not None and part.dtype == dtypes.bool:
+            if not ndim or part.shape != x.shape[axis : axis + ndim]:
+                raise IndexError(
+                    f"{operation}: a mask has shape {part.shape}; expected that of the axes from {axis} on; x.shape is "
+                    f"{x.shape}"
+                )
+            places |= dict(enumerate(part.nonzero(as_tuple=True), axis))
+        elif part is not None:
+            if part.dtype.kind not in "iu":
+                raise TypeError(f"{operation}: an index is {part.dtype}; expected integers or bools")
+            inside(operation, part.array, x.shape[axis], x, IndexError)
+            places[axis] = part
+        axis += ndim
+    return places

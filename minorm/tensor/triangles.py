@@ -1,0 +1,66 @@
+"""The places of the elements in a triangle of a matrix."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from minorm import devices
+from minorm.devices import dtypes
+from minorm.ops.operands import check_room
+from minorm.support.argument_errors import making
+from minorm.support.argument_texts import MADE
+from minorm.support.documented import documented
+from minorm.tensor.tensor import Tensor
+
+ARGUMENTS = MADE | {
+    "row": "how many rows the matrix has",
+    "col": "how many columns it has",
+    "offset": "the diagonal where the triangle ends: 0 is the main one, above it are positive numbers",
+    "dtype": "the type of the places; None is int64",
+}
+
+
+@documented(ARGUMENTS)
+@making
+def tril_indices(
+    row: int, col: int, offset: int = 0, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
+) -> Tensor:
+    """The places of the lower triangle, row after row: the first row of the result has their rows, the second their
+    columns.
+
+    Example:
+        >>> mn.tril_indices(2, 3)
+        tensor([[0, 1, 1],
+                [0, 0, 1]])
+    """
+    return _places("tril_indices", np.tril_indices, (row, col, offset), dtype, device, requires_grad)
+
+
+@documented(ARGUMENTS)
+@making
+def triu_indices(
+    row: int, col: int, offset: int = 0, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
+) -> Tensor:
+    """The places of the upper triangle, row after row: the first row of the result has their rows, the second their
+    columns.
+
+    Example:
+        >>> mn.triu_indices(2, 3, offset=1)
+        tensor([[0, 0, 1],
+                [1, 2, 2]])
+    """
+    return _places("triu_indices", np.triu_indices, (row, col, offset), dtype, device, requires_grad)
+
+
+def _places(
+    operation: str, places: Any, form: tuple[int, int, int], dtype: Any, device: Any, requires_grad: bool
+) -> Tensor:
+    row, col, offset = form
+    if min(row, col) < 0:
+        raise ValueError(f"{operation}: row={row}, col={col}; expected numbers of at least 0")
+    check_room(operation, (row, col))
+    kind = dtypes.int64 if dtype is None else dtypes.check(dtype)
+    found = np.stack(places(row, offset, col)).astype(kind)
+    return Tensor(found if device is None else devices.to_device(found, device), requires_grad)

@@ -1,0 +1,203 @@
+"""Callbacks: a user's code at ten moments of a training, by Lightning's names.
+
+    on_fit_start
+        on_train_epoch_start
+            on_train_batch_start  on_train_batch_end        for every step
+            on_validation_start   on_validation_end
+        on_train_epoch_end                                  the row of the log is there
+        on_save_checkpoint                                  and the checkpoint on the disk
+    on_fit_end, or on_exception
+
+These are the moments at which something begins or ends that a user can name: the training, an epoch, a step, the
+validation, a file. What the model computes between them is seen by the hooks of modules and Tensors.
+"""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+from minorm.nn import Module
+from minorm.support.argument_errors import kind_of
+from minorm.support.documented import documented
+from minorm.training.files.log_file import Row
+from minorm.training.steps.score import Score
+
+
+@documented(
+    {},
+    model="the Module that is trained",
+    run="the Run; None in `train_epoch`, which has none",
+    epoch="the number of the epoch, from 1; 0 before the first one and in `train_epoch`",
+    step="how many steps are done, those of earlier epochs included",
+    score="the Score so far of this epoch's training, or of the validation in `on_validation_end`; None before",
+    row="the epoch's row of the log, from `on_train_epoch_end` on; None before",
+    path="the checkpoint that was written, from the first `on_save_checkpoint` on; None before",
+    error="what ended the training, in `on_exception`; None elsewhere",
+)
+@dataclass(frozen=True)
+class CallbackState:
+    """What each method of a Callback is given: where the training stands.
+
+    Example:
+        >>> mn.training.CallbackState(model=nn.Linear(1, 1), epoch=3).epoch
+        3
+    """
+
+    model: Module
+    run: Any = None
+    epoch: int = 0
+    step: int = 0
+    score: Score | None = None
+    row: Row | None = None
+    path: str | None = None
+    error: BaseException | None = None
+
+
+class CallbackError(RuntimeError):
+    """A callback raised: the message begins with its name, and `__cause__` is what it raised.
+
+    Example:
+        >>> class Broken(mn.training.Callback):
+        ...     def on_train_batch_end(self, state):
+        ...         raise KeyError("loss")
+        >>> loader = [(mn.ones(2, 1), mn.ones(2, 1))]
+        >>> model = nn.Linear(1, 1)
+        >>> sgd = mn.optim.SGD(model.parameters(), lr=0.1)
+        >>> try:
+        ...     mn.training.train_epoch(model, loader, nn.MSELoss(), sgd, callbacks=[Broken()])
+        ... except mn.training.CallbackError as error:
+        ...     print(error)
+        callback Broken.on_train_batch_end: KeyError: 'loss'
+    """
+
+
+class Callback:
+    """Base of the callbacks: write those of the ten methods that you need; each gets a CallbackState.
+
+    All ranks of a distributed run call their callbacks, so that one may compute with the model there;
+    `state.run.rank == 0` is where to write files and to print. A callback changes no bit of the training unless it
+    changes the model, the optimizer or the random generator. `state.run.should_stop = True` ends the training after
+    the epoch that runs, which is validated and saved. An exception ends it at once, as a CallbackError; the checkpoint
+    of the last finished epoch stays as it is.
+
+    Example:
+        >>> class Losses(mn.training.Callback):
+        ...     def __init__(self):
+        ...         self.found = []
+        ...
+        ...     def on_train_epoch_end(self, state):
+        ...         self.found.append(state.row["train_loss"])
+        ...         state.run.should_stop = state.epoch == 2
+        >>> digits = mn.data.ArrayDataset(mn.rand(20, 1, 8, 8), mn.arange(20) % 10)
+        >>> run = mn.training.Run(mn.training.Settings(epochs=9, batch_size=10), sets=(digits, digits))
+        >>> losses = Losses()
+        >>> run.fit(callbacks=[losses])
+        >>> len(losses.found)
+        2
+
+    lightning.pytorch.callbacks.Callback.
+    """
+
+    def on_fit_start(self, state: CallbackState) -> None:
+        """The training begins; nothing was written yet."""
+
+    def on_train_epoch_start(self, state: CallbackState) -> None:
+        """An epoch begins."""
+
+    def on_train_batch_start(self, state: CallbackState) -> None:
+        """A step begins: `accumulate` batches that the optimizer takes together."""
+
+    def on_train_batch_end(self, state: CallbackState) -> None:
+        """A step is done; `state.score.last_loss` is the loss of its last batch."""
+
+    def on_validation_start(self, state: CallbackState) -> None:
+        """The epoch's steps are done, and validation begins."""
+
+    def on_validation_end(self, state: CallbackState) -> None:
+        """Validation is done; `state.score` is its Score."""
+
+    def on_train_epoch_end(self, state: CallbackState) -> None:
+        """The epoch is done, but not yet saved; `state.row` has its numbers."""
+
+    def on_save_checkpoint(self, state: CallbackState) -> None:
+        """The checkpoint at `state.path` was written: before the first epoch, and after each."""
+
+    def on_exception(self, state: CallbackState) -> None:
+        """`state.error` ends the training: an exception, or Ctrl-C; `on_fit_end` is not called."""
+
+    def on_fit_end(self, state: CallbackState) -> None:
+        """The training is over, and all is saved."""
+
+
+HOOKS = tuple(name for name in vars(Callback) if name.startswith("on_"))
+
+
+class Callbacks:
+    """The callbacks of one training, and the state that they are given.
+
+    operation  what was called with them, for errors
+    """
+
+    def __init__(self, operation: str, callbacks: Iterable[Callback], state: CallbackState) -> None:
+        self.callbacks, self.state = _checked(operation, callbacks), state
+
+    def tell(self, hook: str, **now: Any) -> None:
+        """Call this method of all of them, in their order; `now` is what has changed in the state."""
+        if not self.callbacks:
+            return
+        self.state = replace(self.state, **now)
+        for callback in self.callbacks:
+            try:
+                getattr(callback, hook)(self.state)
+            except Exception as error:
+                raise CallbackError(f"{_name(callback, hook)}: {type(error).__name__}: {error}") from error
+
+    def before_step(self) -> None:
+        """A step begins."""
+        self.tell("on_train_batch_start")
+
+    def after_step(self, score: Score) -> None:
+        """A step is done."""
+        self.tell("on_train_batch_end", step=self.state.step + 1, score=score)
+
+    @contextmanager
+    def told_of_errors(self) -> Iterator[None]:
+        """Inside, what ends the training is told to all; what one raises then is a note on the first error."""
+        try:
+            yield
+        except BaseException as first:
+            self.state = replace(self.state, error=first)
+            for callback in self.callbacks:
+                try:
+                    callback.on_exception(self.state)
+                except Exception as second:  # noqa: BLE001  the first error is the one that the user must see
+                    first.add_note(f"{_name(callback, 'on_exception')}: {type(second).__name__}: {second}")
+            raise
+
+
+def _name(callback: Callback, hook: str) -> str:
+    return f"callback {type(callback).__name__}.{hook}"
+
+
+def _checked(operation: str, callbacks: Any) -> list[Callback]:
+    """The callbacks as a list; TypeError for anything else, and for a method `on_...` that nothing would call."""
+    if isinstance(callbacks, Callback) or not isinstance(callbacks, Iterable):
+        raise TypeError(f"{operation}: callbacks is a {kind_of(callbacks)}; expected a list of Callbacks")
+    found = list(callbacks)
+    for i, callback in enumerate(found):
+        if not isinstance(callback, Callback):
+            what = f"the class {callback.__name__}" if inspect.isclass(callback) else f"a {kind_of(callback)}"
+            raise TypeError(f"{operation}: callbacks[{i}] is {what}; expected a Callback, an object")
+        for name in dir(callback):
+            if name.startswith("on_") and name not in HOOKS:
+                near = difflib.get_close_matches(name, HOOKS, n=1, cutoff=0.5)
+                raise TypeError(
+                    f"{operation}: callbacks[{i}], a {type(callback).__name__}, has a method {name}, which is not one "
+                    f"of {', '.join(HOOKS)}" + (f"; did you mean {near[0]}?" if near else "")
+                )
+    return found

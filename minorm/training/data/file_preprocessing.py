@@ -1,0 +1,79 @@
+"""What an ONNX file's metadata says of classes and of the scaling of pixels.
+
+Files of Ultralytics are read as well: `names`, as `{0: 'cat', 1: 'dog'}`, and `imgsz`, as `[224, 224]`.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from minorm.data.transforms import Normalize
+from minorm.training.data.preparing import Preprocessing
+from minorm.training.settings import LARGEST
+
+CLASSES, PREPROCESSING = "classes", "preprocessing"
+NAMES, SIZES = "names", "imgsz"
+LONGEST = 1 << 20  # characters of an entry that is read as Python writes it
+
+
+def description(found: Preprocessing) -> dict[str, str]:
+    """Classes and preprocessing as an ONNX file's metadata holds them; `read` reads them."""
+    scaling = {key: value for key, value in asdict(found).items() if key != CLASSES}
+    return {CLASSES: json.dumps(found.classes), PREPROCESSING: json.dumps(scaling)}
+
+
+def read(metadata: Mapping[str, Any]) -> Preprocessing | None:
+    """What `description` wrote; None where there is nothing, or something else."""
+    try:
+        found = Preprocessing(json.loads(metadata[CLASSES]), **json.loads(metadata[PREPROCESSING]))
+        Normalize(found.mean, found.std)
+        fits = all(isinstance(name, str) for name in found.classes) and found.channels in (1, 3)
+        fits = fits and len(found.mean) == len(found.std) == found.channels
+        return found if fits and isinstance(found.size, int) and 0 < found.size <= LARGEST else None
+    except (KeyError, TypeError, ValueError, RecursionError):
+        return None
+
+
+def of_input(model: Any) -> Preprocessing | None:
+    """Of a model that does not say it: pixels from 0 to 1, the size and channels of its input, classes by number.
+
+    Classes that it names have their names, and where height and width are free, `imgsz` may say them.
+    """
+    shape = model.inputs[0].shape if model.inputs else None
+    if shape is None or len(shape) != 4 or shape[1] not in (1, 3):
+        return None
+    lengths = list(shape[2:])
+    if not any(isinstance(length, int) for length in lengths):
+        lengths = _literal(model.metadata, SIZES)
+    fits = isinstance(lengths, list) and len(lengths) == 2 and all(type(length) is int for length in lengths)
+    if not fits or lengths[0] != lengths[1] or not 0 < lengths[0] <= LARGEST:
+        return None
+    channels = int(shape[1])
+    return Preprocessing(classes(model.metadata), [0.0] * channels, [1.0] * channels, lengths[0], channels)
+
+
+def classes(metadata: Mapping[str, Any]) -> list[str]:
+    """The names of classes; none where the file says something else."""
+    try:
+        found = json.loads(metadata.get(CLASSES, "[]"))
+    except (TypeError, ValueError, RecursionError):
+        return []
+    if not found:
+        numbered = _literal(metadata, NAMES)
+        found = [numbered.get(i) for i in range(len(numbered))] if isinstance(numbered, dict) else numbered
+    return found if isinstance(found, list) and all(isinstance(name, str) for name in found) else []
+
+
+def _literal(metadata: Mapping[str, Any], key: str) -> Any:
+    """An entry that is a literal of Python, read without running code; None where there is no such."""
+    text = metadata.get(key)
+    if not isinstance(text, str) or len(text) > LONGEST:
+        return None
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
+        return None

@@ -1,0 +1,159 @@
+"""Callbacks that hand a run's settings and each epoch's numbers to a tracker: wandb, MLflow, TensorBoard.
+
+Rank 0 alone does it. The packages are imported when a run begins, and are never needed otherwise.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from minorm.support.documented import documented
+from minorm.training.callbacks import Callback, CallbackState
+from minorm.training.files.log_file import COLUMNS
+
+
+class Tracker(Callback):
+    """What all of them do: begin, one line of numbers an epoch, end. They go with `Run.fit`."""
+
+    def on_fit_start(self, state: CallbackState) -> None:
+        """Begin."""
+        if state.run.rank == 0:
+            self._start(state.run)
+
+    def on_train_epoch_end(self, state: CallbackState) -> None:
+        """Hand on loss/train, loss/val, accuracy/train, accuracy/val and learning_rate, those that there are."""
+        if state.run is None or state.row is None:
+            name = type(self).__name__
+            raise TypeError(f"{name} follows a Run, and this is train_epoch; expected Run.fit(callbacks=[{name}(...)])")
+        if state.run.rank == 0:
+            named = {_tag(name): state.row[name] for name in COLUMNS if name != "epoch"}
+            self._log({tag: value for tag, value in named.items() if value is not None}, state.epoch)
+
+    def on_fit_end(self, state: CallbackState) -> None:
+        """End well."""
+        if state.run.rank == 0:
+            self._stop(failed=False)
+
+    def on_exception(self, state: CallbackState) -> None:
+        """End as failed."""
+        if state.run is not None and state.run.rank == 0:
+            self._stop(failed=True)
+
+    def _start(self, run: Any) -> None:
+        raise NotImplementedError
+
+    def _log(self, numbers: Mapping[str, float], epoch: int) -> None:
+        raise NotImplementedError
+
+    def _stop(self, failed: bool) -> None:
+        raise NotImplementedError
+
+
+def _tag(column: str) -> str:
+    part, _, what = column.partition("_")
+    return column if column == "learning_rate" else f"{what}/{part}"
+
+
+@documented(
+    {}, project="wandb's project; None is its default", options='further arguments of wandb.init, as mode="offline"'
+)
+class WandbCallback(Tracker):
+    """Hands a run to Weights & Biases: its settings as the config, its numbers epoch by epoch.
+
+    Example:
+        >>> callback = mn.training.WandbCallback("digits", mode="offline")
+        >>> callback.options
+        {'mode': 'offline'}
+    """
+
+    def __init__(self, project: str | None = None, **options: Any) -> None:
+        self.project, self.options = project, options
+        self.run: Any = None  # wandb's, while the training goes on
+
+    def _start(self, run: Any) -> None:
+        import wandb
+
+        self.run = wandb.init(project=self.project, config=asdict(run.settings), **self.options)
+
+    def _log(self, numbers: Mapping[str, float], epoch: int) -> None:
+        self.run.log(dict(numbers), step=epoch)
+
+    def _stop(self, failed: bool) -> None:
+        if self.run is not None:
+            self.run.finish(exit_code=int(failed))
+            self.run = None
+
+
+@documented(
+    {},
+    experiment="MLflow's experiment, made if it is not there",
+    tracking_uri='where MLflow writes, as "sqlite:///mlflow.db" or a server; None is its default',
+)
+class MLflowCallback(Tracker):
+    """Hands a run to MLflow: its settings as parameters, its numbers as metrics, epoch by epoch.
+
+    Example:
+        >>> mn.training.MLflowCallback("digits", tracking_uri="sqlite:///mlflow.db").experiment
+        'digits'
+    """
+
+    def __init__(self, experiment: str = "minorm", tracking_uri: str | None = None) -> None:
+        self.experiment, self.tracking_uri = experiment, tracking_uri
+        self.run_id: str | None = None  # MLflow's, while the training goes on
+        self._client: Any = None
+
+    def _start(self, run: Any) -> None:
+        import mlflow
+
+        self._client = client = mlflow.MlflowClient(self.tracking_uri)
+        known = client.get_experiment_by_name(self.experiment)
+        place = client.create_experiment(self.experiment) if known is None else known.experiment_id
+        self.run_id = client.create_run(place).info.run_id
+        for name, value in asdict(run.settings).items():
+            client.log_param(self.run_id, name, value)
+
+    def _log(self, numbers: Mapping[str, float], epoch: int) -> None:
+        for name, value in numbers.items():
+            self._client.log_metric(self.run_id, name, value, step=epoch)
+
+    def _stop(self, failed: bool) -> None:
+        if self.run_id is not None:
+            self._client.set_terminated(self.run_id, "FAILED" if failed else "FINISHED")
+            self.run_id = None
+
+
+@documented({}, folder="where the file goes; None is the run's own folder")
+class TensorBoardCallback(Tracker):
+    """Writes the numbers of each epoch as TensorBoard's events.
+
+    Example:
+        >>> mn.training.TensorBoardCallback("runs/digits").folder
+        'runs/digits'
+    """
+
+    def __init__(self, folder: str | None = None) -> None:
+        self.folder = folder
+        self._writer: Any = None  # until the first epoch is done
+
+    def _start(self, run: Any) -> None:
+        self.folder = run.out if self.folder is None else self.folder
+        if self.folder is None:
+            raise ValueError("TensorBoardCallback: folder is None, and the run has none; expected a folder for either")
+
+    def _log(self, numbers: Mapping[str, float], epoch: int) -> None:
+        from tensorboard.compat.proto.event_pb2 import Event
+        from tensorboard.compat.proto.summary_pb2 import Summary
+        from tensorboard.summary.writer.event_file_writer import EventFileWriter
+
+        if self._writer is None:
+            self._writer = EventFileWriter(self.folder)
+        values = [Summary.Value(tag=tag, simple_value=value) for tag, value in numbers.items()]
+        self._writer.add_event(Event(wall_time=time.time(), step=epoch, summary=Summary(value=values)))
+
+    def _stop(self, failed: bool) -> None:  # noqa: ARG002  a file of events does not say how it ended
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None

@@ -1,0 +1,19 @@
+"""Networks of millions of weights that are built in a moment: their weights are not drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from minorm import nn
+
+
+@contextmanager
+def undrawn() -> Iterator[None]:
+    """Weights are left as they lie in memory: to draw them takes most of the time that a network takes to build."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("uniform_", "normal_", "trunc_normal_"):
+            patch.setattr(nn.init, name, lambda tensor, *_, **__: tensor)
+        yield
