@@ -20,11 +20,12 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
+from minorm.optim import RangeTest
 from minorm.support.masking import printable, printable_lines
 from minorm.training import BatchNormWatch
 from minorm.training.files.outcome import clipped
 
-__all__ = ["confusion", "curves", "least_loss", "training_picture"]
+__all__ = ["confusion", "curves", "learning_rates", "least_loss", "training_picture"]
 
 BLUE, VERMILLION, GREY = "#0771EC", "#BD560C", "#757575"
 GREEN, PURPLE, ORANGE = "#005A34", "#8B2871", "#684C13"
@@ -102,6 +103,27 @@ def curves(history: Sequence[dict[str, Any]], title: str = "") -> Figure:
             axes.xaxis.get_major_locator().set_params(integer=True)
         loss.legend()
         accuracy.legend(loc="lower right")
+    return figure
+
+
+def learning_rates(test: RangeTest, title: str = "") -> Figure:
+    """Loss by learning rate, as `mn.optim.lr_finder` found it, with the rates that it suggests."""
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=(8, 4.5), layout=ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.1))
+        FigureCanvasAgg(figure)
+        figure.suptitle(printable_lines(title), x=0.01, ha="left", fontsize=13, fontweight="bold")
+        axes = figure.subplots()
+        axes.plot(test.rates, test.losses, color=GREY, alpha=0.5, linewidth=1, label="loss of each batch")
+        axes.plot(test.rates, test.smoothed, color=BLUE, linewidth=2, label="moving average")
+        marks = [("steepest descent", test.steepest, VERMILLION, "--"), ("minimum / 10", test.minimum, GREEN, ":")]
+        for name, rate, colour, line in marks:
+            if rate is not None:
+                axes.axvline(rate, color=colour, linestyle=line, label=f"{name}: {rate:.2g}")
+        least, first = min(test.smoothed), test.smoothed[0]
+        room = max(first - least, 0.1 * abs(first))
+        axes.set(xscale="log", ylim=(least - 0.2 * room, first + room), xlabel="learning rate", ylabel="loss")
+        axes.set(title="Loss while the learning rate rises")
+        axes.legend(loc="upper left")
     return figure
 
 

@@ -55,7 +55,7 @@ MAY_IMPORT = {
             "distributed"
         ),
         "progress": "training",
-        "plots": "training",
+        "plots": "optim training",
         "labs": (
             "loops devices graph kernels normalization tensor testing functional nn optim serialization data config "
             "onnx models distributed training"

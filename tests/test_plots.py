@@ -88,7 +88,7 @@ def test_without_classes_the_panel_says_so() -> None:
 
 
 def test_it_shows_its_own_names_alone() -> None:
-    assert dir(plots) == ["confusion", "curves", "least_loss", "training_picture"]
+    assert dir(plots) == ["confusion", "curves", "learning_rates", "least_loss", "training_picture"]
 
 
 def test_curves_hold_every_number() -> None:
@@ -133,3 +133,17 @@ def test_names_are_no_formulas_and_any_can_be_drawn() -> None:
     row = {"epoch": 1, "learning_rate": 0.1, **dict.fromkeys(("train_loss", "val_loss"), 1.0)}
     row |= dict.fromkeys(("train_accuracy", "val_accuracy"), 0.5)
     plots.curves([row], "$x^{$ \udcfc").canvas.draw()
+
+
+def test_learning_rates_draws_the_curve_and_the_suggestions() -> None:
+    rates = np.logspace(-4, 0, 30)
+    losses = 2 - np.tanh(2 * (np.log10(rates) + 2)) + np.where(rates > 0.3, 5, 0)
+    test = mn.optim.RangeTest(rates.tolist(), losses.tolist(), losses.tolist())
+    for figure in (plots.learning_rates(test, "a title"), test.plot()):
+        figure.canvas.draw()
+        raw, smooth, steepest, minimum = figure.axes[0].lines
+        assert np.array_equal(raw.get_xdata(), rates)
+        assert np.array_equal(smooth.get_ydata(), losses)
+        assert steepest.get_xdata()[0] == test.steepest
+        assert minimum.get_xdata()[0] == test.minimum
+        assert figure.axes[0].get_xscale() == "log"

@@ -25,6 +25,7 @@ try:  # with another project's minorm/__init__.py in the place of ours, this is 
         evaluate,
         export,
         labs,
+        lr_find,
         plot,
         predict,
         profile,
@@ -100,6 +101,7 @@ def _parser() -> argparse.ArgumentParser:
     for module in (
         demo,
         train,
+        lr_find,
         evaluate,
         predict,
         plot,

@@ -12,7 +12,7 @@ import numpy as np
 
 from minorm import nn
 from minorm.cli import sources
-from minorm.cli.options import external_root
+from minorm.cli.options import external_root, tta_option
 from minorm.cli.sources import Chosen, Source
 from minorm.cli.terminal import output, words
 from minorm.cli.terminal.one_line_errors import UsageError
@@ -49,6 +49,7 @@ def add(commands: Any) -> None:
                         )  # fmt: skip
     external_root.add(parser)
     sources.add_dtype(parser)
+    tta_option.add(parser)
     parser.set_defaults(run=run)
 
 
@@ -66,8 +67,8 @@ def run(args: argparse.Namespace) -> int:
     loader = chosen.loaders(scored, scored)[1]
     if source.takes_one:
         loader = DataLoader(scored, 1, transform=loader.transform)
-    seen = _Seen(source.gives_probabilities)
-    score = evaluate(source.model, loader, seen)
+    seen = _Seen(source.gives_probabilities and args.tta is None)
+    score = evaluate(tta_option.wrapped(source, args), loader, seen)
     for line in words.skipped([scored]):
         output.note(f"minorm evaluate: {line}")
     if not score.images:

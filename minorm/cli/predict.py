@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from minorm.cli import sources
-from minorm.cli.options import external_root, output_files
+from minorm.cli.options import external_root, output_files, tta_option
 from minorm.cli.sources import Source
 from minorm.cli.terminal import extras, output
 from minorm.cli.terminal.one_line_errors import UsageError
@@ -54,6 +54,7 @@ def add(commands: Any) -> None:
     sources.add_code(parser)
     external_root.add(parser)
     sources.add_dtype(parser)
+    tta_option.add(parser)
     parser.set_defaults(run=run)
 
 
@@ -70,9 +71,10 @@ def run(args: argparse.Namespace) -> int:
     files = _files(args.images)
     output.note(f"minorm predict: weights of {source.path}")
     broken: list[str] = []
+    model = tta_option.wrapped(source, args)
     page = PredictionsPage(source.path) if args.html else None
     with _view(args, files, found.classes) as view:
-        for row, pixels in _rows(source, found, files, broken, args):
+        for row, pixels in _rows(model, source, found, files, broken, args):
             if view is not None:
                 view.add(row)
             if page is not None:
@@ -132,7 +134,12 @@ def _view(args: argparse.Namespace, files: Sequence[str], labels: Sequence[str])
 
 
 def _rows(
-    source: Source, found: Preprocessing, paths: Sequence[str], broken: list[str], args: argparse.Namespace
+    model: Any,
+    source: Source,
+    found: Preprocessing,
+    paths: Sequence[str],
+    broken: list[str],
+    args: argparse.Namespace,
 ) -> Iterator[tuple[dict[str, Any], Any]]:
     """A row for each picture, and its pixels; one batch is in memory at a time."""
     scale, generator = Normalize(found.mean, found.std), np.random.default_rng(0)
@@ -149,13 +156,14 @@ def _rows(
         if not images:
             continue
         pixels = np.stack(images).astype(np.float32) / np.float32(255)
-        logits: Any = predict(source.model, Tensor(scale(pixels, generator).astype(source.image_type)))
+        logits: Any = predict(model, Tensor(scale(pixels, generator).astype(source.image_type)))
         logits = logits[0] if isinstance(logits, tuple) else logits
         if logits.ndim != 2 or (found.classes and logits.shape[1] != len(found.classes)):
             raise ValueError(f"the model makes {tuple(logits.shape)} of {len(images)} images; expected one number a "
                              f"class{f' for {len(found.classes)} classes' if found.classes else ''}")  # fmt: skip
         numbers = logits.cpu().numpy()
-        probabilities = numbers.astype(np.float64) if source.gives_probabilities else softmax(numbers)
+        given = source.gives_probabilities and args.tta is None
+        probabilities = numbers.astype(np.float64) if given else softmax(numbers)
         for name, shares, image in zip(names, probabilities, images, strict=True):
             if not np.isfinite(shares).all():
                 broken.append(f"{quoted(name)}: the model gives NaN or infinity; expected a number for each class")

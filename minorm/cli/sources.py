@@ -288,7 +288,7 @@ def choose(source: Source, args: argparse.Namespace) -> Chosen:
         raise UsageError(f"{source.path} does not say what it was trained on; expected --data {'|'.join(MODEL_FOR)}")
     check_path(name, path)
     if settings is None or name not in (None, settings.data):
-        settings = _of_no_run(name, args) if settings is None else replace(settings, data=name)
+        settings = _of_no_run(name, args) if settings is None else replace(settings, data=name, fold="none")
         found = found if name == "folder" or source.settings is None else None  # the others come in their own form
         return Chosen(settings, found, path, None, args.max_bytes, dtype)
     if path is None and (path := images.place(source.images, source.path)) is not None:

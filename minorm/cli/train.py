@@ -7,7 +7,7 @@ import functools
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any
 
 import minorm as mn
@@ -33,7 +33,7 @@ from minorm.training.files import resuming, saved
 from minorm.training.files.log_file import LOG, Row
 from minorm.training.files.run_folder import BEST, CHECKPOINT, locked
 from minorm.training.model.own_code import is_file, is_graph, split
-from minorm.training.settings import USUAL_DATA
+from minorm.training.settings import USUAL_DATA, fold_of
 
 
 def add(commands: Any) -> None:
@@ -88,7 +88,9 @@ def run(parser: argparse.ArgumentParser, args: argparse.Namespace) -> int:
     settings, reasons = replace(settings, ranks=ranks), dict[str, str]()
     load = functools.cache(lambda: load_data(settings, args.path, max_bytes=args.max_bytes))  # once a process
     if settings.data in OWN and not args.resume:
-        settings, reasons, sets = choose_settings(args.path, args.max_bytes, **{**_given(args), "ranks": ranks})
+        settings, reasons, sets = choose_settings(
+            args.path, args.max_bytes, **{**train_options.given(args), "ranks": ranks}
+        )
         load = functools.cache(lambda: sets)
     distributed.run(
         lambda group: _train(args, settings, reasons, group, load),
@@ -106,7 +108,9 @@ def _train(
     """One rank; rank 0 alone shows something."""
     if args.threads is not None:
         mn.set_num_threads(args.threads)
-    out = args.out or os.path.join("runs", f"{settings.data}-{_short(settings.model)}")
+    part = fold_of(settings.fold)
+    name = f"{settings.data}-{_short(settings.model)}{f'-fold{part[0]}of{part[1]}' if part else ''}"
+    out = args.out or os.path.join("runs", name)
     if group.rank:
         _open(args, out, settings, group, load).fit()
         return
@@ -147,6 +151,9 @@ def _beginning(args: argparse.Namespace, training: Run, reasons: Mapping[str, st
         yield f"since the run began: {change}"
     if settings.dtype == "bfloat16" and args.device == "cpu" and not training.finished:
         yield words.gain_of_bfloat16(minorm_ext.levels()[-1])
+    if part := fold_of(settings.fold):
+        yield (f"validates on fold {part[0]} of {part[1]}; for all of them: "
+               f"for i in $(seq {part[1]}); do minorm train ... --fold $i/{part[1]}; done")  # fmt: skip
     if reasons:
         said = (f"--{name.replace('_', '-')} {getattr(settings, name)} ({why})" for name, why in reasons.items())
         yield f"chosen by the images: {', '.join(said)}"
@@ -204,18 +211,12 @@ def _how_to_go_on(out: str, args: argparse.Namespace, group: Group) -> str:
     )
 
 
-def _given(args: argparse.Namespace) -> dict[str, Any]:
-    """The settings that the command line, or --config, says."""
-    names = [field.name for field in fields(Settings)]
-    return {name: getattr(args, name) for name in names if getattr(args, name) is not None}
-
-
 def _settings(args: argparse.Namespace) -> Settings:
     """What was asked for, or what the run to go on with has; ValueError where both are said and differ.
 
     Other epochs than the run has are a wish to go on to them. Of a new run `choose_settings` may choose the rest.
     """
-    given = _given(args)
+    given = train_options.given(args)
     if not args.resume:
         return Settings(**{"epochs": MOST_EPOCHS, **given} if given.get("data") in OWN else given)
     if not args.out:

@@ -15,6 +15,7 @@ from minorm.data.dataset import (
 )
 from minorm.data.digits import load_digits, split_digits
 from minorm.data.folder import ImageFolder
+from minorm.data.folds import k_fold, stratified_k_fold
 from minorm.data.idx import load_fashion_mnist, load_mnist, read_idx
 from minorm.data.loader import DataLoader
 from minorm.data.mixing import CutMix, MixUp
@@ -58,6 +59,7 @@ __all__ = [
     "TensorDataset",
     "WeightedRandomSampler",
     "default_collate",
+    "k_fold",
     "load_cifar10",
     "load_digits",
     "load_fashion_mnist",
@@ -69,4 +71,5 @@ __all__ = [
     "read_idx",
     "read_image",
     "split_digits",
+    "stratified_k_fold",
 ]

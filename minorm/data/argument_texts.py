@@ -34,3 +34,8 @@ TRANSFORM = {
     "degrees": "(a, b) that the angle is drawn from, or d for (-d, d)",
     "center": "(x, y) in pixels from the upper left corner, which stays in its place; None is the middle",
 }
+
+WARP = TRANSFORM | {
+    "interpolation": '"nearest" or "bilinear"',
+    "fill": "what stands where there is no image, one number or one a channel",
+}

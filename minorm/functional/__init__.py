@@ -75,6 +75,7 @@ LATER = {
     "fake_quantization": "fake_quantize_per_channel_affine fake_quantize_per_tensor_affine",
     "norm.filter_response": "filter_response_norm",
     "norm.ghost": "ghost_batch_norm",
+    "losses.imbalanced": "dice_loss focal_loss sigmoid_focal_loss",
     "losses.likelihoods": "binary_cross_entropy gaussian_nll_loss huber_loss kl_div poisson_nll_loss",
     "linear": "bilinear",
     "lookup": "embedding embedding_bag one_hot",
@@ -111,6 +112,7 @@ if TYPE_CHECKING:
     from minorm.functional.linear import bilinear
     from minorm.functional.lookup import embedding, embedding_bag, one_hot
     from minorm.functional.losses.ctc import ctc_loss
+    from minorm.functional.losses.imbalanced import dice_loss, focal_loss, sigmoid_focal_loss
     from minorm.functional.losses.likelihoods import (
         binary_cross_entropy,
         gaussian_nll_loss,

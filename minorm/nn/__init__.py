@@ -68,6 +68,7 @@ LATER = {
     "layers.attention": "MultiheadAttention",
     "layers.channel_dropout": "Dropout1d Dropout2d Dropout3d AlphaDropout FeatureAlphaDropout",
     "layers.distances": "CosineSimilarity PairwiseDistance",
+    "losses.imbalanced": "DiceLoss FocalLoss",
     "losses.likelihoods": "BCELoss CTCLoss GaussianNLLLoss HuberLoss KLDivLoss PoissonNLLLoss",
     "layers.lookup": "Bilinear Embedding EmbeddingBag",
     "losses.margins": (
@@ -173,6 +174,7 @@ if TYPE_CHECKING:
         MaxUnpool2d,
         MaxUnpool3d,
     )
+    from minorm.nn.losses.imbalanced import DiceLoss, FocalLoss
     from minorm.nn.losses.likelihoods import BCELoss, CTCLoss, GaussianNLLLoss, HuberLoss, KLDivLoss, PoissonNLLLoss
     from minorm.nn.losses.margins import (
         CosineEmbeddingLoss,

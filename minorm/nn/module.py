@@ -52,7 +52,7 @@ class Module(Attributes):
     training: bool = True  #: What `train()` and `eval()` set.
     frozen: bool = False  #: What `freeze()` and `unfreeze()` set.
     ignored_keys: ClassVar[tuple[str, ...]] = ()  #: Keys of older layers: `load_state_dict` passes over them.
-    optional_keys: ClassVar[tuple[str, ...]] = ()  #: Keys that older files lack: what the module has stays.
+    _optional_keys: ClassVar[tuple[str, ...]] = ()  #: Keys that older files lack: what the module has stays.
 
     def __init__(self) -> None:
         super().__init__()

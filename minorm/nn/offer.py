@@ -45,7 +45,7 @@ class Offer:
         own = self._own.get(prefix, [])
         extra = [prefix + EXTRA] if place._has_extra_state() else []
         self.taken.update({key: state[key] for key in (*own, *extra) if key in state})
-        optional = {prefix + name for name in place.optional_keys}
+        optional = {prefix + name for name in place._optional_keys}
         known = {*own, *extra, *(prefix + name for name in place.ignored_keys)}
         more = [key for key in state if key not in known and self._prefix(key) == prefix]
         return [key for key in own if key not in state and key not in optional], more

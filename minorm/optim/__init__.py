@@ -15,6 +15,7 @@ LATER = {
     "lbfgs": "LBFGS",
     "muon": "Muon",
     "per_element": "Adadelta Adagrad Lion RMSprop",
+    "range_test": "RangeTest lr_finder",
     "lr_scheduler": "",
     "swa_utils": "",
 }
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from minorm.optim.lbfgs import LBFGS
     from minorm.optim.muon import Muon
     from minorm.optim.per_element import Adadelta, Adagrad, Lion, RMSprop
+    from minorm.optim.range_test import RangeTest, lr_finder
 
 __all__ = [
     "LAMB",
@@ -42,6 +44,8 @@ __all__ = [
     "Optimizer",
     "RAdam",
     "RMSprop",
+    "RangeTest",
+    "lr_finder",
     "lr_scheduler",
     "swa_utils",
 ]

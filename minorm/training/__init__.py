@@ -17,10 +17,12 @@ from minorm.training.run import Run
 from minorm.training.settings import Settings
 from minorm.training.steps.loop import evaluate, predict, train_epoch
 from minorm.training.steps.score import Score
+from minorm.training.steps.tta import TTA
 from minorm.training.trackers import MLflowCallback, TensorBoardCallback, WandbCallback
 from minorm.training.watch import BatchNormWatch
 
 __all__ = [
+    "TTA",
     "BatchNormWatch",
     "Callback",
     "CallbackError",

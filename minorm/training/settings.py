@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass, fields
 from numbers import Integral, Real
 from typing import Any
@@ -21,11 +22,13 @@ SCHEDULES = ("constant", "step", "cosine", "onecycle")
 CLASS_WEIGHTS = ("none", "balanced")
 DTYPES = ("float32", "bfloat16")
 QAT = ("none", "uint8", "int8")
+LOSSES = ("cross_entropy", "focal")
 LARGEST = 8192  # side of an image
 KINDS: dict[Any, tuple[Any, str]] = {
     "int": (Integral, "a whole number"), "float": (Real, "a number"), "str": (str, "a text"),
     "bool": (bool, "True or False"), "int | str": ((Integral, str), "a whole number, or 'all'"),
 }  # fmt: skip
+STRONGEST = 30  # change of RandAugment
 USUAL = -1  # of an augmentation: what the data set usually has
 ALL = "all"  # of `freeze`: to the end
 
@@ -64,6 +67,14 @@ ALL = "all"  # of `freeze`: to the end
     mean='of each channel, pixels from 0 to 1, as "0.485,0.456,0.406" or one number; "" is the usual one',
     std="the same for the deviation that pixels are divided by",
     new_head="True draws the last layer anew also where the file that the run begins with has the same classes",
+    loss='"cross_entropy", or "focal", which looks away from what is easy',
+    vflip="the probability that an image is turned upside down",
+    rotate="the most degrees that an image is turned by, either way",
+    perspective="how far half of the images are seen from the side, 0 to 1",
+    blur="the largest standard deviation that an image is blurred by, in pixels",
+    rand_augment='"N,M": N changes of RandAugment an image, of strength M from 0 to 30; "none" for no change',
+    fold='"I/K": the I-th of K folds of the training images validates, and the others train; "none" for no folds',
+    trivial_augment="True for one change of TrivialAugmentWide an image",
     qat='"uint8" or "int8": train for an int8 model whose activations are of that type; "none" trains in floats',
 )
 @dataclass(frozen=True)
@@ -109,6 +120,14 @@ class Settings:
     mean: str = ""
     std: str = ""
     new_head: bool = False
+    loss: str = "cross_entropy"
+    vflip: float = 0.0
+    rotate: float = 0.0
+    perspective: float = 0.0
+    blur: float = 0.0
+    rand_augment: str = "none"
+    trivial_augment: bool = False
+    fold: str = "none"
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -130,7 +149,7 @@ class Settings:
         _expect(known, "model", self.model, f"one of {', '.join(models.BY_NAME)}, FILE.py:FUNCTION or FILE.onnx")
         for name, choices in (
             ("optimizer", OPTIMIZERS), ("schedule", SCHEDULES), ("class_weights", CLASS_WEIGHTS), ("dtype", DTYPES),
-            ("qat", QAT),
+            ("qat", QAT), ("loss", LOSSES),
         ):  # fmt: skip
             _expect(getattr(self, name) in choices, name, getattr(self, name), f"one of {', '.join(choices)}")
         for name in ("epochs", "batch_size", "ranks", "image_size", "accumulate"):
@@ -138,11 +157,16 @@ class Settings:
         for name in ("seed", "crop_padding", "cutout", "warmup_epochs", "early_stopping"):
             _expect(getattr(self, name) >= 0, name, getattr(self, name), "0 or more")
         _expect(self.image_size <= LARGEST, "image_size", self.image_size, f"at most {LARGEST}")
-        for name in ("weight_decay", "color_jitter", "mixup", "cutmix", "clip_grad"):
+        for name in ("weight_decay", "color_jitter", "mixup", "cutmix", "clip_grad", "blur"):
             _expect(0 <= getattr(self, name) < math.inf, name, getattr(self, name), "0 or a positive number")
-        for name in ("label_smoothing", "hflip"):
+        for name in ("label_smoothing", "hflip", "vflip", "perspective"):
             _expect(0 <= getattr(self, name) <= 1, name, getattr(self, name), "a number from 0 to 1")
         _expect(0 < self.crop_scale <= 1, "crop_scale", self.crop_scale, "a number above 0 and at most 1")
+        _expect(0 <= self.rotate <= 180, "rotate", self.rotate, "degrees from 0 to 180")
+        _expect(changes_of(self.rand_augment) is not None, "rand_augment", self.rand_augment,
+                '"N,M", N changes of a strength M from 0 to 30, such as "2,9"')  # fmt: skip
+        _expect(self.fold == "none" or fold_of(self.fold) is not None, "fold", self.fold,
+                '"I/K", the I-th of K folds, such as "1/5"')  # fmt: skip
         _expect(0 < self.lr < math.inf, "lr", self.lr, "a positive number")
         _expect(0 <= self.ema < 1, "ema", self.ema, "0, or a decay below 1, such as 0.999")
         _expect(not (self.mixup and self.cutmix), "cutmix", self.cutmix, "0, as mixup is on: one of the two")
@@ -173,6 +197,20 @@ def numbers(text: str) -> list[float] | None:
     except ValueError:
         return None
     return found if all(map(math.isfinite, found)) else None
+
+
+def changes_of(rand_augment: str) -> tuple[int, int] | None:
+    """(changes, strength) of a text "N,M", (0, 0) of "none"; None for a text that says neither."""
+    found = re.fullmatch(r"(\d{1,3}),(\d{1,2})", "0,0" if rand_augment == "none" else rand_augment, re.ASCII)
+    if found is None or int(found[2]) > STRONGEST:
+        return None
+    return int(found[1]), int(found[2])
+
+
+def fold_of(text: str) -> tuple[int, int] | None:
+    """(I, K) of a text "I/K", with 1 <= I <= K and K at least 2; None for any other."""
+    found = re.fullmatch(r"(\d{1,6})/(\d{1,6})", text, re.ASCII)
+    return (int(found[1]), int(found[2])) if found and 1 <= int(found[1]) <= int(found[2]) >= 2 else None
 
 
 def _expect(holds: bool, name: str, value: object, expected: str) -> None:

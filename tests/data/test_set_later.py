@@ -23,10 +23,15 @@ TRANSFORMS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "CenterCrop": ({"size": 4}, {"size": (2, 6)}),
     "ColorJitter": ({}, {"brightness": 0.5, "contrast": 0.5, "saturation": 0.5, "hue": 0.25}),
     "Compose": ({"transforms": [FLIP]}, {"transforms": (TWICE,)}),
+    "GaussianBlur": ({"kernel_size": 3}, {"kernel_size": (3, 5), "sigma": (2.0, 3.0)}),
     "Grayscale": ({}, {"num_output_channels": 3}),
     "Lambda": ({"lambd": np.negative}, {"lambd": np.exp}),
     "Normalize": ({"mean": 0.5, "std": 0.5}, {"mean": [0.1, 0.2, 0.3], "std": (1.0, 2.0, 3.0)}),
     "Pad": ({"padding": 1}, {"padding": (1, 2), "fill": 3.0, "padding_mode": "edge"}),
+    "RandAugment": (
+        {"num_ops": 9},
+        {"num_ops": 2, "magnitude": 20, "num_magnitude_bins": 11, "interpolation": "bilinear", "fill": [0.1, 0.2, 0.3]},
+    ),
     "RandomAffine": (
         {"degrees": 10},
         {"degrees": (5, 90), "translate": (0.2, 0.3), "scale": (0.5, 2.0), "shear": 20, "interpolation": "bilinear",
@@ -40,6 +45,9 @@ TRANSFORMS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "RandomErasing": ({"p": 1.0}, {"p": 0.5, "scale": (0.5, 0.6), "ratio": (1.0, 2.0), "value": "random"}),
     "RandomGrayscale": ({"p": 1.0}, {"p": 0.5}),
     "RandomHorizontalFlip": ({}, {"p": 1.0}),
+    "RandomPerspective": (
+        {"p": 1.0}, {"distortion_scale": 0.9, "p": 0.5, "interpolation": "nearest", "fill": 0.5}
+    ),
     "RandomResizedCrop": (
         {"size": 4},
         {"size": (3, 5), "scale": (0.5, 0.6), "ratio": (1.0, 2.0), "interpolation": "nearest", "antialias": False},
@@ -52,6 +60,7 @@ TRANSFORMS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "ToDtype": ({"dtype": mn.uint8}, {"dtype": mn.float64, "scale": True}),
     "ToImage": ({}, {}),
     "ToTensor": ({}, {}),
+    "TrivialAugmentWide": ({}, {"num_magnitude_bins": 7, "interpolation": "bilinear", "fill": 0.5}),
 }  # fmt: skip
 SAMPLERS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "BatchSampler": ({"sampler": range(5), "batch_size": 2}, {"sampler": [4, 3], "batch_size": 3, "drop_last": True}),

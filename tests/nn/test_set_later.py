@@ -180,6 +180,9 @@ case("CosineEmbeddingLoss", {}, lambda: (r(3, 4), r(4, 3).reshape(3, 4), signs(3
 case("CrossEntropyLoss", {}, lambda: (r(5, 3), whole(5)), weight=mn.tensor([1.0, 2.0, 3.0]), ignore_index=1,
      label_smoothing=0.25, **REDUCED)  # fmt: skip
 case("NLLLoss", {}, lambda: (r(5, 3), whole(5)), weight=mn.tensor([1.0, 2.0, 3.0]), ignore_index=1, **REDUCED)
+case("FocalLoss", {}, lambda: (r(5, 3), whole(5)), weight=mn.tensor([1.0, 2.0, 3.0]), gamma=1.0, ignore_index=1,
+     label_smoothing=0.25, **REDUCED)  # fmt: skip
+case("DiceLoss", {}, lambda: (r(5, 3), whole(5)), smooth=0.5, ignore_index=1, **REDUCED)
 case("GaussianNLLLoss", {}, lambda: (r(3, 4), r(4, 3).reshape(3, 4), r(3, 4, low=0.1)), full=True, eps=1.5, **REDUCED)
 case("HingeEmbeddingLoss", {}, lambda: (r(3, 4), signs(3, 4)), margin=0.5, **REDUCED)
 case("HuberLoss", {}, pair(3, 4), delta=0.5, **REDUCED)

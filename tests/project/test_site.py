@@ -20,7 +20,9 @@ pytest.importorskip("onnx", reason="minorm.onnx is among the packages")
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 BLOCK = re.compile(r"^```\{reference\} (\S+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 # Beyond the list of public names: pictures, for which matplotlib has to be there
-FURTHER = {f"minorm.plots.{name}" for name in ("training_picture", "curves", "confusion", "least_loss")}
+FURTHER = {
+    f"minorm.plots.{name}" for name in ("training_picture", "curves", "confusion", "learning_rates", "least_loss")
+}
 
 
 def referenced() -> Counter[str]:

@@ -52,6 +52,18 @@ def test_what_is_not_said_is_the_usual() -> None:
         ({"image_size": 8193}, "image_size is 8193; expected at most 8192"),
         ({"crop_scale": 0.0}, "crop_scale is 0.0; expected a number above 0 and at most 1"),
         ({"crop_scale": 1.5}, "crop_scale is 1.5; expected a number above 0 and at most 1"),
+        ({"loss": "hinge"}, "loss is 'hinge'; expected one of cross_entropy, focal"),
+        ({"vflip": 1.5}, "vflip is 1.5; expected a number from 0 to 1"),
+        ({"rotate": 181.0}, "rotate is 181.0; expected degrees from 0 to 180"),
+        ({"perspective": -0.1}, "perspective is -0.1; expected a number from 0 to 1"),
+        ({"blur": float("nan")}, "blur is nan; expected 0 or a positive number"),
+        ({"rand_augment": "2"}, "rand_augment is '2'; expected \"N,M\", N changes of a strength M from 0 to 30"),
+        ({"rand_augment": "2,31"}, "rand_augment is '2,31'; expected"),
+        *(
+            ({"fold": text}, f"fold is '{text}'; expected \"I/K\", the I-th of K folds")
+            for text in ("0/5", "6/5", "1/1", "1", "")
+        ),
+        ({"trivial_augment": 1}, "trivial_augment is 1; expected True or False"),
         ({"dtype": "float16"}, "dtype is 'float16'; expected one of float32, bfloat16"),
     ],
 )

@@ -32,14 +32,15 @@ def drawn(name: str, rng: np.random.Generator) -> np.ndarray:
     y, x = np.mgrid[:height, :width] - centre[:, None, None]
     turn = rng.uniform(0, 2 * np.pi)
     u, v = (np.cos(turn) * x + np.sin(turn) * y) / radius, (np.cos(turn) * y - np.sin(turn) * x) / radius
-    mask = _inside(name, u, v)[..., None]
+    mask = inside(name, u, v)[..., None]
     bright, dark = _striped(y, x, rng, 40), _striped(y, x, rng, 0)
     shape, ground = (bright, dark) if rng.random() < 0.5 else (dark, bright)
     noise = rng.normal(0, 35, (height, width, 3))
     return np.clip(np.where(mask, shape, ground) + noise, 0, 255).astype(np.uint8)
 
 
-def _inside(name: str, u: np.ndarray, v: np.ndarray) -> np.ndarray:
+def inside(name: str, u: np.ndarray, v: np.ndarray) -> np.ndarray:
+    """Whether places, in radii from the middle, are inside of the shape."""
     distance = np.hypot(u, v)
     if name == "circle":
         return distance < 1

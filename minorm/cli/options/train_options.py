@@ -4,19 +4,33 @@ from __future__ import annotations
 
 import argparse
 import functools
+from dataclasses import fields
+from typing import Any
 
 from minorm.cli import sources, trust
 from minorm.cli.options import logger_option, transfer_options
 from minorm.models import BY_NAME
 from minorm.training import Settings
 from minorm.training.data.defaults import BATCH, CROP_SCALE, FEW, MOST_EPOCHS, SIZES, SMALL_BATCH, STEPS
-from minorm.training.settings import CLASS_WEIGHTS, DTYPES, MODEL_FOR, OPTIMIZERS, QAT, SCHEDULES
+from minorm.training.settings import CLASS_WEIGHTS, DTYPES, LOSSES, MODEL_FOR, OPTIMIZERS, QAT, SCHEDULES
 
 DEVICE, TIMEOUT = "cpu", 300.0
 
 
+def given(args: argparse.Namespace) -> dict[str, Any]:
+    """The settings that the command line, or --config, says."""
+    values = {field.name: getattr(args, field.name, None) for field in fields(Settings)}
+    return {name: value for name, value in values.items() if value is not None}
+
+
 def add(parser: argparse.ArgumentParser) -> None:
-    """Declare them."""
+    """Declare all."""
+    add_training(parser)
+    _add_run(parser)
+
+
+def add_training(parser: argparse.ArgumentParser) -> None:
+    """Declare those that say what a step of training does: images, model, optimizer, device."""
     defaults = Settings()
     # A default of None: what was not said is what --config or the checkpoint says, or else the default of Settings.
     option = functools.partial(parser.add_argument, default=None)
@@ -55,21 +69,38 @@ def add(parser: argparse.ArgumentParser) -> None:
            "cifar10, an eighth of the size for small images of a folder; else 0)")  # fmt: skip
     option("--crop-scale", type=float, metavar="X", help="crop a part of X to 1 of each image's area, and "
            f"scale it to the image's size (default: {CROP_SCALE:g} for large images of a folder; else 1)")  # fmt: skip
+    option("--vflip", type=float, metavar="P", help="turn an image upside down with this probability")
+    option("--rotate", type=float, metavar="DEG", help="turn an image by up to so many degrees, either way")
+    option("--perspective", type=float, metavar="X", help="show half of the images from the side, by up to X (0 to 1)")
+    option("--blur", type=float, metavar="X", help="blur an image, with a standard deviation of up to X pixels")
+    option("--rand-augment", nargs="?", const="2,9", metavar="N,M", help="N changes of RandAugment an image, of "
+           "strength M from 0 to 30 (2,9 unless said): shears, turns, colours, tones")  # fmt: skip
+    option("--trivial-augment", action="store_const", const=True, help="one change of TrivialAugmentWide an image, of "
+           "any strength: nothing to tune")  # fmt: skip
     option("--cutout", type=int, metavar="N", help="take a square of N x N pixels out of each image")
     option("--color-jitter", type=float, metavar="X", help="change brightness, contrast and saturation by up to X")
     option("--mixup", type=float, metavar="A", help="mix two images, by a share drawn from Beta(A, A)")
     option("--cutmix", type=float, metavar="A", help="paste a piece of one image into another")
+    option("--loss", choices=LOSSES, help="focal: cross entropy that looks away from what is easy, for rare or hard "
+           "classes (default cross_entropy)")  # fmt: skip
     option("--label-smoothing", type=float, metavar="E", help=f"default {defaults.label_smoothing}")
     option("--class-weights", choices=CLASS_WEIGHTS, help="balanced: rare classes count as much as common ones")
     option("--dtype", choices=DTYPES, help="of weights and activations (default float32)")
     option("--qat", nargs="?", const="uint8", choices=QAT, help="train for an int8 model (activations of uint8 unless "
            "int8 is said): from scratch, or with --init from a trained one; `minorm export` writes its "
            "integers")  # fmt: skip
+    option("--fold", metavar="I/K", help="validate on the I-th of K folds of the training images, each class spread "
+           "evenly, and train on the others; one fold a run")  # fmt: skip
     option("--seed", type=int, metavar="N", help="of split, weights and order (default 0)")
     option("--num-workers", type=int, metavar="N", help="threads that read images ahead (default 2 for a folder); "
            "changes no result")  # fmt: skip
     option("--threads", type=int, metavar="N", help="processors to use (default all); changes no result")
     option("--device", metavar="NAME", help=f"{DEVICE} (default), cuda or cuda:1")
+
+
+def _add_run(parser: argparse.ArgumentParser) -> None:
+    """Declare those of a run in its folder, and of its processes."""
+    option = functools.partial(parser.add_argument, default=None)
     parser.add_argument(
         "--no-graph", action="store_true", help="on a GPU launch each kernel by itself, and not a step as one CUDA "
         "graph; changes no result"

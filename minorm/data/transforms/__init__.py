@@ -10,11 +10,14 @@ is a transform. It gets the generator where it has an argument called `generator
 
 from __future__ import annotations
 
+from minorm.data.transforms.auto_augment import RandAugment, TrivialAugmentWide
+from minorm.data.transforms.blurring import GaussianBlur
 from minorm.data.transforms.color import ColorJitter, Grayscale, Normalize, RandomGrayscale
 from minorm.data.transforms.compose import Compose, Lambda, RandomApply, RandomChoice
 from minorm.data.transforms.converting import ToDtype, ToImage, ToTensor
 from minorm.data.transforms.erasing import RandomErasing
 from minorm.data.transforms.geometry import CenterCrop, Pad, RandomCrop, RandomHorizontalFlip, RandomVerticalFlip
+from minorm.data.transforms.perspective import RandomPerspective
 from minorm.data.transforms.resized_crops import InterpolationMode, RandomResizedCrop, Resize
 from minorm.data.transforms.transform import ImageTransform, Transform
 from minorm.data.transforms.warping import RandomAffine, RandomRotation
@@ -23,12 +26,14 @@ __all__ = [
     "CenterCrop",
     "ColorJitter",
     "Compose",
+    "GaussianBlur",
     "Grayscale",
     "ImageTransform",
     "InterpolationMode",
     "Lambda",
     "Normalize",
     "Pad",
+    "RandAugment",
     "RandomAffine",
     "RandomApply",
     "RandomChoice",
@@ -36,6 +41,7 @@ __all__ = [
     "RandomErasing",
     "RandomGrayscale",
     "RandomHorizontalFlip",
+    "RandomPerspective",
     "RandomResizedCrop",
     "RandomRotation",
     "RandomVerticalFlip",
@@ -44,4 +50,5 @@ __all__ = [
     "ToImage",
     "ToTensor",
     "Transform",
+    "TrivialAugmentWide",
 ]

@@ -10,21 +10,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 import minorm.functional as F
-from minorm.data.argument_texts import TRANSFORM
+from minorm.data.argument_texts import WARP
 from minorm.data.dataset import Array
 from minorm.data.transforms.transform import Generator, ImageTransform, in_floats, interval
 from minorm.support.documented import documented
 from minorm.tensor.tensor import Tensor
 
+Fill: TypeAlias = float | Sequence[float]  # one number, or one a channel
+
 
 @documented(
-    TRANSFORM,
-    interpolation='"nearest" or "bilinear"',
+    WARP,
     expand="True is a ValueError: the images of a batch keep one size",
 )
 class RandomRotation(ImageTransform):
@@ -42,12 +43,12 @@ class RandomRotation(ImageTransform):
         interpolation: str = "nearest",
         expand: bool = False,
         center: Sequence[float] | None = None,
-        fill: float = 0,
+        fill: Fill = 0,
     ) -> None:
         if expand:
             raise ValueError("RandomRotation: expand=True; expected False, as the images of a batch have one size")
         self.degrees = _around_zero("RandomRotation", "degrees", degrees)
-        self.interpolation, self.center, self.fill = _mode("RandomRotation", interpolation), center, fill
+        self.interpolation, self.center, self.fill = mode("RandomRotation", interpolation), center, fill
 
     def apply(self, images: Array, generator: Generator) -> Array:
         """A new angle for each image."""
@@ -57,8 +58,7 @@ class RandomRotation(ImageTransform):
 
 
 @documented(
-    TRANSFORM,
-    interpolation='"nearest" or "bilinear"',
+    WARP,
     translate="the largest shares of width and height that it moves by, whole pixels; None moves nothing",
     scale="(a, b) that the factor is drawn from; None keeps the size",
     shear="(a, b) degrees that the shear along x is drawn from, or d for (-d, d); four numbers: along y, too",
@@ -81,7 +81,7 @@ class RandomAffine(ImageTransform):
         scale: Sequence[float] | None = None,
         shear: float | Sequence[float] | None = None,
         interpolation: str = "nearest",
-        fill: float = 0,
+        fill: Fill = 0,
         center: Sequence[float] | None = None,
     ) -> None:
         name = "RandomAffine"
@@ -94,7 +94,7 @@ class RandomAffine(ImageTransform):
         if isinstance(shear, Sequence) and len(shear) == 4:
             parts = [shear[:2], shear[2:]]
         self.shear = tuple(end for part in parts for end in _around_zero(name, "shear", part))
-        self.interpolation, self.fill, self.center = _mode(name, interpolation), fill, center
+        self.interpolation, self.fill, self.center = mode(name, interpolation), fill, center
 
     def apply(self, images: Array, generator: Generator) -> Array:
         """A new map for each image."""
@@ -121,7 +121,7 @@ def linear(angle: float, scale: float = 1.0, shear_x: float = 0.0, shear_y: floa
 
 
 def warped(
-    images: Array, maps: Array, moves: Array, center: Sequence[float] | None, interpolation: str, fill: float
+    images: Array, maps: Array, moves: Array, center: Sequence[float] | None, interpolation: str, fill: Fill
 ) -> Array:
     """The images read where the inverse of each map leads; as if they went on with `fill` outside."""
     height, width = images.shape[2:]
@@ -132,14 +132,25 @@ def warped(
     inverse = np.array([[d, -b], [-c, a]]) / (a * d - b * c)
     from_x, from_y = np.moveaxis(places - moves[:, None, None], -1, 0)
     grid = np.stack([inverse[i, 0][:, None, None] * from_x + inverse[i, 1][:, None, None] * from_y for i in (0, 1)], -1)
-    grid = (2 * (grid + middle) + 1) / [width, height] - 1  # -1 and 1 are the outer edges
+    return read_at(images, grid + middle + 0.5, interpolation, fill)
+
+
+def read_at(images: Array, places: Array, interpolation: str, fill: Fill) -> Array:
+    """The images read at places N x H x W x 2, (x, y) from the upper left corner; outside is `fill`."""
+    height, width = images.shape[2:]
+    grid = 2 * places / [width, height] - 1  # -1 and 1 are the outer edges
+    around = np.asarray(fill, np.float64).reshape(1, -1, 1, 1)
+    if around.shape[1] not in (1, images.shape[1]):
+        raise ValueError(f"fill has {around.shape[1]} numbers and the images have shape {images.shape}; "
+                         f"expected 1 or {images.shape[1]}, one a channel")  # fmt: skip
 
     def read(x: Tensor) -> Tensor:
         at = Tensor(grid.astype(x.dtype))
         found = F.grid_sample(x, at, interpolation)
-        if fill == 0:
+        if not around.any():
             return found
-        return found + fill * (1 - F.grid_sample(Tensor(np.ones_like(x.array)), at, interpolation))
+        inside = F.grid_sample(Tensor(np.ones_like(x.array)), at, interpolation)
+        return found + Tensor(around.astype(x.dtype)) * (1 - inside)
 
     return in_floats(images, read)
 
@@ -152,7 +163,8 @@ def _around_zero(name: str, argument: str, value: Any) -> tuple[float, float]:
     return interval(name, argument, value)
 
 
-def _mode(name: str, interpolation: Any) -> str:
+def mode(name: str, interpolation: Any) -> str:
+    """How elements between elements are read, as a plain text; ValueError for another way."""
     if interpolation not in ("nearest", "bilinear"):
         raise ValueError(f"{name}: interpolation={interpolation!r}; expected 'nearest' or 'bilinear'")
     return str(getattr(interpolation, "value", interpolation))

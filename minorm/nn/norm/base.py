@@ -54,7 +54,7 @@ class RunningNorm(Affine):
     ranks: ClassVar[tuple[int, ...]] = ()  # of x
     form: ClassVar[str] = ""
     normalize: ClassVar[Any]  # the function of minorm.functional
-    optional_keys = ("num_batches_tracked",)
+    _optional_keys = ("num_batches_tracked",)
     running_mean: Tensor | None
     running_var: Tensor | None
     num_batches_tracked: Tensor | None

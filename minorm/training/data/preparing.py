@@ -1,6 +1,7 @@
 """From a data set's name to batches: what is read, how it is scaled, what is changed at random.
 
-jitter of colours, normalize, crop, mirror, cut out; then images and labels are mixed. What validates is scaled alone.
+automatic changes, jitter of colours, normalize, crop, mirror, turn, blur, cut out; then images and labels are mixed.
+What validates is scaled alone.
 """
 
 from __future__ import annotations
@@ -18,18 +19,25 @@ from minorm.data.mixing import Mixing
 from minorm.data.transforms import (
     ColorJitter,
     Compose,
+    GaussianBlur,
     Normalize,
+    RandAugment,
     RandomCrop,
     RandomErasing,
     RandomHorizontalFlip,
+    RandomPerspective,
     RandomResizedCrop,
+    RandomRotation,
+    RandomVerticalFlip,
+    TrivialAugmentWide,
 )
 from minorm.data.transforms.transform import Transform
 from minorm.devices import dtypes
-from minorm.training.settings import Settings, numbers
+from minorm.training.settings import Settings, changes_of, fold_of, numbers
 
 Array = Any
 TESTED = 256  # images a batch, where nothing is trained
+LEAST_BLUR = 0.1  # of a pixel, which changes next to nothing
 MEAN_STD = {  # of the training images, by channel: inputs around 0 with deviation 1
     "digits": ([0.305], [0.376]),
     "mnist": ([0.1307], [0.3081]),
@@ -59,10 +67,19 @@ def load_data(
 ) -> tuple[Any, Any]:
     """(train, validation) datasets; the digits need no path, and are split 80/20 by the seed, as a folder is.
 
+    With `settings.fold` the images that a fifth would be drawn from are split into folds instead. Where a set has its
+    validation images apart, the training images alone are, and the others are left aside.
+
     found      what a model that is there already takes: a folder's pictures are read in its size and channels, and
                labelled by the names of its classes
     max_bytes  what a file may take in memory when it is read; None leaves it to the reader (limits.py)
     """
+    part = fold_of(settings.fold)
+    train, val = _loaded(settings, path, found, max_bytes)
+    return (train, val) if part is None else _of_fold(train, val, *part, settings.seed)
+
+
+def _loaded(settings: Settings, path: Any, found: Preprocessing | None, max_bytes: int | None) -> tuple[Any, Any]:
     name = settings.data
     if name == "digits":
         return data.split_digits(settings.seed)
@@ -79,6 +96,19 @@ def load_data(
         "folder": lambda: data.load_folder(path, *form, settings.seed, True, classes, max_bytes),
     }
     return readers[name]()
+
+
+def _of_fold(train: Any, val: Any, number: int, folds: int, seed: int) -> tuple[Subset, Subset]:
+    """(train, validation) of one fold, counted from 1, of the training images and of what was drawn from them."""
+    whole, indices = (train.dataset, train.indices) if isinstance(train, Subset) else (train, np.arange(len(train)))
+    if isinstance(val, Subset) and val.dataset is whole:
+        indices = np.sort(np.concatenate([indices, val.indices]))
+    try:
+        trained, validated = data.stratified_k_fold(labels_of(whole)[indices], folds, seed)[number - 1]
+    except ValueError:
+        raise ValueError(f"fold is '{number}/{folds}'; expected at most as many folds as images, "
+                         f"{len(indices):,}") from None  # fmt: skip
+    return Subset(whole, indices[trained]), Subset(whole, indices[validated])
 
 
 def preprocessing(settings: Settings, train: Any) -> Preprocessing:
@@ -134,7 +164,7 @@ def loaders(
             shuffle=True,
             drop_last=True,
             num_workers=num_workers,
-            transform=Compose([*_before(settings), *scale, *_after(settings, found.size), *stored]),
+            transform=Compose([*_before(settings, found), *scale, *_after(settings, found.size), *stored]),
             seed=settings.seed,
             shard=shard,
         ),
@@ -142,9 +172,14 @@ def loaders(
     )
 
 
-def _before(settings: Settings) -> list[Transform]:
-    x = settings.color_jitter
-    return [ColorJitter(x, x, x)] if x else []
+def _before(settings: Settings, form: Preprocessing) -> list[Transform]:
+    """What needs pixels from 0 to 1; what is drawn in is the mean."""
+    x, mean = settings.color_jitter, form.mean
+    number, strength = changes_of(settings.rand_augment) or (0, 0)
+    found: list[Transform] = [RandAugment(number, strength, fill=mean)] if number else []
+    if settings.trivial_augment:
+        found.append(TrivialAugmentWide(fill=mean))
+    return [*found, ColorJitter(x, x, x)] if x else found
 
 
 def _after(settings: Settings, size: int) -> list[Transform]:
@@ -156,6 +191,15 @@ def _after(settings: Settings, size: int) -> list[Transform]:
         found.append(RandomResizedCrop(size, scale=(settings.crop_scale, 1)))
     if settings.hflip:
         found.append(RandomHorizontalFlip(settings.hflip))
+    if settings.vflip:
+        found.append(RandomVerticalFlip(settings.vflip))
+    if settings.rotate:
+        found.append(RandomRotation(settings.rotate, "bilinear"))
+    if settings.perspective:
+        found.append(RandomPerspective(settings.perspective))
+    if settings.blur:
+        reach = min(math.ceil(3 * settings.blur), size - 1)  # three deviations hold nearly all of the weights
+        found.append(GaussianBlur(2 * reach + 1, (min(LEAST_BLUR, settings.blur), settings.blur)))
     if settings.cutout:
         if settings.cutout >= size:
             raise ValueError(f"cutout is {settings.cutout}; expected less than the images' size, {size}")

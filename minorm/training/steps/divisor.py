@@ -27,6 +27,8 @@ def divisor(loss_function: Any, targets: Tensor) -> float | None:
     reduction = options.get("reduction", None)
     if reduction == "sum":
         return None
+    if options.by_sample:
+        return samples(targets)
     if not dtypes.is_float(targets.dtype):
         by_class = options.by_class
         ignore_index = options.get("ignore_index", -100 if by_class else None)
@@ -47,10 +49,12 @@ class _Options:
         self.bound = isinstance(loss_function, partial)
         self.source = loss_function.keywords if self.bound else loss_function
         function = loss_function.func if self.bound else loss_function
-        self.by_class = isinstance(function, (nn.CrossEntropyLoss, nn.NLLLoss)) or function in (
+        self.by_class = isinstance(function, (nn.CrossEntropyLoss, nn.NLLLoss, nn.FocalLoss)) or function in (
             F.cross_entropy,
             F.nll_loss,
+            F.focal_loss,
         )
+        self.by_sample = isinstance(function, nn.DiceLoss) or function is F.dice_loss  # whatever labels do not count
 
     def get(self, name: str, default: Any) -> Any:
         return self.source.get(name, default) if self.bound else getattr(self.source, name, default)

@@ -60,7 +60,11 @@ def test_arrays_of_ones_own_are_measured(tmp_path: Path, kind: Any) -> None:
 def test_each_augmentation_changes_images_and_only_these(tmp_path: Path) -> None:
     path = arrays(tmp_path)
     plain = batches(Settings(data="numpy"), path)
-    for name, value in {"hflip": 1.0, "crop_padding": 2, "cutout": 3, "color_jitter": 0.4, "crop_scale": 0.4}.items():
+    changes: dict[str, Any] = {
+        "hflip": 1.0, "crop_padding": 2, "cutout": 3, "color_jitter": 0.4, "crop_scale": 0.4, "vflip": 1.0,
+        "rotate": 30.0, "perspective": 0.5, "blur": 1.5, "rand_augment": "2,9", "trivial_augment": True,
+    }  # fmt: skip
+    for name, value in changes.items():
         settings = Settings(data="numpy", **{name: value})
         changed = batches(settings, path)
         assert all(np.array_equal(a[1].numpy(), b[1].numpy()) for a, b in zip(plain, changed, strict=True)), name
@@ -68,6 +72,10 @@ def test_each_augmentation_changes_images_and_only_these(tmp_path: Path) -> None
         assert not np.array_equal(images, before), name
         if name == "hflip":
             assert np.array_equal(images, before[..., ::-1])
+        if name == "vflip":
+            assert np.array_equal(images, before[:, :, ::-1])
+        if name == "blur":
+            assert (images.std((2, 3)) < before.std((2, 3)) + 1e-6).all()
         if name == "cutout":
             assert ((images == 0).all(1).sum((1, 2)) == 9).all()
             assert np.array_equal(images[images != 0], before[images != 0])
@@ -77,6 +85,16 @@ def test_each_augmentation_changes_images_and_only_these(tmp_path: Path) -> None
         assert np.array_equal(*tested), name
     with pytest.raises(ValueError, match="cutout is 9; expected less than the images' size, 9"):
         batches(Settings(data="numpy", cutout=9), path)
+
+
+def test_what_is_drawn_in_is_the_mean(tmp_path: Path) -> None:
+    """A turn by a half leaves corners without a picture; after scaling the mean is 0."""
+    x = np.full((64, 8, 8, 3), 200, np.uint8)
+    x[:, 4] = 0
+    np.savez(tmp_path / "set.npz", x_train=x, y_train=np.arange(64) % 2, x_test=x[:2], y_test=[0, 1])
+    for changes in ({"rotate": 180.0}, {"trivial_augment": True}, {"rand_augment": "3,30"}, {"perspective": 1.0}):
+        images = batches(Settings(data="numpy", **changes), str(tmp_path / "set.npz"))[0][0].numpy()  # type: ignore[arg-type]
+        assert (np.abs(images[:, :, 0, 0]) < 1e-5).any(), changes
 
 
 def test_a_random_crop_shows_a_part_of_each_image_at_the_whole_size(tmp_path: Path) -> None:
@@ -116,6 +134,23 @@ def test_mixed_batches_are_drawn_for_each_alone(name: str) -> None:
 def test_bfloat16_is_how_images_are_stored(tmp_path: Path) -> None:
     images, labels = batches(Settings(data="numpy", dtype="bfloat16"), arrays(tmp_path))[0]
     assert (images.dtype, labels.dtype) == (mn.bfloat16, mn.int64)
+
+
+def test_folds_are_of_the_images_that_train_and_of_those_drawn_from_them(tmp_path: Path) -> None:
+    digits = [load_data(Settings(fold=f"{i}/4", seed=2), None) for i in (1, 2, 3, 4)]
+    assert np.array_equal(np.sort(np.concatenate([val.indices for _, val in digits])), np.arange(1797))
+    counts = np.array([np.bincount(labels_of(val)) for _, val in digits])
+    assert np.ptp(counts, axis=0).max() <= 1
+    for train, val in digits:
+        assert np.array_equal(np.sort(np.concatenate([train.indices, val.indices])), np.arange(1797))
+    path = arrays(tmp_path)  # its eight images of x_test are left aside
+    train, val = load_data(Settings(data="numpy", fold="3/3"), path)
+    assert (len(train), len(val)) == (1000, 500)
+    whole, _ = load_data(Settings(data="numpy"), path)
+    assert np.array_equal(train[:][0], whole[train.indices][0])
+    assert np.bincount(labels_of(val)).tolist() == [125] * 4
+    with pytest.raises(ValueError, match="fold is '1/1501'; expected at most as many folds as images, 1,500"):
+        load_data(Settings(data="numpy", fold="1/1501"), path)
 
 
 def test_balanced_weights_count_every_class_alike() -> None:

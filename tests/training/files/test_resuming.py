@@ -41,6 +41,28 @@ def cut(out: Path, settings: Settings = SETTINGS) -> Path:
     return out
 
 
+CHANGED: dict[str, Any] = {
+    "loss": "focal", "vflip": 0.5, "rotate": 20.0, "perspective": 0.4, "blur": 1.0, "rand_augment": "2,9",
+    "trivial_augment": True,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("names", [["loss", "vflip", "rotate"], ["perspective", "blur"], ["rand_augment"],
+                                   ["trivial_augment"]])  # fmt: skip
+def test_a_run_with_these_settings_goes_on_to_the_same_bits(tmp_path: Path, names: list[str]) -> None:
+    settings = replace(SETTINGS, epochs=3, **{name: CHANGED[name] for name in names})
+    whole = Run(settings, str(tmp_path / "whole"), sets=sets(60))
+    whole.fit()
+    resumed = Run.resume(str(cut(tmp_path / "cut", settings)), sets=sets(60))
+    assert resumed.settings == settings
+    resumed.fit()
+    assert all((tmp_path / "whole" / name).read_bytes() == (tmp_path / "cut" / name).read_bytes()
+               for name in (CHECKPOINT, BEST, LOG))  # fmt: skip
+    plain = Run(replace(SETTINGS, epochs=3), sets=sets(60))
+    plain.fit()
+    assert plain.history != whole.history
+
+
 def test_other_images_need_a_word(tmp_path: Path) -> None:
     out = str(cut(tmp_path / "run"))
     for given, said in (

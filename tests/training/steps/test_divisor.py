@@ -182,3 +182,13 @@ def test_what_is_divided_by() -> None:
     ):
         found = divisor(function, targets)
         assert found is None if expected is None else found == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("function", [nn.FocalLoss(), partial(F.focal_loss, gamma=1.0), nn.DiceLoss(), F.dice_loss])
+def test_focal_and_dice_of_parts_are_those_of_the_whole(function: Any) -> None:
+    logits = mn.tensor(np.random.default_rng(0).standard_normal((5, 3, 4)))
+    labels = mn.tensor(np.array([[0, -100, -100, -100], [1, 2, 0, 1], [2, 2, -100, 1], [0, 0, 1, 1], [-100, 1, 2, 0]]))
+    parts = [slice(0, 2), slice(2, 5)]
+    losses = [function(logits[part], labels[part]).item() for part in parts]
+    shares = [divisor(function, labels[part]) for part in parts]
+    assert np.average(losses, weights=shares) == pytest.approx(function(logits, labels).item(), rel=1e-12)

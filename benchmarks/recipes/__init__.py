@@ -1,0 +1,1 @@
+"""Which settings a small data set trains best with: `python -m benchmarks.recipes`."""

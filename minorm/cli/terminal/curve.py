@@ -1,0 +1,28 @@
+"""A curve in plain characters: one column a point or several, the height in rows, numbers at the axis."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+WIDTH, HEIGHT = 60, 10
+
+
+def curve(values: Sequence[float], ends: tuple[str, str], name: str, top: float | None = None) -> list[str]:
+    """Lines with the values from left to right, `ends` and the name of what runs along below them.
+
+    top  what is above is drawn at this height; None takes the largest value
+    """
+    columns = min(WIDTH, len(values))
+    shown = np.array([part.mean() for part in np.array_split(np.asarray(values, np.float64), columns)])
+    low, high = float(min(shown)), float(max(shown) if top is None else max(top, min(shown)))
+    share = (np.minimum(shown, high) - low) / ((high - low) or 1.0)
+    rows = np.rint(share * (HEIGHT - 1)).astype(int)
+    grid = np.full((HEIGHT, columns), " ")
+    grid[HEIGHT - 1 - rows, np.arange(columns)] = "*"
+    labels = {0: f"{high:.3g}", HEIGHT - 1: f"{low:.3g}"}
+    width = max(map(len, labels.values()))
+    found = [f"{labels.get(i, ''):>{width}} |{''.join(row).rstrip()}" for i, row in enumerate(grid)]
+    axis = f"{ends[0]}{name:^{max(len(name) + 2, columns - len(ends[0]) - len(ends[1]))}}{ends[1]}"
+    return [*found, f"{'':{width}} +{'-' * columns}", f"{'':{width}}  {axis}"]

@@ -1,0 +1,186 @@
+"""Changes that need no choice for a data set: a few of fourteen, drawn for each image, as torchvision has them.
+
+    Identity  ShearX  ShearY  TranslateX  TranslateY  Rotate  Brightness  Color  Contrast  Sharpness
+    Posterize  Solarize  AutoContrast  Equalize
+
+How strong a change is comes from a row of magnitudes; half of those of the first line get a minus.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from minorm.data.argument_texts import WARP
+from minorm.data.dataset import Array
+from minorm.data.transforms import tones
+from minorm.data.transforms.color import brightened, contrasted, saturated
+from minorm.data.transforms.transform import Generator, ImageTransform, check_floats
+from minorm.data.transforms.warping import Fill, linear, mode, warped
+from minorm.support.documented import documented
+
+Space: TypeAlias = dict[str, tuple[Array, bool]]  # magnitudes of an operation, and whether half of them get a minus
+MAGNITUDES = WARP | {
+    "num_magnitude_bins": "how many magnitudes there are, at least 2",
+    "fill": "what stands where there is no image, one number or one a channel; None is 0",
+}
+
+
+class AutoAugment(ImageTransform):
+    """Base: a subclass says which operations there are, and draws among them."""
+
+    def __init__(self, num_magnitude_bins: int, interpolation: str, fill: Fill | None) -> None:
+        name = type(self).__name__
+        self.num_magnitude_bins = _whole(name, "num_magnitude_bins", num_magnitude_bins, 2)
+        self.interpolation, self.fill = mode(name, interpolation), fill
+
+    def space(self, height: int, width: int) -> Space:
+        """The operations and their magnitudes for images of this size."""
+        raise NotImplementedError(f"{type(self).__name__} has no space")
+
+    def changed(self, images: Array, bins: Array, generator: Generator) -> Array:
+        """One operation drawn for each image, with the magnitude of its bin."""
+        space = list(self.space(*images.shape[2:]).items())
+        which = generator.integers(len(space), size=len(images))
+        signs = 1 - 2 * generator.integers(2, size=len(images))
+        found = images.copy()
+        for number in np.unique(which):
+            name, (magnitudes, signed) = space[number]
+            mine = which == number
+            values = magnitudes[bins[mine]] * (signs[mine] if signed else 1)
+            found[mine] = self._operate(name, images[mine], values)
+        return found
+
+    def _operate(self, name: str, images: Array, values: Array) -> Array:
+        if name in TONES:
+            return np.concatenate(
+                [TONES[name](image[None], value) for image, value in zip(images, values, strict=True)]
+            )
+        if name == "Identity":
+            return images
+        maps, moves = np.tile(np.eye(2), (len(images), 1, 1)), np.zeros((len(images), 2))
+        center = None
+        if name.startswith("Shear"):  # the corner stays
+            maps[:, *((0, 1) if name == "ShearX" else (1, 0))], center = -values, (0, 0)
+        elif name.startswith("Translate"):
+            moves[:, 0 if name == "TranslateX" else 1] = np.trunc(values)
+        else:
+            maps = np.stack([linear(-angle) for angle in values])
+        return warped(images, maps, moves, center, self.interpolation, 0 if self.fill is None else self.fill)
+
+
+@documented(
+    MAGNITUDES,
+    num_ops="how many changes each image gets, one after the other",
+    magnitude="how strong they are, from 0 to num_magnitude_bins - 1",
+)
+class RandAugment(AutoAugment):
+    """`num_ops` of fourteen changes for each image, all of one strength: shears, turns, colours, tones and others.
+
+    Images are floats from 0 to 1 with 1 or 3 channels, so before Normalize: TypeError for integers. ValueError for a
+    magnitude that is not among the bins. The operations and their ranges are torchvision's.
+
+    Example:
+        >>> mn.data.transforms.RandAugment(num_ops=2, magnitude=9)(mn.ones(2, 3, 8, 8)).shape
+        (2, 3, 8, 8)
+
+    Cubuk et al. 2019, arXiv:1909.13719.
+    """
+
+    def __init__(
+        self,
+        num_ops: int = 2,
+        magnitude: int = 9,
+        num_magnitude_bins: int = 31,
+        interpolation: str = "nearest",
+        fill: Fill | None = None,
+    ) -> None:
+        super().__init__(num_magnitude_bins, interpolation, fill)
+        self.num_ops = _whole("RandAugment", "num_ops", num_ops, 0)
+        self.magnitude = _whole("RandAugment", "magnitude", magnitude, 0)
+        if magnitude >= num_magnitude_bins:
+            raise ValueError(f"RandAugment: magnitude={magnitude}; expected less than num_magnitude_bins, "
+                             f"{num_magnitude_bins}")  # fmt: skip
+
+    def apply(self, images: Array, generator: Generator) -> Array:
+        """New changes for each image."""
+        check_floats("RandAugment", images)
+        for _ in range(self.num_ops):
+            images = self.changed(images, np.full(len(images), self.magnitude), generator)
+        return images.copy() if self.num_ops == 0 else images
+
+    def space(self, height: int, width: int) -> Space:
+        """The operations and their magnitudes for images of this size."""
+        far = 150 / 331  # of width and height
+        return _space(self.num_magnitude_bins, 0.3, (far * width, far * height), 30, 0.9, 4)
+
+
+@documented(MAGNITUDES)
+class TrivialAugmentWide(AutoAugment):
+    """One of fourteen changes for each image, of a strength drawn for it from a wide range; there is nothing to tune.
+
+    Images are floats from 0 to 1 with 1 or 3 channels, so before Normalize: TypeError for integers. The operations and
+    their ranges are torchvision's: images may move by up to 32 pixels, whatever their size.
+
+    Example:
+        >>> mn.data.transforms.TrivialAugmentWide()(mn.ones(2, 3, 8, 8)).shape
+        (2, 3, 8, 8)
+
+    Müller and Hutter 2021, arXiv:2103.10158.
+    """
+
+    def __init__(self, num_magnitude_bins: int = 31, interpolation: str = "nearest", fill: Fill | None = None) -> None:
+        super().__init__(num_magnitude_bins, interpolation, fill)
+
+    def apply(self, images: Array, generator: Generator) -> Array:
+        """A new change for each image."""
+        check_floats("TrivialAugmentWide", images)
+        bins = generator.integers(self.num_magnitude_bins, size=len(images))
+        return self.changed(images, bins, generator)
+
+    def space(self, height: int, width: int) -> Space:  # noqa: ARG002
+        """The operations and their magnitudes, the same for images of any size."""
+        return _space(self.num_magnitude_bins, 0.99, (32, 32), 135, 0.99, 6)
+
+
+def _space(bins: int, shear: float, far: tuple[float, float], degrees: float, tone: float, bits: int) -> Space:
+    """The operations with magnitudes from 0 to these; `bits` of 8 are lost to the last of Posterize."""
+
+    def to(most: float) -> Array:
+        return np.linspace(0, most, bins)
+
+    changing = {"ShearX": shear, "ShearY": shear, "TranslateX": far[0], "TranslateY": far[1], "Rotate": degrees}
+    changing |= dict.fromkeys(("Brightness", "Color", "Contrast", "Sharpness"), tone)
+    return {
+        "Identity": (np.zeros(bins), False),
+        **{name: (to(most), True) for name, most in changing.items()},
+        "Posterize": (8 - np.rint(to(bits)), False),
+        "Solarize": (1 - to(1), False),
+        "AutoContrast": (np.zeros(bins), False),
+        "Equalize": (np.zeros(bins), False),
+    }
+
+
+def _each(change: Callable[[Array, float], Array]) -> Callable[[Array, float], Array]:
+    """A change of one image as one of a batch of one, by the factor 1 + value."""
+    return lambda images, value: change(images[0], 1 + value)[None]
+
+
+TONES: dict[str, Callable[[Array, Any], Array]] = {
+    "Brightness": _each(brightened),
+    "Color": _each(saturated),
+    "Contrast": _each(contrasted),
+    "Sharpness": lambda images, value: tones.sharpened(images, 1 + value),
+    "Posterize": lambda images, value: tones.posterized(images, int(value)),
+    "Solarize": tones.solarized,
+    "AutoContrast": lambda images, _: tones.autocontrasted(images),
+    "Equalize": lambda images, _: tones.equalized(images),
+}
+
+
+def _whole(name: str, argument: str, value: Any, least: int) -> int:
+    if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < least:
+        raise ValueError(f"{name}: {argument}={value}; expected an int of at least {least}")
+    return int(value)

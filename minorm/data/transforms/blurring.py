@@ -1,0 +1,72 @@
+"""GaussianBlur: each element becomes a mean of those around it, which count less the farther away they are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from minorm.data.argument_texts import TRANSFORM
+from minorm.data.dataset import Array
+from minorm.data.transforms.transform import Generator, ImageTransform, in_floats, interval, pair
+from minorm.support.documented import documented
+from minorm.tensor.tensor import Tensor
+
+
+@documented(
+    TRANSFORM,
+    kernel_size="how many elements a mean is taken over, odd: a number for both axes, or (along x, along y)",
+    sigma="(a, b) that the standard deviation is drawn from, in pixels, or one number",
+)
+class GaussianBlur(ImageTransform):
+    """Each image blurred along both axes, with weights exp(-d^2 / (2 sigma^2)) at distance d, which sum to one.
+
+    sigma is drawn for each image. Images go on mirrored at their outermost elements. ValueError for an even kernel, and
+    for one that reaches farther than the image.
+
+    Example:
+        >>> blur = mn.data.transforms.GaussianBlur(3, sigma=0.5)
+        >>> blur(mn.tensor([[[0.0, 0.0, 1.0, 0.0, 0.0]] * 3]))[0, 1]
+        tensor([0.    , 0.1065, 0.787 , 0.1065, 0.    ])
+    """
+
+    def __init__(self, kernel_size: int | Sequence[int], sigma: float | Sequence[float] = (0.1, 2.0)) -> None:
+        sizes = kernel_size if isinstance(kernel_size, (int, np.integer)) else (kernel_size[0], kernel_size[-1])
+        self.kernel_size = pair("GaussianBlur", "kernel_size", sizes, 1)
+        if not all(size % 2 for size in self.kernel_size):
+            raise ValueError(f"GaussianBlur: kernel_size={kernel_size}; expected odd numbers")
+        both = (sigma, sigma) if isinstance(sigma, (int, float)) else sigma
+        self.sigma = interval("GaussianBlur", "sigma", both, np.finfo(np.float64).tiny)
+
+    def apply(self, images: Array, generator: Generator) -> Array:
+        """A new sigma for each image."""
+        sigmas = generator.uniform(*self.sigma, len(images))
+        for size, length in zip(self.kernel_size, images.shape[:1:-1], strict=True):
+            if size // 2 >= length:
+                raise ValueError(f"GaussianBlur: kernel_size={self.kernel_size} and images of shape {images.shape}; "
+                                 f"expected a kernel of at most {2 * length - 1} along this axis")  # fmt: skip
+
+        def blurred(x: Tensor) -> Tensor:
+            found = x.array
+            for axis, size in zip((3, 2), self.kernel_size, strict=True):
+                found = along(found, weights(sigmas, size).astype(found.dtype), axis)
+            return Tensor(found)
+
+        return in_floats(images, blurred)
+
+
+def weights(sigmas: Array, size: int) -> Array:
+    """The weights of a mean over `size` elements, a row for each sigma."""
+    distance = np.arange(size) - size // 2
+    powers = np.exp(-0.5 * (distance / sigmas[:, None]) ** 2)
+    return powers / powers.sum(1, keepdims=True)
+
+
+def along(images: Array, shares: Array, axis: int) -> Array:
+    """The sum of the images' elements around each along an axis, times the shares of its image."""
+    size = shares.shape[1]
+    around = [(size // 2, size // 2) if i == axis else (0, 0) for i in range(4)]
+    wide = np.moveaxis(np.pad(images, around, "reflect"), axis, -1)
+    length = images.shape[axis]
+    found = sum(shares[:, i, None, None, None] * wide[..., i : i + length] for i in range(size))
+    return np.moveaxis(np.asarray(found), -1, axis)

@@ -1,0 +1,83 @@
+"""RandomPerspective: images as if they were seen from the side.
+
+An element at (x, y) is read from ((a x + b y + c) / (g x + h y + 1), (d x + e y + f) / (g x + h y + 1)): the eight
+numbers are those that lead from four drawn corners back to the corners of the image.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from minorm.data.argument_texts import WARP
+from minorm.data.dataset import Array
+from minorm.data.transforms.transform import Generator, ImageTransform, check_probability
+from minorm.data.transforms.warping import Fill, mode, read_at
+from minorm.support.documented import documented
+
+FAR = 1e6  # pixels: a place that is no number, on the horizon, is far outside
+
+
+@documented(
+    WARP,
+    distortion_scale="how far the corners may move in, 0 to 1: 1 is half of the image",
+)
+class RandomPerspective(ImageTransform):
+    """Each image with probability p as if seen from the side: its corners move in by what is drawn for each.
+
+    ValueError for a distortion_scale outside of 0 to 1.
+
+    Example:
+        >>> turn = mn.data.transforms.RandomPerspective(distortion_scale=0.6, p=1.0)
+        >>> turn(mn.ones(2, 3, 8, 16)).shape
+        (2, 3, 8, 16)
+    """
+
+    def __init__(
+        self, distortion_scale: float = 0.5, p: float = 0.5, interpolation: str = "bilinear", fill: Fill = 0
+    ) -> None:
+        if not 0 <= distortion_scale <= 1:
+            raise ValueError(f"RandomPerspective: distortion_scale={distortion_scale}; expected a number from 0 to 1")
+        self.distortion_scale, self.p = float(distortion_scale), check_probability("RandomPerspective", p)
+        self.interpolation, self.fill = mode("RandomPerspective", interpolation), fill
+
+    def apply(self, images: Array, generator: Generator) -> Array:
+        """A new choice, and new corners, for each image."""
+        height, width = images.shape[2:]
+        chosen = generator.random(len(images)) < self.p
+        corners = np.array([self.corners(height, width, generator) for _ in range(int(chosen.sum()))])
+        found = images.copy()
+        if len(corners):
+            places = seen_from(corners, height, width)
+            found[chosen] = read_at(images[chosen], places, self.interpolation, self.fill)
+        return found
+
+    def corners(self, height: int, width: int, generator: Generator) -> list[list[int]]:
+        """Where the corners go, as (x, y): upper left, upper right, lower right, lower left."""
+        right, down = (int(self.distortion_scale * (length // 2)) for length in (width, height))
+
+        def drawn(far_right: bool, far_down: bool) -> list[int]:
+            x = generator.integers(width - right - 1, width) if far_right else generator.integers(right + 1)
+            y = generator.integers(height - down - 1, height) if far_down else generator.integers(down + 1)
+            return [int(x), int(y)]
+
+        return [drawn(False, False), drawn(True, False), drawn(True, True), drawn(False, True)]
+
+
+def coefficients(corners: Array, height: int, width: int) -> Array:
+    """a, b, c, d, e, f, g, h of the formula, for the four corners that the image's are moved to."""
+    rows = np.zeros((8, 8))
+    start = np.array([[0, 0], [width - 1, 0], [width - 1, height - 1], [0, height - 1]], np.float64)
+    for i, ((x, y), (to_x, to_y)) in enumerate(zip(corners, start, strict=True)):
+        rows[2 * i] = [x, y, 1, 0, 0, 0, -to_x * x, -to_x * y]
+        rows[2 * i + 1] = [0, 0, 0, x, y, 1, -to_y * x, -to_y * y]
+    return np.linalg.lstsq(rows, start.ravel(), rcond=None)[0]  # corners that coincide have no exact solution
+
+
+def seen_from(corners: Array, height: int, width: int) -> Array:
+    """Where each element of each image is read, N x H x W x 2, from the upper left corner."""
+    a, b, c, d, e, f, g, h = np.stack([coefficients(four, height, width) for four in corners]).T[..., None, None]
+    y, x = np.mgrid[:height, :width] + 0.5
+    with np.errstate(divide="ignore", invalid="ignore"):
+        scale = 1 / (g * x + h * y + 1)
+        places = np.stack([(a * x + b * y + c) * scale, (d * x + e * y + f) * scale], -1)
+    return np.clip(np.nan_to_num(places, nan=FAR), -FAR, FAR)

@@ -1,0 +1,56 @@
+"""What RandAugment and TrivialAugmentWide do with the tones of images of floats from 0 to 1, a batch at a time.
+
+Posterizing and equalizing are steps of bytes: an image is taken as its nearest bytes, as Pillow does it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from minorm.data.dataset import Array
+
+
+def posterized(images: Array, bits: int) -> Array:
+    """The highest `bits` of each byte; the others are 0."""
+    kept = _bytes(images) & (256 - (1 << (8 - bits)))
+    return (kept / 255).astype(images.dtype)
+
+
+def solarized(images: Array, threshold: float) -> Array:
+    """1 - x from the threshold on."""
+    return np.where(images >= images.dtype.type(threshold), 1 - images, images)
+
+
+def autocontrasted(images: Array) -> Array:
+    """Each channel stretched to 0 and 1; one of a single tone stays."""
+    low, high = images.min((2, 3), keepdims=True), images.max((2, 3), keepdims=True)
+    span = high - low
+    flat = span <= 0
+    return np.where(flat, images, np.clip((images - low) / np.where(flat, 1, span), 0, 1))
+
+
+def equalized(images: Array) -> Array:
+    """Each channel with its tones spread so that each stands for as many elements; one of a single tone stays."""
+    found = _bytes(images)
+    for channel in found.reshape(-1, *found.shape[2:]):
+        counts = np.bincount(channel.ravel(), minlength=256)
+        step = int(counts[counts > 0][:-1].sum()) // 255
+        if step:
+            table = (np.cumsum(counts) - counts + step // 2) // step
+            channel[...] = np.minimum(table, 255)[channel]
+    return (found / 255).astype(images.dtype)
+
+
+def sharpened(images: Array, f: float) -> Array:
+    """f * images + (1 - f) * their means over 3 x 3, in which the middle counts 5 of 13; the border stays."""
+    if min(images.shape[2:]) <= 2:
+        return images
+    smooth = images.copy()
+    height, width = images.shape[2:]
+    windows = [images[:, :, i : height - 2 + i, j : width - 2 + j] for i in range(3) for j in range(3)]
+    smooth[:, :, 1:-1, 1:-1] = (sum(windows) + 4 * windows[4]) / 13
+    return np.clip(f * images + (1 - f) * smooth, 0, 1).astype(images.dtype)
+
+
+def _bytes(images: Array) -> Array:
+    return np.rint(np.clip(images, 0, 1) * 255).astype(np.intp)

@@ -1,0 +1,207 @@
+"""Losses for classes of very different sizes: focal losses look away from what is easy, Dice compares areas."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from minorm.devices import dtypes
+from minorm.functional.activation import log_softmax, sigmoid, softmax
+from minorm.functional.argument_texts import CLASSES, LOSS
+from minorm.functional.arguments import floats, number
+from minorm.functional.losses.likelihoods import reduced
+from minorm.functional.losses.loss import (
+    _along_classes,
+    _check_classes,
+    _check_labels,
+    _check_numbers,
+    _check_probabilities,
+    _check_reduction,
+    _weights_of_labels,
+    binary_cross_entropy_with_logits,
+)
+from minorm.graph import trace
+from minorm.support.documented import documented
+from minorm.tensor.combining import where
+from minorm.tensor.tensor import Tensor
+
+GAMMA = "at least 0: how far the loss looks away from what is right already; 0 looks at all alike"
+
+
+@documented(
+    LOSS,
+    inputs="logits of any shape, floats",
+    targets="1 for yes and 0 for no, or probabilities between, of inputs' shape and type",
+    alpha="the weight of a yes, 0 to 1, where a no weighs 1 - alpha; a number below 0 weighs both 1",
+    gamma=GAMMA,
+)
+@trace.operation
+def sigmoid_focal_loss(
+    inputs: Tensor, targets: Tensor, alpha: float = 0.25, gamma: float = 2, reduction: str = "none"
+) -> Tensor:
+    """loss = -a_t * (1 - p_t)^gamma * log p_t, with p_t the probability that sigmoid(inputs) gives the right answer.
+
+    a_t is alpha for a yes and 1 - alpha for a no. With targets t between 0 and 1, p_t is p * t + (1 - p) * (1 - t), and
+    a_t is mixed the same way. As in torchvision.ops, whose default is no reduction. Nothing overflows, however large
+    the logits; 16 bits are computed in float32.
+
+    ValueError for another shape of targets, for alpha above 1, and for gamma below 0.
+
+    Example:
+        >>> F.sigmoid_focal_loss(mn.tensor([0.0, 4.0]), mn.tensor([1.0, 1.0]), alpha=-1)  # the second is right already
+        tensor([1.7329e-01, 5.8716e-06])
+
+    Lin et al. 2017, arXiv:1708.02002.
+    """
+    name = "sigmoid_focal_loss"
+    _check_numbers(name, inputs, targets, reduction)
+    _check_gamma(name, gamma)
+    number(name, "alpha", alpha)
+    if not alpha <= 1:
+        raise ValueError(f"{name}: alpha is {alpha}; expected a number from 0 to 1, or below 0 for no weights")
+    compute = dtypes.compute_type(inputs.dtype)
+    x, t = inputs.to(compute), targets.to(compute)
+    wrong = sigmoid(-x) * t + sigmoid(x) * (1 - t)  # 1 - p_t, without a difference that loses digits
+    loss = binary_cross_entropy_with_logits(x, t, reduction="none") * _power(wrong, gamma)
+    if alpha >= 0:
+        loss = loss * (alpha * t + (1 - alpha) * (1 - t))
+    return reduced(loss, reduction).to(inputs.dtype)
+
+
+@documented(
+    CLASSES,
+    input="logits (N, C, d1, ...) or (C): C is the number of classes",
+    target="classes (N, d1, ...) as integers, or probabilities of input's shape and type",
+    gamma=GAMMA,
+    label_smoothing="s: a label t becomes (1 - s) * t + s / C, 0 to 1",
+)
+@trace.operation
+def focal_loss(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    *,
+    gamma: float = 2.0,
+    ignore_index: int = -100,
+    reduction: str = "mean",
+    label_smoothing: float = 0.0,
+) -> Tensor:
+    """loss = -sum_c q_c (1 - p_c)^gamma log p_c, with p = softmax(input) along axis 1 and q what the target asks for.
+
+    It is `cross_entropy` times (1 - p_c)^gamma: what is predicted well already hardly counts. q, weight, ignored labels
+    and the mean are those of `cross_entropy`, which it equals with gamma = 0. 16 bits are computed in float32.
+
+    TypeError for other types; ValueError for other shapes, for labels outside 0 .. C - 1, and for gamma below 0.
+
+    Example:
+        >>> logits = mn.tensor([[2.0, 0.0], [0.0, 0.0]])
+        >>> F.focal_loss(logits, mn.tensor([0, 1]), reduction="none")
+        tensor([0.0018, 0.1733])
+
+    Lin et al. 2017, arXiv:1708.02002.
+    """
+    name = "focal_loss"
+    floats(name, ("weight",), input=input, weight=weight)
+    classes = _check_classes(name, input, weight, reduction)
+    _check_gamma(name, gamma)
+    number(name, "label_smoothing", label_smoothing)
+    if not 0 <= label_smoothing <= 1:
+        raise ValueError(f"{name}: label_smoothing is {label_smoothing}; expected 0 <= label_smoothing <= 1")
+    axis = min(1, input.ndim - 1)
+    compute = dtypes.compute_type(input.dtype)
+    x = input.to(compute)
+    factors = np.ones(classes, compute, like=x.array) if weight is None else weight.array
+    if isinstance(target, Tensor) and dtypes.is_float(target.array.dtype):
+        _check_probabilities(name, input, target)
+        q = target.to(compute) * (1 - label_smoothing) + label_smoothing / classes
+        if weight is not None:
+            q = q * weight.detach().to(compute).reshape(_along_classes(input))
+        total: Any = input.numel() // max(1, classes)
+    else:
+        _check_labels(name, input, target, ignore_index, classes)
+        q, total, counted = _weights_of_labels(input, target.array, factors, ignore_index, label_smoothing)
+        x = where(Tensor(counted), x, 0.0)  # a NaN at an ignored label stays out
+    log_p = log_softmax(x, dim=axis)
+    loss = -(q * log_p * _power(-log_p.expm1(), gamma)).sum(axis)
+    if reduction == "mean":
+        loss = _mean(loss.sum(), total)
+    return (loss.sum() if reduction == "sum" else loss).to(input.dtype)
+
+
+@documented(
+    CLASSES,
+    input="logits (N, C, d1, ...): C is the number of classes, 1 for yes or no",
+    target="classes (N, d1, ...) as integers, 0 and 1 where C is 1; or probabilities of input's shape and type",
+    smooth="above 0: added to both parts of the quotient, so that a class without an element has a value",
+    reduction='"mean" and "sum" give one number, over all samples and classes; "none" gives (N, C)',
+)
+@trace.operation
+def dice_loss(
+    input: Tensor, target: Tensor, *, smooth: float = 1.0, ignore_index: int = -100, reduction: str = "mean"
+) -> Tensor:
+    """loss = 1 - (2 sum(p * q) + smooth) / (sum(p) + sum(q) + smooth), for each sample and class: how areas overlap.
+
+    p = softmax(input) along axis 1, or sigmoid(input) with one class; q is the target's probability of that class. The
+    sums run over d1, ... without the places whose label is ignored. 16 bits are computed in float32.
+
+    TypeError for other types; ValueError for other shapes, for labels that are no class, and unless smooth > 0.
+
+    Example:
+        >>> logits = mn.tensor([[[30.0, 30.0, -30.0, -30.0]]])  # (N, C, d1) = (1, 1, 4)
+        >>> F.dice_loss(logits, mn.tensor([[1, 0, 0, 0]]))  # 1 - (2 * 1 + 1) / (2 + 1 + 1)
+        tensor(0.25)
+
+    Milletari et al. 2016, arXiv:1606.04797.
+    """
+    name = "dice_loss"
+    floats(name, input=input)
+    _check_reduction(name, reduction)
+    number(name, "smooth", smooth)
+    if not smooth > 0:
+        raise ValueError(f"{name}: smooth is {smooth}; expected a number above 0")
+    if input.ndim < 2:
+        raise ValueError(f"{name}: input has shape {input.shape}; expected (N, C, d1, ...), C the number of classes")
+    classes = input.shape[1]
+    compute = dtypes.compute_type(input.dtype)
+    x = input.to(compute)
+    if isinstance(target, Tensor) and dtypes.is_float(target.array.dtype):
+        _check_probabilities(name, input, target)
+        q = target.to(compute)
+        counted = None
+    else:
+        _check_labels(name, input, target, ignore_index, max(2, classes))
+        labels = target.reshape(target.shape[0], 1, *target.shape[1:])
+        counted = labels != ignore_index
+        known = Tensor(np.arange(1 if classes == 1 else 0, max(2, classes), like=input.array))
+        q = (labels == known.reshape(1, -1, *[1] * (input.ndim - 2))).to(compute)
+        x = where(counted, x, 0.0)
+    p = sigmoid(x) if classes == 1 else softmax(x, dim=1)
+    if counted is not None:
+        p, q = p * counted.to(compute), q * counted.to(compute)
+
+    def summed(values: Tensor) -> Tensor:
+        return values.reshape(*input.shape[:2], -1).sum(-1)
+
+    loss = 1 - (2 * summed(p * q) + smooth) / (summed(p) + summed(q) + smooth)
+    return reduced(loss, reduction).to(input.dtype)
+
+
+def _check_gamma(name: str, gamma: float) -> None:
+    number(name, "gamma", gamma)
+    if not gamma >= 0:
+        raise ValueError(f"{name}: gamma is {gamma}; expected a number of at least 0")
+
+
+def _power(share: Tensor, gamma: float) -> Tensor:
+    """share^gamma, for 0 <= share <= 1. At 0 the slope for gamma below 1 would be infinite: it ends at a tiny share."""
+    if gamma == 0:
+        return share * 0 + 1
+    return (share if gamma >= 2 else share.clamp_min(float(np.finfo(share.dtype).tiny))) ** gamma
+
+
+def _mean(total_loss: Tensor, total: Any) -> Tensor:
+    """The sum over its divisor; NaN where no label counts, with a gradient of 0."""
+    divisor = Tensor(np.asarray(total, total_loss.dtype, like=total_loss.array))
+    none = divisor == 0
+    return total_loss / where(none, 1.0, divisor) + where(none, float("nan"), 0.0).to(divisor.dtype)

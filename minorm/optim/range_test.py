@@ -1,0 +1,207 @@
+"""The range test of learning rates: train a little while the rate rises, and see where the loss falls fastest."""
+
+from __future__ import annotations
+
+import copy
+import importlib
+import itertools
+import math
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from minorm.devices import generators
+from minorm.graph.grad_mode import no_grad
+from minorm.nn import Module
+from minorm.nn.utils import clip_grad_norm_
+from minorm.optim.optimizer import Optimizer
+from minorm.support.documented import documented
+from minorm.tensor.tensor import Tensor
+
+FIRST = 0.1  # of the steps are left out of the search: the loss falls by chance where hardly anything is learned
+LEAST = 5  # steps that can show a slope
+BELOW = 10  # by how much a rate stays under that of the smallest loss, after which the loss rises
+
+
+@documented(
+    {},
+    rates="the learning rate of each step, rising",
+    losses="the loss of each step's batch, before the step",
+    smoothed="the same as a moving average, without the bias of its start",
+)
+@dataclass(frozen=True)
+class RangeTest:
+    """What `lr_finder` found: the curve, and two rates to train with.
+
+    Example:
+        >>> test = mn.optim.RangeTest([0.125, 0.5, 2.0], [3.0, 1.0, 9.0], [3.0, 1.0, 9.0])
+        >>> test.minimum  # a tenth of 0.5
+        0.05
+    """
+
+    rates: list[float]
+    losses: list[float]
+    smoothed: list[float]
+
+    @property
+    def steepest(self) -> float | None:
+        """The rate at which the smoothed loss falls fastest, by the logarithm of the rate; None if it never falls."""
+        first, last = self._searched()
+        if last - first < LEAST:
+            return None
+        slopes = np.gradient(self.smoothed[first : last + 1], np.log(self.rates[first : last + 1]))
+        place = int(np.argmin(slopes))
+        return self.rates[first + place] if slopes[place] < 0 else None
+
+    @property
+    def minimum(self) -> float:
+        """A tenth of the rate at which the smoothed loss is smallest: near that one the loss soon rises."""
+        return self.rates[int(np.argmin(self.smoothed))] / BELOW
+
+    @property
+    def suggestion(self) -> float | None:
+        """`minimum`, for a schedule that rises to it and falls again; `steepest` is the more careful one.
+
+        None where the loss never falls.
+        """
+        return None if self.steepest is None else self.minimum
+
+    def plot(self) -> Any:
+        """A figure of matplotlib: loss by learning rate, with the suggestions. ImportError without matplotlib."""
+        plots = importlib.import_module("minorm.plots")  # it stands above this room, and needs an extra
+        return plots.learning_rates(self)
+
+    def _searched(self) -> tuple[int, int]:
+        """The first and the last step between which the loss falls."""
+        return math.ceil(FIRST * len(self.rates)), int(np.argmin(self.smoothed))
+
+
+@documented(
+    {},
+    model="a Module, on any device",
+    loader="batches (inputs, targets); it is read again from the start where it is shorter than num_iter",
+    loss_function="gives a number for (outputs, targets)",
+    optimizer="of the model's parameters; groups of other rates keep their proportions, and the largest is what rises",
+    start_lr="the rate of the first step",
+    end_lr="the rate of the last step",
+    num_iter="how many steps, at least 10",
+    smoothing="what the moving average keeps of its past, 0 to 1",
+    diverge_threshold="ends the test where the smoothed loss is so many times its smallest value; math.inf never does",
+    clip_grad="the largest norm that all gradients together may have, 0 for no limit",
+)
+def lr_finder(
+    model: Module,
+    loader: Iterable[Any],
+    loss_function: Callable[[Any, Any], Tensor],
+    optimizer: Optimizer,
+    *,
+    start_lr: float = 1e-6,
+    end_lr: float = 10.0,
+    num_iter: int = 100,
+    smoothing: float = 0.9,
+    diverge_threshold: float = 4.0,
+    clip_grad: float = 0.0,
+) -> RangeTest:
+    """Train `num_iter` steps at rates that rise from start_lr to end_lr by one factor, and return the RangeTest.
+
+    It ends early where the loss diverges or is no number. Afterwards, and after an error, model, optimizer, gradients,
+    modes, minorm's random numbers and the place of a DataLoader are as before.
+
+    ValueError for wrong rates and numbers of steps, an empty loader, and a first loss that is no number.
+
+    Example:
+        >>> model = nn.Linear(1, 1, bias=False)
+        >>> loader = [(mn.tensor([[1.0], [2.0]]), mn.tensor([[3.0], [6.0]]))]  # y = 3 x
+        >>> optimizer = mn.optim.SGD(model.parameters(), lr=0.1)
+        >>> test = mn.optim.lr_finder(model, loader, nn.MSELoss(), optimizer)
+        >>> 0.01 < test.suggestion < 0.4  # from 0.4 on a step makes the loss larger
+        True
+
+    Smith 2015, arXiv:1506.01186.
+    """
+    _check(start_lr, end_lr, num_iter, smoothing, diverge_threshold)
+    rates, losses, smoothed = list[float](), list[float](), list[float]()
+    average = 0.0
+    if hasattr(loader, "load_state_dict"):  # it has a place, which a copy has for itself
+        loader = copy.copy(loader)
+    with _kept(model, optimizer):
+        shares = _shares(optimizer)
+        model.train()
+        device = next((p.device for p in model.parameters()), "cpu")
+        for i, (inputs, targets) in zip(range(num_iter), _again(loader), strict=False):
+            rate = start_lr * (end_lr / start_lr) ** (i / (num_iter - 1))
+            for group, share in zip(optimizer.param_groups, shares, strict=True):
+                group["lr"] = rate * share
+            loss = loss_function(model(inputs.to(device)), targets.to(device))
+            value = loss.item()
+            if not math.isfinite(value):
+                break
+            average = smoothing * average + (1 - smoothing) * value
+            rates.append(rate)
+            losses.append(value)
+            smoothed.append(average / (1 - smoothing ** (i + 1)))
+            if smoothed[-1] > diverge_threshold * max(min(smoothed), 0.0):
+                break
+            optimizer.zero_grad()
+            loss.backward()
+            if clip_grad:
+                clip_grad_norm_(model.parameters(), clip_grad)
+            optimizer.step()
+    if not rates:
+        raise ValueError("lr_finder: the loss of the first batch is no finite number; expected one, before any step")
+    return RangeTest(rates, losses, smoothed)
+
+
+def _check(start_lr: float, end_lr: float, num_iter: int, smoothing: float, diverge_threshold: float) -> None:
+    if not 0 < start_lr < end_lr < math.inf:
+        raise ValueError(f"lr_finder: start_lr={start_lr}, end_lr={end_lr}; expected 0 < start_lr < end_lr")
+    if not isinstance(num_iter, (int, np.integer)) or isinstance(num_iter, bool) or num_iter < 10:
+        raise ValueError(f"lr_finder: num_iter={num_iter!r}; expected an int of at least 10")
+    if not 0 <= smoothing < 1:
+        raise ValueError(f"lr_finder: smoothing={smoothing}; expected a number from 0 to below 1")
+    if not diverge_threshold > 1:
+        raise ValueError(f"lr_finder: diverge_threshold={diverge_threshold}; expected a number above 1")
+
+
+def _shares(optimizer: Optimizer) -> list[float]:
+    """What of the largest rate each group has; 1 for all where every rate is 0."""
+    rates = [float(group["lr"]) for group in optimizer.param_groups]
+    return [rate / max(rates) if max(rates) else 1.0 for rate in rates]
+
+
+def _again(loader: Iterable[Any]) -> Iterator[Any]:
+    """The batches, again and again; those of an iterator, which cannot begin anew, once."""
+    for times in itertools.count():
+        batch = None
+        for batch in loader:
+            yield batch
+        if batch is None:
+            if not times:
+                raise ValueError("lr_finder: the loader gave no batch; expected at least one")
+            return
+
+
+@contextmanager
+def _kept(model: Module, optimizer: Optimizer) -> Iterator[None]:
+    """Inside, the model may be trained; afterwards everything is as before, also where something raised."""
+    modes = [(module, module.training) for module in model.modules()]
+    tensors = {id(x): x for x in [*model.parameters(), *model.buffers()]}
+    tensors |= {id(p): p for group in optimizer.param_groups for p in group["params"]}
+    values = [(x, x.detach().clone(), x.grad) for x in tensors.values()]
+    for x in tensors.values():
+        x.grad = None  # what a step leaves is another array
+    state = copy.deepcopy(optimizer.state_dict())
+    try:
+        with generators.kept():
+            yield
+    finally:
+        for module, training in modes:
+            module.training = training
+        with no_grad():
+            for x, value, gradient in values:
+                x.copy_(value)
+                x.grad = gradient
+        optimizer.load_state_dict(state)
