@@ -19,7 +19,7 @@ from minorm.devices import capture
 from minorm.graph.grad_mode import enable_grad
 from minorm.kernels import select
 from minorm.optim.argument_texts import OPTIMIZER
-from minorm.optim.rates import as_number, check_tensor, set_rate
+from minorm.optim.rates import as_number, checked_number, set_rate
 from minorm.support.argument_errors import Checked, conversion, is_foreign, kind_of
 from minorm.support.documented import documented
 from minorm.support.states import check_kind, check_number, completed, shown
@@ -151,9 +151,8 @@ class Optimizer(Checked):
         """Raise unless these settings are numbers of at least 0, and betas, if it has them, two from 0 to below 1."""
         for name in names:
             value = group[name]
-            if name == "lr" and isinstance(value, Tensor):
-                check_tensor(self._name, value)
-                value = as_number(value)
+            if name == "lr":
+                value = checked_number(self._name, name, value)
             if not isinstance(value, (int, float, np.number)):
                 raise TypeError(f"{self._name}: {name}={value!r}; expected a number")
             if not 0 <= value < float("inf"):
@@ -378,7 +377,14 @@ class Optimizer(Checked):
             parameter = place[int(key)]
             state[parameter] = {name: self._own(parameter, key, name, value) for name, value in values.items()}
         groups = [
-            {**ours, **{k: as_number(v) for k, v in theirs.items() if k in self.defaults or k in _SCHEDULED}}
+            {
+                **ours,
+                **{
+                    name: checked_number(operation, name, value)
+                    for name, value in theirs.items()
+                    if name in self.defaults or name in _SCHEDULED
+                },
+            }
             for ours, theirs in zip(self.param_groups, saved, strict=True)
         ]
         for group in groups:

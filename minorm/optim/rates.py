@@ -27,9 +27,13 @@ def set_rate(group: dict[str, Any], rate: float) -> None:
         group["lr"] = rate
 
 
-def check_tensor(operation: str, rate: Tensor) -> None:
-    """Raise unless a rate is a float Tensor of one element."""
-    if rate.numel() != 1:
-        raise ValueError(f"{operation}: lr has shape {rate.shape}; expected a Tensor of one element, or a number")
-    if not dtypes.is_float(rate.dtype):
-        raise TypeError(f"{operation}: lr is {rate.dtype}; expected a float type, or a number")
+def checked_number(operation: str, name: str, value: Any) -> Any:
+    """`as_number`; ValueError or TypeError for a Tensor that is not one float."""
+    if isinstance(value, Tensor):
+        if value.numel() != 1:
+            raise ValueError(
+                f"{operation}: {name} has shape {value.shape}; expected a Tensor of one element, or a number"
+            )
+        if not dtypes.is_float(value.dtype):
+            raise TypeError(f"{operation}: {name} is {value.dtype}; expected a float type, or a number")
+    return as_number(value)

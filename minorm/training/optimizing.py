@@ -9,7 +9,7 @@ from minorm import nn, optim
 from minorm.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 from minorm.quantization import QATModel, freeze_bn_stats, get_default_qat_qconfig, prepare_qat
 from minorm.tensor.creation import zeros
-from minorm.training.model.layers import Layers
+from minorm.training.model.running_order import Layers
 from minorm.training.settings import Settings
 
 FROZEN = 0.25  # of the epochs of a run with `qat`, the last ones

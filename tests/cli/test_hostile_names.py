@@ -147,6 +147,16 @@ COMMANDS: dict[str, Callable[[World], list[tuple[int, list[str]]]]] = {
         (1, ["--data", "folder", "--path", w.images, "--model", f"{w.path('nowhere', '.py')}:build"]),
         (2, ["--config", w.submission]),
     ],
+    "lr-find": lambda w: [
+        (0, [*FOLDER, "--path", w.images, "--model", "lenet", "--steps", "12", "-o", w.path("rates", ".csv")]),
+        (1, ["--data", "folder", "--path", w.path("nowhere")]),
+        (1, ["--data", "folder", "--path", w.images, "--model", f"{w.path('nowhere', '.py')}:build"]),
+    ],
+    "profile": lambda w: [
+        (0, [w.run, "--trust", "--steps", "1", "-o", w.path("trace", ".json")]),
+        (1, [w.path("nowhere")]),
+        (1, [w.submission]),
+    ],
     "evaluate": lambda w: [
         (0, [w.run, "--trust", "--path", w.images]),
         (2, [w.run, "--path", w.images]),

@@ -158,7 +158,7 @@ def test_pictures_are_read_a_batch_at_a_time(there: Path, tmp_path: Path, monkey
     files = sorted(map(str, pictures(tmp_path, 0, 5).rglob("*.png")))
     args = cli._parser().parse_args(["predict", "x", "y"])
     assert source.preprocessing is not None
-    rows = predict._rows(source, source.preprocessing, files, [], args)
+    rows = predict._rows(source.model, source, source.preprocessing, files, [], args)
     for number, _ in enumerate(rows):
         assert len(opened) == 2 * (number // 2 + 1)
     assert len(opened) == len(files) == 10

@@ -13,8 +13,8 @@ from minorm.training.data.preparing import Preprocessing, folder_of
 from minorm.training.files.run_folder import weights_file
 from minorm.training.model import initial
 from minorm.training.model.initial import Initial
-from minorm.training.model.layers import Freezing, Layers
 from minorm.training.model.onnx_graph import Graph
+from minorm.training.model.running_order import Freezing, Layers
 from minorm.training.settings import Settings
 
 

@@ -9,7 +9,7 @@ import pytest
 
 import minorm as mn
 from minorm import models, nn
-from minorm.training.model.layers import GROUPS, Freezing, Layers
+from minorm.training.model.running_order import GROUPS, Freezing, Layers
 
 FORMS = {"digits": (1, 8), "lenet": (1, 28), "resnet20": (3, 32), "norms": (3, 32)}
 
