@@ -13,6 +13,8 @@ from minorm.cli.terminal import output
 from minorm.cli.terminal.one_line_errors import UsageError
 from minorm.labs import catalogue, cells
 from minorm.labs.judge import gradescope, grading, hints, judging
+from minorm.labs.judge.lateness import Lateness, moment
+from minorm.labs.judge.roster import Roster
 from minorm.labs.lab import Lab
 from minorm.labs.sealed import finding, walls
 from minorm.serialization import atomic
@@ -60,6 +62,26 @@ def add(commands: Any) -> None:
     grade.add_argument(
         "--reference", metavar="FILE", help="a right solution to try the judge on first; default: the checkout's"
     )
+    grade.add_argument("--jobs", type=int, default=1, metavar="K", help="judge K submissions at a time (default 1)")
+    grade.add_argument(
+        "--only", action="append", default=[], metavar="NAME", help="grade the submissions that are called so, as "
+        "'anna*', and leave the other rows of the CSV as they are; may be given several times",
+    )  # fmt: skip
+    grade.add_argument("--roster", metavar="FILE", help="a CSV of the course's students, to put in front of their rows")
+    grade.add_argument("--roster-key", metavar="COLUMN", help="its column that is in the submissions' names")
+    grade.add_argument("--moodle", metavar="FILE", help="write the roster as Moodle's grading worksheet, filled in")
+    grade.add_argument("--canvas", metavar="FILE", help="write the roster as a CSV for Canvas's gradebook, filled in")
+    grade.add_argument(
+        "--due", metavar="DATE", help="when it was to be handed in, as '2026-12-01 23:59'; by the files' dates"
+    )
+    grade.add_argument(
+        "--late-per-day",
+        type=float,
+        default=10.0,
+        metavar="PERCENT",
+        help="of the score, for each day late (default 10)",
+    )
+    grade.add_argument("--late-days", type=int, metavar="DAYS", help="after so many days nothing counts")
     grade.add_argument(
         "--trust", action="store_true", help="grade without walls as well, as on macOS: you trust these students"
     )
@@ -209,17 +231,46 @@ def _grade(args: argparse.Namespace) -> int:
             f"{options.walls}; nobody was graded. Grade in a container or on Linux, as docs/labs.md says, "
             "or with --trust, if you trust these students with all your files"
         )
+    how = _class(args)
     path = args.out or f"grades{lab.number}.csv"
     reference = Path(args.reference) if args.reference else catalogue.reference(lab)
     if reference is None:
         output.note("The judge was not tried first: this package has no solutions; --reference names one.")
     else:
         grading.try_judge(lab, reference, options)
-    for row in grading.grade(lab, args.folder, path, options, args.reports):
+    rows = []
+    for row in grading.grade(lab, args.folder, path, options, how):
+        rows.append(row)
         note = f"  {row['notes'][:80]}" if row["notes"] else ""
         output.say(f"{row['score']:>6} of {row['points']}  {row['submission']}{note}")
     output.say(options.walls)
     output.say(path)
     if args.reports:
         output.say(args.reports)
+    for kind in ("moodle", "canvas"):
+        filled = getattr(args, kind)
+        if filled and how.roster is not None:
+            with atomic.replacing(filled, "labs grade") as file:
+                file.write(how.roster.filled(lab, how.roster.scores(rows), kind).encode())
+            output.say(filled)
     return 0
+
+
+def _class(args: argparse.Namespace) -> grading.Class:
+    """How the class is graded; wrong usage where options do not fit."""
+    if args.jobs < 1:
+        raise UsageError(f"--jobs {args.jobs}: expected at least 1")
+    if args.roster is None and (
+        lone := next((n for n in ("moodle", "canvas", "roster_key") if getattr(args, n)), None)
+    ):
+        raise UsageError(f"--{lone.replace('_', '-')} goes with --roster FILE")
+    if not 0 <= args.late_per_day <= 100:
+        raise UsageError(f"--late-per-day {args.late_per_day:g}: expected a percentage from 0 to 100")
+    late = None
+    if args.due is not None:
+        try:
+            late = Lateness(moment(args.due), args.late_per_day, args.late_days)
+        except ValueError as error:
+            raise UsageError(f"--due: {error}") from None
+    roster = None if args.roster is None else Roster.read(args.roster, args.roster_key)
+    return grading.Class(args.jobs, args.only, late, roster, args.reports)

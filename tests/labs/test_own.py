@@ -18,6 +18,7 @@ from minorm.labs.beside import Beside
 from minorm.labs.calling import submission
 from minorm.labs.calling.student import Here
 from minorm.labs.judge import grading, hints, judging
+from minorm.labs.judge.handed_in import Submission
 from minorm.labs.sealed import finding, walls
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -101,9 +102,9 @@ def test_a_class_is_graded(own: Path, tmp_path: Path, monkeypatch: pytest.Monkey
     scores = {}
     row_of = grading._row
 
-    def noted(lab: Any, one: grading.Submission, options: grading.Options) -> Any:
-        found = row_of(lab, one, options)
-        scores[one.path] = found[0]["score"]
+    def noted(lab: Any, one: Submission, *options: Any) -> Any:
+        found = row_of(lab, one, *options)
+        scores[one.paths[0]] = found.row["score"]
         return found
 
     monkeypatch.setattr(grading, "_row", noted)

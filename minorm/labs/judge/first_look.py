@@ -1,4 +1,6 @@
-"""What a look at a file shows before it runs: nothing in it, nothing done, another lab's, or somebody else's work.
+"""Which of a student's files is their work, and what a look at it shows before it runs.
+
+Nothing in it, nothing done, another lab's, or somebody else's work.
 
 The judge looks, within its limits: reading a student's file is work that the student chooses. What is compared is the
 code without comments and empty lines, so a copy is one under other names of files, cells and headings too.
@@ -10,15 +12,52 @@ import functools
 import hashlib
 import re
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 from minorm.labs import catalogue, cells
 from minorm.labs.calling.submission import LEFT_OUT
+from minorm.labs.judge import judging, similarity
 from minorm.labs.lab import Lab
 
 
+def chosen(paths: Sequence[Path], lab: Lab) -> tuple[Path, dict[str, Any]]:
+    """The file that is the student's work, of all that may be it, and what a look at it shows.
+
+    That is the one that was changed since it was handed out. Where a notebook and a Python file hold the same code, it
+    is the Python file. ValueError where several hold different work.
+    """
+    if len(paths) == 1:
+        return paths[0], _seen(paths[0], lab)
+    seen = {path: _seen_if_read(path, lab) for path in paths}
+    changed = [path for path in paths if seen[path]["code"] is not None]
+    named = [path for path in changed if path.stem.startswith(lab.file)] or changed
+    if len({seen[path]["code"] for path in named}) > 1:
+        raise ValueError(f"{len(named)} files that hold different work: {', '.join(path.name for path in named)}; "
+                         f"expected one {lab.file}.py or .ipynb")  # fmt: skip
+    best = (named or list(paths))[0]
+    others = [path.name for path in paths if path != best]
+    remarks = [*seen[best]["remarks"], f"taken from {best.name}; left out: {', '.join(others[:5])}"]
+    return best, {**seen[best], "remarks": remarks}
+
+
+def _seen(path: Path, lab: Lab) -> dict[str, Any]:
+    return look(judging.read(path)[0], path.name, lab)
+
+
+def _seen_if_read(path: Path, lab: Lab) -> dict[str, Any]:
+    """The same; where the file cannot be read, why, as another one may be the work."""
+    try:
+        return _seen(path, lab)
+    except (ValueError, OSError) as error:
+        return {"code": None, "prints": [], "remarks": [str(error)]}
+
+
 def look(text: str, name: str, lab: Lab) -> dict[str, Any]:
-    """`code`, a digest of it, None where there is nothing to compare; `remarks` on the file. As JSON carries them."""
+    """`code`, a digest, None where there is nothing to compare; `prints`, its fingerprints; `remarks` on the file.
+
+    The fingerprints are without those of what was handed out. All as JSON carries it.
+    """
     found = cells.read(text, name)
     lines, remarks = code(found), []
     if not lines:
@@ -28,7 +67,8 @@ def look(text: str, name: str, lab: Lab) -> dict[str, Any]:
     number = lab_of(found)
     if number is not None and number != lab.number:
         remarks.append(f"it says that it is lab {number}; this is lab {lab.number}")
-    return {"code": None if remarks else digest(lines), "remarks": remarks}
+    own = set() if remarks else similarity.fingerprints(lines) - similarity.fingerprints(_handed_out(lab))
+    return {"code": None if remarks else digest(lines), "prints": sorted(own), "remarks": remarks}
 
 
 def _handed_out(lab: Lab) -> list[str]:

@@ -9,47 +9,38 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import fnmatch
 import io
 import json
 import os
 import signal
-import stat
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from minorm.config import __version__
 from minorm.labs import catalogue
-from minorm.labs.judge import first_look, judging, student_page
+from minorm.labs.judge import first_look, judging, similarity, student_page
+from minorm.labs.judge.handed_in import Submission, submissions
+from minorm.labs.judge.lateness import Lateness
+from minorm.labs.judge.roster import ROSTER, Roster
 from minorm.labs.lab import Lab
 from minorm.labs.scores import MUCH, Outcome, Report
 from minorm.labs.sealed import folders, process_limits, walls
 from minorm.serialization import atomic
-from minorm.serialization.opening import in_words, kind
-from minorm.support.masking import for_spreadsheet, printable, quoted
+from minorm.support.masking import for_spreadsheet, printable
 
-ENDINGS = (".py", ".ipynb")
-MOST_FILES = 1000  # in a student's folder
-DEEPEST = 50  # folders nested in it
 MEMORY = 16 << 30  # bytes of address space of a judge
 JUDGING = 240.0  # seconds that the judge may compute, besides those that it waits for the submission
 ROOT = Path(__file__).resolve().parents[3]
 JUDGE = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from minorm.labs.judge.grading import answer; answer()"
 )
-
-
-@dataclass(frozen=True)
-class Submission:
-    """Somebody's file, or why there is none."""
-
-    name: str
-    path: Path | None
-    problem: str = ""
 
 
 @dataclass(frozen=True)
@@ -64,59 +55,9 @@ class Options:
     task: str | None = None
 
 
-def submissions(folder: Path, lab: Lab) -> list[Submission]:
-    """Each file of the folder is one, and each folder in it: its file called like the lab's, or its only one.
-
-    A file of another kind has a row too, for it may be somebody's archive; a .csv has not, for it may be the grades.
-    """
-    found = []
-    try:
-        entries = sorted(folder.iterdir())
-    except OSError as error:
-        raise in_words(error, f"labs: cannot list the folder {quoted(str(folder))}: {error.strerror}") from error
-    for entry in entries:
-        if entry.name.startswith((".", "__")):
-            continue
-        mode = entry.lstat().st_mode
-        if stat.S_ISDIR(mode):
-            found.append(_in_folder(entry, lab))
-        elif not stat.S_ISREG(mode):
-            found.append(Submission(entry.name, None, f"{kind(mode)}; expected a regular file or a folder with one"))
-        elif entry.suffix in ENDINGS:
-            found.append(Submission(entry.name, entry))
-        elif entry.suffix != ".csv":
-            found.append(Submission(entry.name, None, "expected a .py file, an .ipynb notebook or a folder with one"))
-    return found
-
-
-def _in_folder(folder: Path, lab: Lab) -> Submission:
-    """The file in a student's folder. Links are not followed: they may lead to what is another's."""
-    files: list[Path] = []
-    links, seen = 0, 0
-    for path, below, names in os.walk(folder):
-        for name in sorted(names):
-            one = Path(path, name)
-            mode = one.lstat().st_mode
-            links += not stat.S_ISREG(mode)
-            if one.suffix in ENDINGS and stat.S_ISREG(mode):
-                files.append(one)
-        seen += len(below) + len(names)
-        if seen > MOST_FILES:
-            return Submission(folder.name, None, f"more than {MOST_FILES} files")
-        if len(Path(path).relative_to(folder).parts) > DEEPEST:
-            return Submission(folder.name, None, f"folders that lie more than {DEEPEST} deep in each other")
-    named = [path for path in files if path.stem.startswith(lab.file)] or files
-    if len(named) == 2 and {path.suffix for path in named} == set(ENDINGS):
-        named = [path for path in named if path.suffix == ".py"]  # the notebook and its pair
-    if len(named) == 1:
-        return Submission(folder.name, named[0])
-    others = f" ({links} links or pipes are left out)" if links else ""
-    return Submission(folder.name, None, f"{len(named)} files that could be it; expected one {lab.file}.py{others}")
-
-
 def try_judge(lab: Lab, reference: Path, options: Options) -> None:
     """RuntimeError unless the reference solution earns full marks here: a judge that fails it would fail everybody."""
-    row, _, _ = _row(lab, Submission(reference.name, reference), options)
+    row = _row(lab, Submission(reference.name, (reference,)), options).row
     if row["score"] != row["points"]:
         memory = lab.memory if options.memory is None else options.memory
         limited = f"seed {options.seed}, memory {memory} MB, patience {options.patience:g}"
@@ -126,48 +67,116 @@ def try_judge(lab: Lab, reference: Path, options: Options) -> None:
         )
 
 
+@dataclass(frozen=True)
+class Class:
+    """How a class is graded.
+
+    jobs      submissions that are judged at a time
+    only      patterns of names, as a shell has them: of all other submissions the rows of the CSV stay as they are
+    lateness  the rule for what came late; None for none
+    roster    the course's students; None for no such list
+    reports   a folder for a page a student; made if it is not there
+    """
+
+    jobs: int = 1
+    only: Sequence[str] = ()
+    lateness: Lateness | None = None
+    roster: Roster | None = None
+    reports: str | Path | None = None
+
+
 def grade(
-    lab: Lab, folder: str | Path, csv_path: str | Path, options: Options, reports: str | Path | None = None
+    lab: Lab, folder: str | Path, csv_path: str | Path, options: Options, how: Class | None = None
 ) -> Iterator[dict[str, Any]]:
     """Grade each submission and write the CSV; yields each row as it is done.
-
-    reports  a folder for a page a student; made if it is not there
 
     ValueError for a folder without any; ImportError where this machine lacks what the lab needs.
     """
     judging.require(options.seed, options.memory, options.patience)
     lab.require()
-    found = submissions(Path(folder), lab)
-    if not found:
-        raise ValueError(f"{folder} has no submissions; expected .py or .ipynb files, or a folder for each student")
-    with atomic.making_folder(reports, "labs grade") if reports is not None else contextlib.nullcontext():
-        yield from _graded(lab, found, csv_path, options, reports)
+    how = Class() if how is None else how
+    before = _rows_before(csv_path) if how.only else []
+    with contextlib.ExitStack() as stack:
+        scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="handed-in")))
+        found = [one for one in submissions(Path(folder), lab, scratch) if _is_asked_for(one, how.only)]
+        if not found:
+            asked = f" called {' or '.join(how.only)}" if how.only else ""
+            raise ValueError(f"{folder} has no submissions{asked}; expected .py, .ipynb or .zip files, or a folder for "
+                             "each student")  # fmt: skip
+        if how.reports is not None:
+            stack.enter_context(atomic.making_folder(how.reports, "labs grade"))
+        yield from _graded(lab, found, csv_path, options, how, before)
+
+
+def _is_asked_for(one: Submission, only: Sequence[str]) -> bool:
+    return not only or any(fnmatch.fnmatchcase(one.name, pattern) for pattern in only)
+
+
+def _rows_before(csv_path: str | Path) -> list[dict[str, Any]]:
+    """The rows of a CSV that was written before, without the roster's columns; none where there is no such file."""
+    try:
+        with open(csv_path, newline="", encoding="utf-8") as file:
+            rows = [row for row in csv.DictReader(file) if row.get("submission")]
+    except FileNotFoundError:
+        return []
+    return [{name: cell for name, cell in row.items() if not name.startswith(ROSTER)} for row in rows]
+
+
+@dataclass
+class Graded:
+    """One submission when it is done: its row, its report, and what may be compared with others'."""
+
+    row: dict[str, Any]
+    report: Report | None
+    code: str | None
+    prints: set[int]
 
 
 def _graded(
-    lab: Lab, found: Sequence[Submission], csv_path: str | Path, options: Options, reports: str | Path | None
+    lab: Lab,
+    found: Sequence[Submission],
+    csv_path: str | Path,
+    options: Options,
+    how: Class,
+    before: Sequence[dict[str, Any]],
 ) -> Iterator[dict[str, Any]]:
     """`grade`, in the folder of reports."""
-    rows: list[dict[str, Any]] = []
-    same: dict[str, list[dict[str, Any]]] = {}  # rows by their code
+    done: list[Graded] = []
     pages: set[str] = set()
-    for one in found:
-        row, report, code = _row(lab, one, options)
-        rows.append(row)
-        if code is not None:
-            _mark_equal(same.setdefault(code, []), row)
-        if reports is not None:
-            student_page.write(Path(reports), one.name, student_page.html(one.name, report, row["notes"]), pages)
-        with atomic.replacing(csv_path, "grade") as file:
-            file.write(as_csv(rows).encode())
-        yield row
+    with ThreadPoolExecutor(how.jobs) as pool:
+        for one, graded in zip(found, pool.map(lambda one: _row(lab, one, options, how.lateness), found), strict=True):
+            done.append(graded)
+            _compare(done)
+            if how.reports is not None:
+                page = student_page.html(one.name, graded.report, graded.row["notes"])
+                student_page.write(Path(how.reports), one.name, page, pages)
+            rows = [each.row for each in done]
+            now = {row["submission"] for row in rows}
+            if before and before[0].keys() != rows[0].keys():
+                raise ValueError(f"{csv_path} has other columns than these options give; with --only, expected "
+                                 "a CSV of the same lab and the same options")  # fmt: skip
+            if before:
+                rows = sorted(
+                    [*rows, *(row for row in before if row["submission"] not in now)], key=lambda row: row["submission"]
+                )
+            with atomic.replacing(csv_path, "grade") as file:
+                file.write(as_csv(rows if how.roster is None else list(how.roster.joined(rows))).encode())
+            yield graded.row
 
 
-def _mark_equal(others: list[dict[str, Any]], row: dict[str, Any]) -> None:
-    """Name in each of these rows the others, whose code is the same."""
-    others.append(row)
-    for one in others:
-        one["same as"] = "; ".join(other["submission"] for other in others if other is not one)
+def _compare(done: Sequence[Graded]) -> None:
+    """Name in each row the others whose code is the same, and those whose code is alike."""
+    by_code: dict[str, list[str]] = {}
+    for one in done:
+        if one.code is not None:
+            by_code.setdefault(one.code, []).append(one.row["submission"])
+    alike = similarity.alike({one.row["submission"]: one.prints for one in done})
+    for one in done:
+        name = one.row["submission"]
+        equal = [other for other in by_code.get(one.code or "", []) if other != name]
+        one.row["same as"] = "; ".join(equal)
+        others = sorted(alike[name].items(), key=lambda pair: -pair[1])
+        one.row["similar to"] = "; ".join(f"{other} ({share:.0%})" for other, share in others if other not in equal)
 
 
 def as_csv(rows: Sequence[dict[str, Any]]) -> str:
@@ -187,10 +196,10 @@ def answer() -> None:
     question = json.load(sys.stdin)
     tempfile.tempdir = question["scratch"]
     around = walls.Walls.of(question["walls"])
-    lab, path = catalogue.find(question["lab"], question["lab_dir"]), Path(question["path"])
+    lab, paths = catalogue.find(question["lab"], question["lab_dir"]), [Path(path) for path in question["paths"]]
     try:
-        seen = first_look.look(judging.read(path), path.name, lab)
-        report = judging.judge(lab, question["path"], **question["options"], around=around)
+        path, seen = first_look.chosen(paths, lab)
+        report = judging.judge(lab, path, **question["options"], around=around)
         result: dict[str, Any] = {"report": as_message(report), "seen": seen}
     except (ValueError, OSError, ImportError, RuntimeError, MemoryError) as error:
         result = {"problem": str(error) or type(error).__name__}
@@ -222,13 +231,13 @@ def _failures(rows: Sequence[Outcome]) -> list[str]:
     return found
 
 
-def _row(lab: Lab, one: Submission, options: Options) -> tuple[dict[str, Any], Report | None, str | None]:
-    """The row, the report, and a digest of the code where it may be compared with others'."""
+def _row(lab: Lab, one: Submission, options: Options, lateness: Lateness | None = None) -> Graded:
+    """One submission, judged."""
     problem, report = one.problem, None
-    seen: dict[str, Any] = {"code": None, "remarks": []}
-    if one.path is not None:
+    seen: dict[str, Any] = {"code": None, "prints": [], "remarks": []}
+    if one.paths:
         try:
-            report, seen = _judged(lab, one.path, options)
+            report, seen = _judged(lab, one.paths, options)
         except ValueError as error:
             problem = str(error)
     tasks = {task: earned for task, (earned, _) in report.by_task().items()} if report else {}
@@ -241,41 +250,46 @@ def _row(lab: Lab, one: Submission, options: Options) -> tuple[dict[str, Any], R
         "score": f"{score:g}",
         "points": f"{lab.points:g}",
         "percent": round(100 * score / lab.points, 1),
+        **({} if lateness is None else lateness.columns(one.when, score)),
         **{f"task {task}": f"{tasks.get(task, 0):g}" for task in lab.tasks},
         "seconds": round(report.seconds if report else 0.0, 1),
         "failed": "; ".join(_failures(report.outcomes) if report else []),
         "notes": "; ".join(notes),
         "same as": "",
+        "similar to": "",
         "walls": str(options.walls),
         "version": __version__,
         "seed hash": first_look.seed_hash(options.seed),
     }
-    return row, report, seen["code"]
+    return Graded(row, report, seen["code"], set(seen["prints"]))
 
 
 def judged(lab: Lab, path: Path, options: Options) -> Report:
     """What a judge in a process of its own says about a file; ValueError in words where it has no report."""
-    return _judged(lab, path, options)[0]
+    return _judged(lab, [path], options)[0]
 
 
-def _judged(lab: Lab, path: Path, options: Options) -> tuple[Report, dict[str, Any]]:
+def _judged(lab: Lab, paths: Sequence[Path], options: Options) -> tuple[Report, dict[str, Any]]:
     """Its report, and what it saw at first; its folders go with it, even where it was killed."""
     scratch = tempfile.mkdtemp(prefix="grade")
     try:
         os.chmod(scratch, 0o711)  # a student's process, of another user, finds its own folder in it
-        result = _asked(lab, path, options, scratch)
+        result = _asked(lab, paths, options, scratch)
     finally:
         folders.remove(scratch)
     if "problem" in result:
-        raise ValueError(result["problem"].replace(str(path.absolute()), str(path)))
+        problem = result["problem"]
+        for path in paths:
+            problem = problem.replace(str(path.absolute()), str(path))
+        raise ValueError(problem)
     return from_message(result["report"]), result["seen"]
 
 
-def _asked(lab: Lab, path: Path, options: Options, scratch: str) -> dict[str, Any]:
+def _asked(lab: Lab, paths: Sequence[Path], options: Options, scratch: str) -> dict[str, Any]:
     question = {
         "lab": lab.number,
         "lab_dir": lab.lab_dir and str(lab.lab_dir),
-        "path": str(path.absolute()),
+        "paths": [str(path.absolute()) for path in paths],
         "options": {
             "seed": options.seed,
             "memory": options.memory,

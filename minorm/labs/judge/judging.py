@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import io
+import codecs
+import contextlib
 import math
 import os
 import time
@@ -18,6 +19,11 @@ from minorm.support.masking import printable
 
 SEED = 1
 LARGEST_FILE = 32 << 20
+ENCODINGS = (  # in the order in which they are tried; some editors put a mark in front of UTF-8
+    ("utf-8-sig", ""),
+    ("utf-16", "read as UTF-16, as it is not UTF-8"),
+    ("latin-1", "read as Latin-1, as it is not UTF-8"),
+)
 LEAST_MEMORY = 256  # MB: with less Python and NumPy do not start, and every right answer counts as wrong
 MOST_MEMORY = 1 << 24  # MB: more than any machine has, and setrlimit still takes it
 MOST_PATIENCE = 1000.0
@@ -59,7 +65,7 @@ def judge(
     require(seed, memory, patience)
     lab.require()
     lab = lab if task is None else lab.of_task(task)
-    text = read(Path(path))
+    text, note = read(Path(path))
     cells.read(text, Path(path).name)
     around = finding.find(secret=walls.secret(lab.lab_dir), programs=lab.programs) if around is None else around
     bytes_each = (lab.memory if memory is None else memory) << 20
@@ -71,7 +77,7 @@ def judge(
             lab.title,
             printable(Path(path).name),
             outcomes,
-            student.notes,
+            [*filter(None, [note]), *student.notes],
             student.printed,
             student.beginning,
             time.monotonic() - start,
@@ -79,15 +85,20 @@ def judge(
         )
 
 
-def read(path: Path) -> str:
-    """The text of a submission."""
+def read(path: Path) -> tuple[str, str]:
+    """The text of a submission, and a note where it is not UTF-8, as it should be."""
     if path.suffix not in (".py", ".ipynb"):
         raise ValueError(f"{path.name}: expected a .py file or an .ipynb notebook")
     with regular(path, "labs", follow=False) as file:
         size = os.fstat(file.fileno()).st_size
         if size > LARGEST_FILE:
             raise ValueError(f"{path.name} has {size >> 20} MB; expected at most {LARGEST_FILE >> 20}")
-        try:
-            return io.TextIOWrapper(file, "utf-8-sig").read()  # some editors put a mark in front
-        except UnicodeDecodeError:
-            raise ValueError(f"{path.name} is not text in UTF-8") from None
+        data = file.read(LARGEST_FILE + 1)
+    for encoding, note in ENCODINGS:
+        if encoding == "utf-16" and not data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+            continue
+        with contextlib.suppress(UnicodeDecodeError):
+            text = data.decode(encoding)
+            if "\0" not in text:
+                return text.replace("\r\n", "\n").replace("\r", "\n"), note
+    raise ValueError(f"{path.name} is not text")

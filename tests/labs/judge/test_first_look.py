@@ -37,7 +37,7 @@ def test_a_copy_is_one_whatever_its_comments_and_its_kind_of_file() -> None:
     ],
 )
 def test_what_is_not_compared_is_said(text: str, remark: str) -> None:
-    assert first_look.look(text, "a.py", LAB) == {"code": None, "remarks": [remark]}
+    assert first_look.look(text, "a.py", LAB) == {"code": None, "prints": [], "remarks": [remark]}
 
 
 def test_seeds_are_told_apart() -> None:

@@ -13,7 +13,7 @@ import pytest
 from minorm.cli import main
 from minorm.labs import catalogue, cells
 from minorm.labs.judge import grading
-from minorm.labs.sealed import folders, walls
+from minorm.labs.sealed import walls
 
 SOLUTION = (Path(__file__).resolve().parents[3] / "examples" / "labs" / "solutions" / "lab00_axes.py").read_text()
 MASK = "return sum(1 << axis for axis in set(axes))"
@@ -119,7 +119,7 @@ def graded(
             (folder / "all" / name).write_text(text)
     (folder / "all" / "frida.zip").write_bytes(b"PK")
     (folder / "all" / "old grades.csv").write_text("")
-    (folder / "all" / "latin.py").write_bytes("# naïve\n".encode("latin-1"))
+    (folder / "all" / "latin.py").write_bytes(("# naïve\n" + SOLUTION).encode("latin-1"))
     for student, files in {"anna": ["lab00_axes.py"], "ben": ["lab00_axes.ipynb", "notes.py"], "no one": []}.items():
         (folder / "all" / student).mkdir()
         for file in files:
@@ -161,17 +161,57 @@ def test_the_notes_say_what_happened(graded: Any) -> None:
     assert "printed 160,000," in rows["prints.py"]["notes"]
     assert "a mask of axes: error" in rows["kills_the_grader.py"]["failed"]
     assert all(row["walls"].startswith("walls: ") for row in rows.values())
-    assert "not text in UTF-8" in rows["latin.py"]["notes"]
+    assert rows["latin.py"]["notes"] == "read as Latin-1, as it is not UTF-8"
     assert "is not a notebook" in rows["not_a_notebook.ipynb"]["notes"]
-    assert "expected a .py file" in rows["frida.zip"]["notes"]
+    assert "frida.zip cannot be unpacked" in rows["frida.zip"]["notes"]
     assert "a mask of axes: error" in rows["reads_the_solution.py"]["failed"]
+
+
+def test_a_part_of_a_class_is_graded_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Two at a time, with a roster and a rule for what is late; then one again, and the others' rows stay."""
+    (tmp_path / "all").mkdir()
+    for name in ("anna", "ben", "carl"):
+        (tmp_path / "all" / f"{name}.py").write_text(in_mask("return 0") if name == "ben" else SOLUTION)
+        os.utime(tmp_path / "all" / f"{name}.py", (1.8e9, 1.8e9))
+    (tmp_path / "roster.csv").write_text("ID,Name\n1,Anna\n2,Ben\n3,Dora\n")
+    table = tmp_path / "grades.csv"
+    command = ["labs", "grade", "0", str(tmp_path / "all"), "-o", str(table), "--roster", str(tmp_path / "roster.csv")]
+    command += ["--due", "2027-01-15 00:00", "--jobs", "2", "--moodle", str(tmp_path / "moodle.csv")]
+    assert main(command) == 0
+    with open(table, newline="") as file:
+        first = {row["submission"]: row for row in csv.DictReader(file)}
+    assert {name: row["roster ID"] for name, row in first.items()} == {
+        "anna.py": "1",
+        "ben.py": "2",
+        "carl.py": "",
+        "": "3",
+    }
+    assert first["anna.py"]["days late"] == "1"
+    assert float(first["anna.py"]["score after lateness"]) == round(0.9 * FULL, 2)
+    with open(tmp_path / "moodle.csv", newline="") as file:
+        assert next(row["Grade"] for row in csv.DictReader(file)) == f"{0.9 * FULL:g}"
+    (tmp_path / "all" / "ben.py").write_text(SOLUTION)
+    os.utime(tmp_path / "all" / "ben.py", (1.7e9, 1.7e9))
+    assert main([*command, "--only", "b*"]) == 0
+    with open(table, newline="") as file:
+        second = {row["submission"]: row for row in csv.DictReader(file)}
+    assert second["ben.py"]["score"] == f"{FULL:g}"
+    assert {name: row["score"] for name, row in second.items() if name != "ben.py"} == {
+        name: row["score"] for name, row in first.items() if name != "ben.py"
+    }
+    written = table.read_bytes()
+    assert main(["labs", "grade", "0", str(tmp_path / "all"), "-o", str(table), "--only", "b*"]) == 1
+    assert "has other columns than these options give" in capsys.readouterr().err
+    assert table.read_bytes() == written
+    assert main([*command, "--only", "nobody*"]) == 1
+    assert "has no submissions called nobody*" in capsys.readouterr().err
 
 
 def test_folders_of_students(graded: Any) -> None:
     rows = graded[1]
     assert float(rows["anna"]["score"]) == float(rows["ben"]["score"]) == FULL
     assert float(rows["no one"]["score"]) == 0
-    assert "0 files" in rows["no one"]["notes"]
+    assert "no .py file and no .ipynb notebook" in rows["no one"]["notes"]
 
 
 def test_no_score_file_was_written(graded: Any) -> None:
@@ -213,48 +253,6 @@ def test_a_package_without_solutions_says_that_its_judge_was_not_tried(
     assert "The judge was not tried first" in said.err
 
 
-def test_two_files_of_one_student(tmp_path: Path) -> None:
-    (tmp_path / "eve").mkdir()
-    for name in ("a.py", "b.py"):
-        (tmp_path / "eve" / name).write_text("")
-    (one,) = grading.submissions(tmp_path, catalogue.find(0))
-    assert one.path is None
-    assert "2 files that could be it" in one.problem
-
-
-def test_links_pipes_and_too_many_files_have_a_row_that_says_so(tmp_path: Path) -> None:
-    """Who hands in a link to a neighbour's file hands in nothing, and a pipe is not waited for."""
-    (tmp_path / "anna.py").write_text(SOLUTION)
-    (tmp_path / "link.py").symlink_to(tmp_path / "anna.py")
-    (tmp_path / "linked").symlink_to(tmp_path)
-    os.mkfifo(tmp_path / "pipe.py")
-    for student in ("ben", "carl"):
-        (tmp_path / student).mkdir()
-    (tmp_path / "ben" / "lab00_axes.py").symlink_to(tmp_path / "anna.py")
-    for number in range(grading.MOST_FILES + 1):
-        (tmp_path / "carl" / f"{number}.py").write_text("")
-    found = {one.name: one.problem for one in grading.submissions(tmp_path, catalogue.find(0))}
-    assert found.pop("anna.py") == ""
-    assert found == {
-        "link.py": "a link; expected a regular file or a folder with one",
-        "linked": "a link; expected a regular file or a folder with one",
-        "pipe.py": "a pipe; expected a regular file or a folder with one",
-        "ben": "0 files that could be it; expected one lab00_axes.py (1 links or pipes are left out)",
-        "carl": "more than 1000 files",
-    }
-
-
-def test_folders_in_folders_without_end_have_a_row_that_says_so(tmp_path: Path) -> None:
-    """A zip that somebody hands in can hold them; walking down would end the grading of all."""
-    path = tmp_path / "eve"
-    for _ in range(990):
-        path.mkdir()  # with its parents at once it would call itself for each
-        path = path / "a"
-    (one,) = grading.submissions(tmp_path, catalogue.find(0))
-    folders.remove(str(tmp_path / "eve"))  # which pytest could not do, as it calls itself for each
-    assert one.problem == "folders that lie more than 50 deep in each other"
-
-
 def test_a_link_that_is_checked_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "anna.py").write_text(SOLUTION)
     (tmp_path / "link.py").symlink_to(tmp_path / "anna.py")
@@ -269,7 +267,7 @@ def test_names_of_students_are_rows_that_can_be_read(tmp_path: Path) -> None:
     for name in ("anna.png", "j\udcfcrgen.png", "zoe.png", "\x1b[31m\nred.png", "=1+1.png"):
         (folder / name).write_bytes(b"")
     options = grading.Options(walls.Walls())
-    rows = list(grading.grade(catalogue.find(0), folder, table, options, tmp_path / "pages"))
+    rows = list(grading.grade(catalogue.find(0), folder, table, options, grading.Class(reports=tmp_path / "pages")))
     with open(table, newline="") as file:
         written = [row["submission"] for row in csv.DictReader(file)]
     assert written == [r"\x1b[31m\nred.png", "'=1+1.png", "anna.png", r"j\xfcrgen.png", "zoe.png"]

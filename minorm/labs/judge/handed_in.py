@@ -1,0 +1,174 @@
+"""What was handed in: the files of each student in a folder, also out of .zip archives.
+
+Students hand in what they have: the notebook beside the untouched Python file, a folder with Jupyter's checkpoints, an
+archive. So several files may be a submission, and the judge takes the one that was changed (`first_look.chosen`).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import zipfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path, PurePosixPath
+
+from minorm.labs.lab import Lab
+from minorm.serialization.opening import in_words, kind
+from minorm.support.masking import quoted
+
+ENDINGS = (".py", ".ipynb")
+ARCHIVES = (".tar", ".tgz", ".gz", ".bz2", ".xz", ".7z", ".rar")
+MOST_FILES = 1000  # in a student's folder or archive
+MOST_CANDIDATES = 20
+DEEPEST = 50  # folders nested in it
+LARGEST_ARCHIVE = 256 << 20
+LARGEST_UNPACKED = 64 << 20  # bytes of all files together
+
+
+@dataclass(frozen=True)
+class Submission:
+    """Somebody's files, of which one is to be judged, or why there are none.
+
+    when  seconds since 1970 at which the last of them was changed
+    """
+
+    name: str
+    paths: tuple[Path, ...] = ()
+    problem: str = ""
+    when: float | None = None
+
+
+def submissions(folder: Path, lab: Lab, scratch: Path) -> list[Submission]:
+    """Each file of the folder is one, and each folder or .zip archive in it; archives are unpacked into `scratch`.
+
+    A file of another kind has a row too; a .csv has not, for it may be the grades.
+    """
+    try:
+        entries = sorted(folder.iterdir())
+    except OSError as error:
+        raise in_words(error, f"labs: cannot list the folder {quoted(str(folder))}: {error.strerror}") from error
+    return [
+        _of(entry, lab, scratch / str(number))
+        for number, entry in enumerate(entries)
+        if not is_hidden(entry.name) and entry.suffix != ".csv"
+    ]
+
+
+def is_hidden(name: str) -> bool:
+    """Whether a file or folder is not the student's work: .ipynb_checkpoints, __MACOSX, __pycache__, ._lab.py."""
+    return name.startswith((".", "__"))
+
+
+def _of(entry: Path, lab: Lab, scratch: Path) -> Submission:
+    mode = entry.lstat().st_mode
+    if stat.S_ISDIR(mode):
+        return _in_folder(entry, lab, scratch)
+    if not stat.S_ISREG(mode):
+        return Submission(entry.name, problem=f"{kind(mode)}; expected a regular file or a folder with one")
+    if entry.suffix == ".zip":
+        try:
+            files = unpacked(entry, scratch)
+        except ValueError as error:
+            return Submission(entry.name, problem=str(error))
+        return _chosen(entry.name, files, lab)
+    if entry.suffix in ENDINGS:
+        return Submission(entry.name, (entry,), when=entry.stat().st_mtime)
+    if entry.suffix in ARCHIVES:
+        return Submission(entry.name, problem="of archives only .zip is read; unpack it into a folder")
+    return Submission(entry.name, problem="expected a .py file, an .ipynb notebook, a .zip or a folder with one")
+
+
+def _in_folder(folder: Path, lab: Lab, scratch: Path) -> Submission:
+    """The files in a student's folder. Links are not followed: they may lead to what is another's."""
+    files: list[Path] = []
+    archives: list[Path] = []
+    links, seen = 0, 0
+    for path, below, names in os.walk(folder):
+        below[:] = [name for name in below if not is_hidden(name)]
+        seen += len(below) + len(names)
+        if seen > MOST_FILES:
+            return Submission(folder.name, problem=f"more than {MOST_FILES} files")
+        if len(Path(path).relative_to(folder).parts) > DEEPEST:
+            return Submission(folder.name, problem=f"folders that lie more than {DEEPEST} deep in each other")
+        for one in (Path(path, name) for name in sorted(names) if not is_hidden(name)):
+            regular = stat.S_ISREG(one.lstat().st_mode)
+            links += not regular
+            if regular and one.suffix in ENDINGS:
+                files.append(one)
+            elif regular and one.suffix == ".zip":
+                archives.append(one)
+    if not files:
+        try:
+            files = [one for number, archive in enumerate(archives) for one in unpacked(archive, scratch / str(number))]
+        except ValueError as error:
+            return Submission(folder.name, problem=str(error))
+    return _chosen(folder.name, files, lab, f" ({links} links or pipes are left out)" if links else "")
+
+
+def _chosen(name: str, files: list[Path], lab: Lab, also: str = "") -> Submission:
+    """All files that may be it, those called like the lab's first."""
+    if not files:
+        return Submission(name, problem=f"no .py file and no .ipynb notebook{also}; expected {lab.file}.py")
+    if len(files) > MOST_CANDIDATES:
+        files = [path for path in files if path.stem.startswith(lab.file)]
+    if not 0 < len(files) <= MOST_CANDIDATES:
+        return Submission(name, problem=f"too many files that could be it; expected one {lab.file}.py{also}")
+    ordered = sorted(files, key=lambda path: (not path.stem.startswith(lab.file), path.suffix != ".py", path.name))
+    return Submission(name, tuple(ordered), when=max(path.stat().st_mtime for path in files))
+
+
+def unpacked(archive: Path, scratch: Path) -> list[Path]:
+    """The Python files and notebooks of a .zip file, written into `scratch` with the dates that it says.
+
+    ValueError for what is no such file, is encrypted, or is larger than work on a lab can be. Nothing is written
+    outside `scratch`: of the names in the archive only the last part is used.
+    """
+    if archive.stat().st_size > LARGEST_ARCHIVE:
+        raise ValueError(f"{archive.name} has more than {LARGEST_ARCHIVE >> 20} MB")
+    try:
+        with zipfile.ZipFile(archive) as opened:
+            return list(_written(opened, archive.name, scratch))
+    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, OSError) as error:
+        raise ValueError(f"{archive.name} cannot be unpacked: {error}") from None
+
+
+def _written(opened: zipfile.ZipFile, name: str, scratch: Path) -> Iterator[Path]:
+    entries = [entry for entry in opened.infolist() if _is_work(entry)]
+    if len(entries) > MOST_FILES:
+        raise ValueError(f"{name} has more than {MOST_FILES} files")
+    left = LARGEST_UNPACKED
+    for number, entry in enumerate(entries):
+        with opened.open(entry) as source:
+            data = source.read(left + 1)
+        left -= len(data)
+        if left < 0:
+            raise ValueError(f"{name} holds more than {LARGEST_UNPACKED >> 20} MB")
+        path = scratch / str(number) / PurePosixPath(entry.filename).name
+        path.parent.mkdir(parents=True)
+        path.write_bytes(data)
+        when = _date(entry)
+        os.utime(path, (when, when))
+        yield path
+
+
+def _is_work(entry: zipfile.ZipInfo) -> bool:
+    """Whether it is a regular file of Python, or a notebook, that lies in no hidden folder."""
+    parts = PurePosixPath(entry.filename).parts
+    mode = entry.external_attr >> 16
+    return (
+        not entry.is_dir()
+        and (stat.S_IFMT(mode) in (0, stat.S_IFREG))
+        and bool(parts)
+        and not any(is_hidden(part) for part in parts)
+        and re.search(r"\.(py|ipynb)$", parts[-1]) is not None
+    )
+
+
+def _date(entry: zipfile.ZipInfo) -> float:
+    try:
+        return datetime(*entry.date_time).timestamp()
+    except (ValueError, OverflowError):
+        return 0.0

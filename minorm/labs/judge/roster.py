@@ -1,0 +1,146 @@
+"""The list of a course's students, as Moodle or Canvas exports it, joined with what was handed in.
+
+A submission belongs to the student of whom one of the telling columns (a number, an e-mail address, a name) is the
+submission's name, or stands in it between other words: `lovelaceada_1234_5678_lab01.ipynb`, `Ada Lovelace_98_file`.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from minorm.labs.lab import Lab
+from minorm.serialization.opening import regular
+from minorm.support.masking import for_spreadsheet, quoted
+
+KEYS = (
+    "id", "identifier", "student id", "id number", "sis user id", "sis login id", "username", "user name", "login",
+    "email", "email address", "e-mail", "mail", "full name", "name", "student",
+)  # fmt: skip
+LARGEST = 16 << 20
+POINTS = "Points Possible"  # of a row of Canvas that is no student
+MISSING = "nothing was handed in"
+ROSTER = "roster "  # before the names of its columns, which may be as ours
+
+
+@dataclass(frozen=True)
+class Roster:
+    """Rows by the names of their columns."""
+
+    columns: Sequence[str]
+    rows: Sequence[Mapping[str, str]]
+    keys: Sequence[str]
+
+    @classmethod
+    def read(cls, path: str | Path, key: str | None = None) -> Roster:
+        """Of a CSV file with a line of names; `key` is the column that tells students apart. ValueError for others."""
+        with regular(path, "labs") as file:
+            data = file.read(LARGEST + 1)
+        if len(data) > LARGEST:
+            raise ValueError(f"the roster {quoted(str(path))} has more than {LARGEST >> 20} MB")
+        try:
+            text = data.decode("utf-8-sig")
+        except UnicodeDecodeError:
+            text = data.decode("latin-1")
+        try:
+            reader = csv.DictReader(io.StringIO(text, newline=""), strict=True)
+            columns = [name.strip() for name in reader.fieldnames or []]
+            reader.fieldnames = columns
+            rows = [{name: (row.get(name) or "").strip() for name in columns} for row in reader]
+        except csv.Error as error:
+            raise ValueError(f"the roster {quoted(str(path))} is no CSV file: {error}") from None
+        keys = [name for name in columns if name.lower() in KEYS] if key is None else [key] if key in columns else []
+        if not keys:
+            expected = f"a column {key!r}" if key is not None else f"a column such as {', '.join(KEYS[:4])} or email"
+            raise ValueError(
+                f"the roster {quoted(str(path))} has the columns {', '.join(columns)}; expected {expected}"
+            )
+        rows = [row for row in rows if any(row[name] for name in keys) and POINTS not in row.values()]
+        return cls(columns, rows, keys)
+
+    def student(self, submission: str) -> int | None:
+        """The number of the row that a submission belongs to; None where it is no row's, or several's."""
+        words = _words(Path(submission).stem if submission.endswith((".py", ".ipynb", ".zip")) else submission)
+        found = {
+            number
+            for number, row in enumerate(self.rows)
+            if any(_within(_words(row[key]), words) for key in self.keys if row[key])
+        }
+        return found.pop() if len(found) == 1 else None
+
+    def joined(self, rows: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
+        """The rows of the grades with the student's columns in front, and a row for each who handed nothing in."""
+        here: set[int] = set()
+        blank = dict.fromkeys(rows[0], "") if rows else {}
+        for row in rows:
+            number = self.student(str(row["submission"]))
+            if number is None:
+                yield {**self._named({}), **row, "notes": _and(row["notes"], "not on the roster")}
+                continue
+            if number in here:
+                row = {**row, "notes": _and(row["notes"], "a second submission of this student")}
+            here.add(number)
+            yield {**self._named(self.rows[number]), **row}
+        for number, student in enumerate(self.rows):
+            if number not in here and blank:
+                nothing = {"score": "0", "points": rows[0]["points"], "percent": 0.0, "notes": MISSING}
+                yield {**self._named(student), **blank, **nothing}
+
+    def _named(self, row: Mapping[str, str]) -> dict[str, Any]:
+        return {f"{ROSTER}{name}": row.get(name, "") for name in self.columns}
+
+    def scores(self, rows: Sequence[Mapping[str, Any]]) -> dict[int, tuple[str, str]]:
+        """Score, after lateness where there is such a rule, and what failed, by the number of the student's row."""
+        found: dict[int, tuple[str, str]] = {}
+        for row in rows:
+            number = self.student(str(row["submission"]))
+            if number is not None:
+                score = row.get("score after lateness") or row["score"]
+                found[number] = str(score), "; ".join(filter(None, [row["failed"], row["notes"]]))
+        return found
+
+    def filled(self, lab: Lab, scores: Mapping[int, tuple[str, str]], kind: str) -> str:
+        """The roster as Moodle's grading worksheet, or as Canvas's gradebook, with the scores of this lab.
+
+        scores  score and feedback by the number of the row
+        """
+        if kind == "canvas":
+            name = f"Lab {lab.number}: {lab.title}"
+            columns = [*[c for c in CANVAS if c in self.columns], name]
+            head = [{columns[0]: f"    {POINTS}", name: f"{lab.points:g}"}]
+            rows = [{**row, name: scores.get(i, ("", ""))[0]} for i, row in enumerate(self.rows)]
+        else:
+            columns = list(dict.fromkeys([*self.columns, "Grade", "Feedback comments"]))
+            head = []
+            rows = [
+                {**row, "Grade": scores.get(i, ("", ""))[0], "Feedback comments": scores.get(i, ("", ""))[1]}
+                for i, row in enumerate(self.rows)
+            ]
+        text = io.StringIO()
+        writer = csv.DictWriter(text, columns, extrasaction="ignore", restval="", lineterminator="\n")
+        writer.writeheader()
+        for row in [*head, *rows]:
+            writer.writerow({key: for_spreadsheet(value) for key, value in row.items()})
+        return text.getvalue()
+
+
+CANVAS = ("Student", "ID", "SIS User ID", "SIS Login ID", "Section")
+
+
+def _words(text: str) -> list[str]:
+    """`Ada Lovelace_98` as ada, lovelace, 98."""
+    return [word for word in re.split(r"[\W_]+", text.casefold()) if word]
+
+
+def _within(some: Sequence[str], words: Sequence[str]) -> bool:
+    """Whether these words stand in the others one after the other."""
+    return bool(some) and any(list(words[i : i + len(some)]) == list(some) for i in range(len(words) - len(some) + 1))
+
+
+def _and(notes: Any, more: str) -> str:
+    return "; ".join(filter(None, [str(notes), more]))
