@@ -30,8 +30,8 @@ SETUP = f"""\
 # Once: an environment in a place that any user may read, as a student's process runs as a user of its own.
 set -euo pipefail
 apt-get update
-apt-get install -y python3 python3-dev python3-venv gcc g++
-python3 -m venv "{PLACE}/environment"
+apt-get install -y PYTHON PYTHON-dev PYTHON-venv gcc g++ # beside the 3.10 that Ubuntu 22.04 has by itself
+PYTHON -m venv "{PLACE}/environment"
 "{PLACE}/environment/bin/pip" install "{PLACE}/source/WHEEL[demo]" "Cython>=3.1"PACKAGES
 chmod -R a+rX "{PLACE}/environment"
 chmod 600 "{PLACE}/source/seed.txt"
@@ -40,18 +40,10 @@ chmod 600 "{PLACE}/source/seed.txt"
 
 RUN = f"""\
 #!/usr/bin/env bash
-# For each submission: its one .py or .ipynb; of a notebook and its pair the .py.
+# For each submission: of several files the one that was changed.
 set -uo pipefail
 place="{PLACE}"
-shopt -s nullglob
-files=("$place"/submission/*.py)
-[ ${{#files[@]}} -gt 0 ] || files=("$place"/submission/*.ipynb)
-if [ ${{#files[@]}} -ne 1 ]; then
-    printf '{{"score": 0, "output": "%d files that could be it; expected one FILE.py or FILE.ipynb"}}' ${{#files[@]}} \\
-        > "$place/results/results.json"
-    exit 0
-fi
-"$place/environment/bin/minorm" labs check NUMBER "${{files[0]}}" --json --hidden HIDDEN_CHECKS --seed -LAB_DIR \\
+"$place/environment/bin/minorm" labs check NUMBER "$place/submission" --json --hidden HIDDEN_CHECKS --seed -LAB_DIR \\
     < "$place/source/seed.txt" > "$place/results/results.json"
 [ $? -le 1 ] # 1: not all points
 """
@@ -68,7 +60,7 @@ def write(path: str | Path, lab: Lab, wheel: Path, seed: int, hidden: str) -> No
     lab_dir = ' --lab-dir "$place/source/labs"' if own else ""
     run = RUN.replace("NUMBER", str(lab.number)).replace("HIDDEN_CHECKS", hidden).replace("LAB_DIR", lab_dir)
     files = {
-        "setup.sh": SETUP.replace("WHEEL", wheel.name).replace("PACKAGES", packages),
+        "setup.sh": SETUP.replace("WHEEL", wheel.name).replace("PACKAGES", packages).replace("PYTHON", _python(wheel)),
         "run_autograder": run,
         "seed.txt": f"{seed}\n",
     }
@@ -80,6 +72,12 @@ def write(path: str | Path, lab: Lab, wheel: Path, seed: int, hidden: str) -> No
             archive.writestr(entry, text)
         for name, data in {wheel.name: content, **own}.items():
             archive.writestr(zipfile.ZipInfo(name), data)
+
+
+def _python(wheel: Path) -> str:
+    """The Python that the wheel was made for; any wheel without kernels runs on the oldest that minorm takes."""
+    found = re.search(r"-cp3(\d+)-", wheel.name)
+    return f"python3.{found[1] if found else 11}"
 
 
 def _folder(lab: Lab) -> dict[str, bytes]:

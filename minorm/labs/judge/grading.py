@@ -19,13 +19,13 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 from minorm.config import __version__
 from minorm.labs import catalogue
-from minorm.labs.judge import first_look, judging, similarity, student_page
+from minorm.labs.judge import first_look, handed_in, judging, similarity, student_page
 from minorm.labs.judge.handed_in import Submission, submissions
 from minorm.labs.judge.lateness import Lateness
 from minorm.labs.judge.roster import ROSTER, Roster
@@ -265,8 +265,18 @@ def _row(lab: Lab, one: Submission, options: Options, lateness: Lateness | None 
 
 
 def judged(lab: Lab, path: Path, options: Options) -> Report:
-    """What a judge in a process of its own says about a file; ValueError in words where it has no report."""
-    return _judged(lab, [path], options)[0]
+    """What a judge in a process of its own says about a file, or about the changed one in a folder or .zip archive.
+
+    ValueError in words where it has no report.
+    """
+    if not path.is_dir() and path.suffix != ".zip":
+        return _judged(lab, [path], options)[0]
+    with tempfile.TemporaryDirectory(prefix="handed-in") as scratch:
+        one = handed_in.of(path, lab, Path(scratch))
+        if one.problem:
+            raise ValueError(f"{path}: {one.problem}")
+        report, seen = _judged(lab, one.paths, options)
+        return replace(report, notes=[*seen["remarks"], *report.notes])
 
 
 def _judged(lab: Lab, paths: Sequence[Path], options: Options) -> tuple[Report, dict[str, Any]]:

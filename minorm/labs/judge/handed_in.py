@@ -51,7 +51,7 @@ def submissions(folder: Path, lab: Lab, scratch: Path) -> list[Submission]:
     except OSError as error:
         raise in_words(error, f"labs: cannot list the folder {quoted(str(folder))}: {error.strerror}") from error
     return [
-        _of(entry, lab, scratch / str(number))
+        of(entry, lab, scratch / str(number))
         for number, entry in enumerate(entries)
         if not is_hidden(entry.name) and entry.suffix != ".csv"
     ]
@@ -62,7 +62,8 @@ def is_hidden(name: str) -> bool:
     return name.startswith((".", "__"))
 
 
-def _of(entry: Path, lab: Lab, scratch: Path) -> Submission:
+def of(entry: Path, lab: Lab, scratch: Path) -> Submission:
+    """One file, folder or archive of a student's."""
     mode = entry.lstat().st_mode
     if stat.S_ISDIR(mode):
         return _in_folder(entry, lab, scratch)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -40,9 +41,36 @@ def test_points_that_are_missing_are_no_failure_of_the_autograder(place: Path, g
 
 
 def test_several_files_are_said(place: Path, graded: Callable[[Path], Any]) -> None:
-    for name in ("a.py", "b.py"):
-        (place / "submission" / name).write_text(SOLUTION)
-    assert "2 files that could be it" in graded(place)["output"]
+    for name, text in (("a.py", SOLUTION), ("b.py", SOLUTION.replace("1 << axis", "2**axis"))):
+        (place / "submission" / name).write_text(text)
+    found = graded(place)
+    assert found["score"] == 0
+    assert "2 files that hold different work: a.py, b.py" in found["output"]
+
+
+def test_the_solved_notebook_beside_the_untouched_file_is_graded(place: Path, graded: Callable[[Path], Any]) -> None:
+    (place / "submission" / "lab00_axes.py").write_text(catalogue.notebook(catalogue.find(0)))
+    (place / "submission" / "lab00_axes.ipynb").write_text(cells.to_notebook(cells.read_percent(SOLUTION)))
+    found = graded(place)
+    assert found["score"] == catalogue.find(0).points
+    assert "taken from lab00_axes.ipynb; left out: lab00_axes.py" in found["output"]
+
+
+@pytest.mark.parametrize(
+    ("wheel", "python"),
+    [
+        ("minorm_nn-1-cp311-cp311-linux_x86_64.whl", "python3.11"),
+        ("minorm_nn-1-cp313-cp313-manylinux_2_28_x86_64.whl", "python3.13"),
+        ("minorm_nn-1-py3-none-any.whl", "python3.11"),
+    ],
+)
+def test_the_machine_gets_the_python_of_the_wheel(tmp_path: Path, wheel: str, python: str) -> None:
+    (tmp_path / wheel).write_bytes(b"")
+    assert main(["labs", "gradescope", "0", "--wheel", str(tmp_path / wheel), "-o", str(tmp_path / "z.zip")]) == 0
+    with zipfile.ZipFile(tmp_path / "z.zip") as archive:
+        setup = archive.read("setup.sh").decode()
+    assert f"apt-get install -y {python} {python}-dev {python}-venv gcc g++" in setup
+    assert f'{python} -m venv "${{AUTOGRADER:-/autograder}}/environment"' in setup
 
 
 def test_the_scripts_are_bash() -> None:
