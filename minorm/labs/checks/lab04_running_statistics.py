@@ -54,6 +54,8 @@ def update(student: Any, rng: np.random.Generator) -> None:
 @LAB.check("4.1", "old values stay as they are")
 def arguments(student: Any, rng: np.random.Generator) -> None:
     values = {"mean": rng.standard_normal(3), "var": rng.uniform(1, 2, 3), "x": rng.standard_normal((4, 3))}
+    new = parts(student.update(*values.values(), 0.5), 2, "update")
+    close(new[0], (values["mean"] + _mean_var(values["x"])[0]) / 2, "the running mean of update(mean, var, x, 0.5)")
     after = parts(student.drive("kept", **values), 3, "the arguments of update afterwards")
     for (name, before), now in zip(values.items(), after, strict=True):
         close(now, before, f"{name} after a call of update(mean, var, x)")

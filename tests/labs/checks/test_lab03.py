@@ -57,7 +57,7 @@ BUGS = {
         ("dy4 if s is None else dy4 * parameters(nest, s)", "dy4 * parameters(nest, s)", {LAYER, RMS, GUARD}),
         (" if equation.centered else 0", "", {RMS}),
         ("mean_gx = slope * ", "mean_gx = ", {GUARD}),
-        ("((x4 - k) - d) * rstd", "(x4 - k) * rstd", set()),
+        ("((x4 - k) - d) * rstd", "(x4 - k) * rstd", {BATCH, LAYER, GUARD}),
         ("like(nest, rstd * (g", "like(nest, 1.01 * rstd * (g", {BATCH, LAYER, RMS, GUARD, TRAINS}),
     ],
 )

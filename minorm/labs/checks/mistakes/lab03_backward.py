@@ -442,8 +442,22 @@ class SlopeIgnored(Right):
         return mean_gx
 
 
+class ShiftDropped(Right):
+    """the shift d is left out of xhat: the mean is k + d"""
+
+    def _xhat(self, nest: Any, x4: Any, stats: Any, rstd: Any) -> Any:
+        return (x4 - kept(nest, stats.k)) * rstd
+
+
+class NothingSubtracted(Right):
+    """xhat is x * rstd: the mean, k + d, is not subtracted"""
+
+    def _xhat(self, nest: Any, x4: Any, stats: Any, rstd: Any) -> Any:
+        return x4 * rstd
+
+
 class MeanDropped(Right):
-    """the mean is not subtracted in xhat, or not all of it: the mean is k + d"""
+    """only d is subtracted in xhat: the mean is k + d"""
 
     def _xhat(self, nest: Any, x4: Any, stats: Any, rstd: Any) -> Any:
         return (x4 - kept(nest, stats.d)) * rstd
