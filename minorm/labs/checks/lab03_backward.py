@@ -26,6 +26,7 @@ LAB = Lab(
     packages=("sklearn",),
 )
 ROUGH = {"rtol": 1e-5, "atol": 1e-7}  # finite differences know seven digits
+FAR = 1e6
 
 
 def _xhat(x: Any, axes: tuple[int, ...], eps: float) -> tuple[Any, Any]:
@@ -52,6 +53,18 @@ def _graph(student: Any, rng: np.random.Generator, shape: tuple[int, ...], axes:
     close(student.graph(x, g, axes, eps), _slopes(x, g, axes, eps), what, **ROUGH)
 
 
+def _far_graph(
+    student: Any, rng: np.random.Generator, shape: tuple[int, ...], axes: tuple[int, ...], eps: float
+) -> None:
+    """Numbers near a million, of which a gradient keeps nine digits and finite differences keep five."""
+    x, g = rng.standard_normal((2, *shape))
+    x = (x + FAR) - FAR  # as it is near a million, so that the gradients are equal
+    xhat, rstd = _xhat(x, axes, eps)
+    mean_g, mean_gx = (v.mean(axis=axes, keepdims=True) for v in (g, g * xhat))
+    what = f"graph, x of shape {shape} near {FAR:,.0f}, axes {axes}, eps={eps:g}"
+    close(student.graph(x + FAR, g, axes, eps), rstd * (g - mean_g - xhat * mean_gx), what, rtol=1e-7, atol=1e-8)
+
+
 @LAB.check("3.1", "the graph against finite differences", points=2, visible=True)
 def graph(student: Any, rng: np.random.Generator) -> None:
     _graph(student, rng, (3, 4), (1,), 1e-5)
@@ -63,6 +76,7 @@ def graph_odd(student: Any, rng: np.random.Generator) -> None:
     _graph(student, rng, (2, 3, 2, 2), (2, 3), 0.3)
     _graph(student, rng, (5,), (0,), 0.3)
     _graph(student, rng, (2, 5, 1), (0, 1), 1e-2)
+    _far_graph(student, rng, (3, 5), (1,), 0.3)
 
 
 @LAB.check("3.2", "the formula against finite differences", points=2, visible=True)
@@ -125,10 +139,10 @@ def _in_two_parts(nest: Any, x: Any, s: Any, b: Any, equation: Any) -> tuple[Any
     return y, Statistics.of(found.k + 0.5, found.d - 0.5, found.var, found.rstd)
 
 
-def _plug(student: Any, rng: np.random.Generator, layers: tuple[str, ...]) -> None:
+def _plug(student: Any, rng: np.random.Generator, layers: tuple[str, ...], offset: float = 1.0) -> None:
     for layer in layers:
         shape = (3, 4, 2, 5)
-        arrays = rng.standard_normal(shape) + 1, *rng.standard_normal((2, 4)), rng.standard_normal(shape)
+        arrays = rng.standard_normal(shape) + offset, *rng.standard_normal((2, 4)), rng.standard_normal(shape)
         backend = PartialBackend(forward=_in_two_parts, backward=student.backward)
         got = parts(_run(layer, arrays, backend), 3, f"{layer} with your backward")
         for name, mine, right in zip(("dx", "ds", "db"), got, _run(layer, arrays, None), strict=True):
@@ -142,7 +156,7 @@ def in_batch_norm(student: Any, rng: np.random.Generator) -> None:
 
 @LAB.check("3.4", "in Layer- and GroupNorm")
 def in_layer_norm(student: Any, rng: np.random.Generator) -> None:
-    _plug(student, rng, LAYERS[1:3])
+    _plug(student, rng, LAYERS[1:3], FAR)
 
 
 @LAB.check("3.4", "in RMSNorm, which is not centered")

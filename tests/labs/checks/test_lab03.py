@@ -22,6 +22,20 @@ BUGS = {
     "bug: ds from x instead of xhat",
 }
 
+DIFFERENCES = """
+    def f(v):
+        c = v - v.mean(axis=axes, keepdims=True)
+        return (g * c / np.sqrt((c * c).mean(axis=axes, keepdims=True) + eps)).sum()
+    dx = np.zeros_like(x)
+    for i in np.ndindex(x.shape):
+        up, down = x.copy(), x.copy()
+        up[i] += 1e-5
+        down[i] -= 1e-5
+        dx[i] = (f(up) - f(down)) / 2e-5
+    return dx
+    dc = g * rstd
+"""
+
 
 @pytest.mark.parametrize(
     ("old", "new", "expected"),
@@ -57,6 +71,8 @@ BUGS = {
         ("dy4 if s is None else dy4 * parameters(nest, s)", "dy4 * parameters(nest, s)", {LAYER, RMS, GUARD}),
         (" if equation.centered else 0", "", {RMS}),
         ("mean_gx = slope * ", "mean_gx = ", {GUARD}),
+        # finite differences in place of the graph
+        ("    dc = g * rstd\n", DIFFERENCES, {"other shapes and a large eps"}),
         ("((x4 - k) - d) * rstd", "(x4 - k) * rstd", {BATCH, LAYER, GUARD}),
         ("like(nest, rstd * (g", "like(nest, 1.01 * rstd * (g", {BATCH, LAYER, RMS, GUARD, TRAINS}),
     ],
