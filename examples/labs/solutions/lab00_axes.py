@@ -247,8 +247,8 @@ check("0.5")
 # ## Task 0.6: run them
 #
 # Now the loops do the work: take a mean with nothing but a flat line of numbers and the two lists. The positions that a
-# list of loops visits are all sums i0*step0 + i1*step1 + ..., where i0 runs over count0 and so on; an empty list visits
-# position 0 alone. Write `positions`, and then the means, one for each kept position.
+# list of loops visits are all sums `i0*step0 + i1*step1 + ...`, where i0 runs over count0 and so on; an empty list
+# visits position 0 alone. Write `positions`, and then the means, one for each kept position.
 
 
 # %%
