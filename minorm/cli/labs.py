@@ -46,7 +46,9 @@ def add(commands: Any) -> None:
 
     check = actions.add_parser("check", help="check a solution: what was expected, what came, how many points")
     check.add_argument("lab", type=int, metavar="N")
-    check.add_argument("file", metavar="FILE", help="the .py or the .ipynb; of a folder or a .zip the one that was changed")
+    check.add_argument(
+        "file", metavar="FILE", help="the .py or the .ipynb; of a folder or a .zip the one that was changed"
+    )
     check.add_argument("--json", action="store_true", help="print results.json for Gradescope's autograder instead")
     check.add_argument("--task", metavar="N.M", help="run the checks of this task alone, which is quicker")
     check.add_argument(

@@ -38,9 +38,9 @@ def stratified_k_fold(labels: Any, k: int = 5, seed: int = 0) -> list[tuple[Arra
     The parts differ in size by at most one, too. A class of fewer samples than folds is missing in some of them.
 
     Example:
-        >>> labels = np.array([0] * 6 + [1] * 3)
-        >>> [np.bincount(labels[val]).tolist() for _, val in mn.data.stratified_k_fold(labels, k=3)]
-        [[2, 1], [2, 1], [2, 1]]
+        >>> labels = [0, 0, 0, 0, 0, 0, 1, 1, 1]
+        >>> [sum(labels[i] for i in val) for _, val in mn.data.stratified_k_fold(labels, k=3)]
+        [1, 1, 1]
     """
     array = labels.cpu().numpy() if isinstance(labels, Tensor) else np.asarray(labels)
     if array.ndim != 1 or array.dtype.kind not in "iubUS":

@@ -400,10 +400,9 @@ class Optimizer(Checked):
         def take() -> None:
             self.state = defaultdict(dict, state)
             for ours, group in zip(self.param_groups, groups, strict=True):
-                rate = group.pop("lr", None)
-                ours.update(group)
-                if rate is not None:
-                    set_rate(ours, rate)
+                ours.update({name: value for name, value in group.items() if name != "lr"})
+                if "lr" in group:
+                    set_rate(ours, group["lr"])
 
         completed(take)
 

@@ -12,9 +12,9 @@ _READ = "minorm.data.{}(folder) reads the files of the data set, which are not d
 _LOOP = "write the training loop, or take minorm.training.train_epoch(model, loader, loss_function, optimizer)"
 
 _TRANSFORMS = (
-    "CenterCrop ColorJitter Grayscale ImageTransform InterpolationMode Lambda Pad RandomAffine RandomApply "
-    "RandomChoice RandomErasing RandomGrayscale RandomResizedCrop RandomRotation RandomVerticalFlip Resize ToDtype "
-    "ToImage ToTensor Transform"
+    "CenterCrop ColorJitter GaussianBlur Grayscale ImageTransform InterpolationMode Lambda Pad RandAugment "
+    "RandomAffine RandomApply RandomChoice RandomErasing RandomGrayscale RandomPerspective RandomResizedCrop "
+    "RandomRotation RandomVerticalFlip Resize ToDtype ToImage ToTensor Transform TrivialAugmentWide"
 )
 
 # By where the name is looked for. Of a module that is not listed nothing is known.

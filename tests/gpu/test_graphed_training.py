@@ -104,7 +104,9 @@ def trained(graphed: bool, batches: list[Any], loss_function: Any, steps: list[A
     loop = GraphedLoop(model, loss_function, optimizer, 0.0) if graphed else None
     raised = ""
     try:
-        score = train_by(loop, model, batches, loss_function, optimizer, None, steps.append, accumulate=1, clip_grad=0)
+        score = train_by(
+            loop, model, batches, loss_function, optimizer, None, lambda: None, steps.append, accumulate=1, clip_grad=0
+        )
         raised = repr((score.loss, score.accuracy, score.images))
     except NonFiniteLoss as error:
         raised = str(error)
@@ -159,7 +161,9 @@ def test_a_model_that_cannot_be_captured_trains_eagerly_with_one_warning(replays
             with pytest.warns(
                 UserWarning, match=r"training on a GPU: the step is not captured.*cannot be captured.*item"
             ):
-                train_by(loop, model, batches, loss, optimizer, None, None, accumulate=1, clip_grad=0)
+                train_by(
+                    loop, model, batches, loss, optimizer, None, lambda: None, lambda _: None, accumulate=1, clip_grad=0
+                )
         else:
             train_epoch(model, batches, loss, optimizer)
         found.append(model.inner.weight.cpu().numpy())

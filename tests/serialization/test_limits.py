@@ -20,7 +20,8 @@ UNITS = {"GiB": 1 << 30, "MiB": 1 << 20, "bytes": 1}
 LIMITS = {
     ".pt of PyTorch": limits.PT, "safetensors": limits.HEADER, ".npz": limits.NPZ, "IDX": limits.IDX,
     "CIFAR-10": cifar.MOST * cifar.RECORD, "PNG, JPEG, WebP, BMP, GIF, TIFF": limits.IMAGE, "ONNX": limits.ONNX,
-    "log.csv of a run": limits.LOG, "FILE.py of a model": limits.CODE, "submission of a lab": judging.LARGEST_FILE,
+    "FILE.onnx of a run": limits.ONNX, "log.csv of a run": limits.LOG,
+    "FILE.py of a model": limits.CODE, "submission of a lab": judging.LARGEST_FILE,
 }  # fmt: skip
 
 
