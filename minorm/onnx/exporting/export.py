@@ -90,9 +90,9 @@ def in_pytorchs_words(function: AnyCallable) -> AnyCallable:
     "axis, one of them odd; of a loaded graph without `args` on random inputs, at three. The model itself says what is "
     "right at each size; one that it refuses is reported, and another taken. Nothing is written where they differ, or "
     "where the file declares a length that is not true",
-    metadata="what the file says of itself, by names of yours: texts as they are, anything else as JSON. `minorm "
-    'predict` reads `"classes"`, the names of the outputs, and `"preprocessing"`, with mean, std, size and channels. '
-    "None adds nothing; what the file of a loaded graph says stays",
+    metadata="what the file says of itself, by names of yours: texts as they are, anything else as JSON. The "
+    'command `predict` reads "classes", the names of the outputs, and "preprocessing", with mean, std, size and '
+    "channels. None adds nothing; what the file of a loaded graph says stays",
 )
 @in_pytorchs_words
 @checked
