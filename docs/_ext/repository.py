@@ -108,9 +108,8 @@ def merge(app: Sphinx, env: BuildEnvironment, docnames: set[str], other: BuildEn
 
 def pages(app: Sphinx) -> Iterator[tuple[str, dict[str, Any], str]]:
     """A page for each file that is linked, and for each folder the list of its files, which have pages, too."""
-    waiting = sorted(
-        path for path in linked(app.env) if (ROOT / path).exists()
-    )  # others were linked in an earlier build
+    # What is not there was linked in an earlier build.
+    waiting = sorted(path for path in linked(app.env) if (ROOT / path).exists())
     done: set[str] = set()
     while waiting:
         path = waiting.pop()
