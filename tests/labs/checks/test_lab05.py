@@ -12,7 +12,7 @@ from minorm.labs import gap
 STATISTICS = "running statistics"
 UNTOUCHED = "weights, momentum and mode stay"
 TUNED = "fine-tuning reaches its target"
-STANDING = "statistics, scale and bias stand still, weights move"
+STANDING = "what is fixed stands still, weights move"
 REPAIRS = {f"repair: {kind}" for kind in gap.BROKEN}
 
 
