@@ -46,8 +46,10 @@ class Varied:
 def numbers(about: str, values: Sequence[str], *texts: str) -> Varied:
     """Numbers, as Python writes them; in texts {} is the number and {word} its English word."""
     found = [float(value) if re.search(r"[.e]", value) else int(value) for value in values]
-    words = [WORDS[int(number)] if number in range(len(WORDS)) else value for number, value in zip(found, values, strict=True)]
-    pieces = [[text.format(value, word=word) for text in texts] for value, word in zip(values, words, strict=True)]
+    pieces = []
+    for number, value in zip(found, values, strict=True):
+        word = WORDS[int(number)] if number in range(len(WORDS)) else value
+        pieces.append([text.replace("{word}", word).replace("{}", value) for text in texts])
     return Varied(about, found, values, pieces)
 
 
