@@ -17,6 +17,7 @@ from minorm.labs.judge.lateness import Lateness, moment
 from minorm.labs.judge.roster import Roster
 from minorm.labs.lab import Lab
 from minorm.labs.sealed import finding, walls
+from minorm.labs.varied.choices import NAME_OF_PLAIN, Variant
 from minorm.serialization import atomic
 from minorm.support.masking import message
 
@@ -41,6 +42,9 @@ def add(commands: Any) -> None:
         default=".",
         metavar="DIR",
         help="where to write them (default: here); made if it does not exist",
+    )
+    start.add_argument(
+        "--seed", metavar="YEAR", help="a variant: other constants, layouts and planted bugs; a year, or another text"
     )
     start.set_defaults(run=_start)
 
@@ -116,6 +120,13 @@ def add(commands: Any) -> None:
             default=judging.SEED,
             help="chooses the hidden numbers; keep yours secret; - reads it from standard input",
         )
+        command.add_argument(
+            "--variant",
+            metavar="YEAR",
+            help="the --seed that `labs start` had, 'plain' for none; " + (
+                "default: the one that the file names" if command is check else "default: plain"
+            ),
+        )
     for command in (check, grade):
         command.add_argument(
             "--memory", type=int, metavar="MB", help="limit of address space, 0 for none; default: the lab's, 4096"
@@ -136,6 +147,7 @@ def _list(args: argparse.Namespace) -> int:
 
 def _start(args: argparse.Namespace) -> int:
     lab = catalogue.find(args.lab, args.lab_dir)
+    lab = lab.of_variant(_variant(lab, args.seed, "--seed"))
     text = catalogue.notebook(lab)
     paths = [os.path.join(args.out, lab.file + ending) for ending in (".py", ".ipynb")]
     with atomic.making_folder(args.out, "labs"):
@@ -145,12 +157,23 @@ def _start(args: argparse.Namespace) -> int:
         for path, content in zip(paths, (text, cells.to_notebook(cells.read_percent(text))), strict=True):
             with atomic.replacing(path, "labs") as file:
                 file.write(content.encode())
-    output.say(f"Lab {lab.number}, {lab.title}: {lab.question}")
+    variant = f", {lab.variant}" if lab.variant.code else ""
+    output.say(f"Lab {lab.number}, {lab.title}{variant}: {lab.question}")
+    if args.seed is not None and not lab.variants:
+        output.note(f"Lab {lab.number} has no variants: it is the same for every --seed.")
     command = f"minorm labs check {lab.number} {paths[1]}" + (f" --lab-dir {args.lab_dir}" if args.lab_dir else "")
     output.say(f"Work in {paths[1]} or in {paths[0]}; then: {command}")
     if lacking := lab.missing():
         output.say(f"But {lacking}.")
     return 0
+
+
+def _variant(lab: Lab, seed: str | None, option: str) -> Variant:
+    """The variant of a year; the plain lab without one."""
+    try:
+        return lab.variants.of(NAME_OF_PLAIN if seed is None else seed)
+    except ValueError as error:
+        raise UsageError(f"{option}: {error}") from None
 
 
 def _seed(text: str) -> int:
@@ -193,7 +216,9 @@ def _hide_seed(args: argparse.Namespace) -> None:
 
 def _check(args: argparse.Namespace) -> int:
     lab = catalogue.find(args.lab, args.lab_dir)
-    options = replace(_options(args, lab), hints=args.hint or not args.json, task=args.task)
+    variant = None if args.variant is None else _variant(lab, args.variant, "--variant").code
+    options = _options(args, lab)
+    options = replace(options, hints=args.hint or not args.json, task=args.task, variant=variant)
     try:
         lab.require()
         if args.task is not None:
@@ -219,14 +244,16 @@ def _gradescope(args: argparse.Namespace) -> int:
     except ValueError as error:
         raise UsageError(f"--{error}") from None
     path = args.out or f"lab{lab.number}.zip"
-    gradescope.write(path, lab, Path(args.wheel), args.seed, args.hidden)
+    _variant(lab, args.variant, "--variant")
+    gradescope.write(path, lab, Path(args.wheel), args.seed, args.hidden, args.variant or NAME_OF_PLAIN)
     output.say(path)
     return 0
 
 
 def _grade(args: argparse.Namespace) -> int:
     lab = catalogue.find(args.lab, args.lab_dir)
-    options = _options(args, lab)
+    variant = _variant(lab, args.variant, "--variant")
+    options = replace(_options(args, lab), variant=variant.code)
     lab.require()
     if not options.walls.stand and not args.trust:
         raise UsageError(

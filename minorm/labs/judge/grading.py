@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from minorm.config import __version__
-from minorm.labs import catalogue
+from minorm.labs import catalogue, cells
 from minorm.labs.judge import first_look, handed_in, judging, similarity, student_page
 from minorm.labs.judge.handed_in import Submission, submissions
 from minorm.labs.judge.lateness import Lateness
@@ -32,6 +32,7 @@ from minorm.labs.judge.roster import ROSTER, Roster
 from minorm.labs.lab import Lab
 from minorm.labs.scores import MUCH, Outcome, Report
 from minorm.labs.sealed import folders, process_limits, walls
+from minorm.labs.varied import rendering
 from minorm.serialization import atomic
 from minorm.support.masking import for_spreadsheet, printable
 
@@ -45,7 +46,10 @@ JUDGE = (
 
 @dataclass(frozen=True)
 class Options:
-    """How submissions are judged: judging.judge says what each means."""
+    """How submissions are judged: judging.judge says what each means.
+
+    variant  its code, empty for the lab without a variant; None for the one that a submission names
+    """
 
     walls: walls.Walls
     seed: int = judging.SEED
@@ -53,11 +57,13 @@ class Options:
     patience: float = 1.0
     hints: bool = False
     task: str | None = None
+    variant: str | None = ""
 
 
 def try_judge(lab: Lab, reference: Path, options: Options) -> None:
     """RuntimeError unless the reference solution earns full marks here: a judge that fails it would fail everybody."""
-    row = _row(lab, Submission(reference.name, (reference,)), options).row
+    with tempfile.TemporaryDirectory(prefix="reference") as folder:
+        row = _row(lab, Submission(reference.name, (_in_variant(lab, reference, options, folder),)), options).row
     if row["score"] != row["points"]:
         memory = lab.memory if options.memory is None else options.memory
         limited = f"seed {options.seed}, memory {memory} MB, patience {options.patience:g}"
@@ -65,6 +71,19 @@ def try_judge(lab: Lab, reference: Path, options: Options) -> None:
             f"nobody was graded, because the reference solution {reference.name} earns only {row['score']} of "
             f"{row['points']} points on this machine ({limited}): {row['failed'] or row['notes']}"
         )
+
+
+def _in_variant(lab: Lab, reference: Path, options: Options, folder: str) -> Path:
+    """A solution of the variant that is graded: a file of the plain lab has its constants put in."""
+    variant = lab.variants.read(options.variant or "")
+    if not variant.code or reference.suffix != ".py":
+        return reference
+    text, _ = judging.read(reference)
+    if rendering.said(cells.read_percent(text)):
+        return reference
+    path = Path(folder, reference.name)
+    path.write_text(rendering.rendered(text, lab.variants, variant), encoding="utf-8")
+    return path
 
 
 @dataclass(frozen=True)
@@ -199,7 +218,8 @@ def answer() -> None:
     lab, paths = catalogue.find(question["lab"], question["lab_dir"]), [Path(path) for path in question["paths"]]
     try:
         path, seen = first_look.chosen(paths, lab)
-        report = judging.judge(lab, path, **question["options"], around=around)
+        lab, remark = first_look.asked(lab, seen["variant"], question["variant"])
+        report = replace(judging.judge(lab, path, **question["options"], around=around), remark=remark)
         result: dict[str, Any] = {"report": as_message(report), "seen": seen}
     except (ValueError, OSError, ImportError, RuntimeError, MemoryError) as error:
         result = {"problem": str(error) or type(error).__name__}
@@ -242,7 +262,7 @@ def _row(lab: Lab, one: Submission, options: Options, lateness: Lateness | None 
             problem = str(error)
     tasks = {task: earned for task, (earned, _) in report.by_task().items()} if report else {}
     score = sum(tasks.values())
-    notes = [problem] if report is None else [*seen["remarks"], *report.notes]
+    notes = [problem] if report is None else [*filter(None, [report.remark]), *seen["remarks"], *report.notes]
     if report is not None and report.printed > MUCH:
         notes.append(f"printed {report.printed:,} bytes")
     row = {
@@ -258,6 +278,7 @@ def _row(lab: Lab, one: Submission, options: Options, lateness: Lateness | None 
         "same as": "",
         "similar to": "",
         "walls": str(options.walls),
+        **({"variant": options.variant} if options.variant else {}),
         "version": __version__,
         "seed hash": first_look.seed_hash(options.seed),
     }
@@ -307,6 +328,7 @@ def _asked(lab: Lab, paths: Sequence[Path], options: Options, scratch: str) -> d
             "hints": options.hints,
             "task": options.task,
         },
+        "variant": options.variant,
         "walls": asdict(options.walls),
         "scratch": scratch,
     }

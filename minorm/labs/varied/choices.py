@@ -55,7 +55,7 @@ def numbers(about: str, values: Sequence[str], *texts: str) -> Varied:
 
 def kinds(about: str, texts: Mapping[Any, Sequence[str]]) -> Varied:
     """Anything else, with its texts."""
-    return Varied(about, list(texts), [repr(value) for value in texts], list(texts.values()))
+    return Varied(about, list(texts), [repr(value).replace("'", '"') for value in texts], list(texts.values()))
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ V = Variants(
                 "            model(mn.tensor(images[start : start + batch_size]))",
             ),
             "left out at the front": (
-                "as many images as fill no batch are left out at the front.",
+                "images that fill no batch are left out at the front.",
                 "right, count = 0, len(images) // batch_size * batch_size",
                 "for start in range(len(images) - count, len(images), batch_size):\n"
                 "            batch = slice(start, start + batch_size)",

@@ -21,7 +21,7 @@ V = Variants(
                 "m, mean and var of all parts together: a number and two (C,). Given are m: (R,), mean and var: (R, C).",
                 "mean, var = mean[there], var[there]",
                 "return m.sum(), middle, (weight * (var + (mean - middle) ** 2)).sum(0)",
-                "merge(m, mean, var)[2]",
+                "sums[0] ** 2, merge(m, mean, var)[2]",
                 "a count m, and mean and var, two vectors",
                 "def all_moments(rank, m, mean, var):",
                 "m: a number, mean and var: (C,).",
@@ -36,7 +36,7 @@ V = Variants(
                 "m, mean and M of all parts together: a number and two (C,). Given are m: (R,), mean and M: (R, C).",
                 "mean, M = mean[there], M[there]",
                 "return m.sum(), middle, (M + weight * m.sum() * (mean - middle) ** 2).sum(0)",
-                "merge(m, mean, m[:, None] * var)[2] / m.sum()",
+                "sums[0] ** 2,\n         merge(m, mean, m[:, None] * var)[2] / m.sum()",
                 "a count m, and mean and M, two vectors",
                 "def all_moments(rank, m, mean, M):",
                 "m: a number, mean and M: (C,).",
@@ -51,7 +51,7 @@ V = Variants(
                 "m, mean and std of all parts together: a number and two (C,). Given are m: (R,), mean and std: (R, C).",
                 "mean, std = mean[there], std[there]",
                 "return m.sum(), middle, np.sqrt((weight * (std**2 + (mean - middle) ** 2)).sum(0))",
-                "merge(m, mean, np.sqrt(var))[2] ** 2",
+                "sums[0] ** 2,\n         merge(m, mean, np.sqrt(var))[2] ** 2",
                 "a count m, and mean and std, two vectors",
                 "def all_moments(rank, m, mean, std):",
                 "m: a number, mean and std: (C,).",
@@ -90,7 +90,7 @@ V = Variants(
         },
     ),
     odd=kinds(
-        "of a level of the tree with an odd number, what becomes of the one without a neighbour",
+        "in a level of the tree with an odd number, the one without a neighbour",
         {
             "the last alone": (
                 "where a level has an odd number, the last goes up alone.",
