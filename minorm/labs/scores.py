@@ -105,7 +105,12 @@ class Report:
 
     def gradescope(self) -> dict[str, Any]:
         """results.json as Gradescope's autograder reads it."""
-        output = [f"{self.score:g} of {self.points:g} points", *filter(None, [self.remark]), *self.notes, *filter(None, [self.walls])]
+        output = [
+            f"{self.score:g} of {self.points:g} points",
+            *filter(None, [self.remark]),
+            *self.notes,
+            *filter(None, [self.walls]),
+        ]
         if self.printed:
             output += [f"The code printed {self.printed:,} bytes. The first of them:", self.beginning]
         return {

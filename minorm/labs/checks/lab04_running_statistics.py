@@ -204,9 +204,7 @@ def _implementation(
     def array(x: Any) -> Any:
         return layouts.plain(np.asarray(x, np.float64), V.layout)
 
-    def train(
-        x: Any, mean: Any, var: Any, momentum: float | None = None, eps: float = 1e-5
-    ) -> tuple[Any, Any, Any]:
+    def train(x: Any, mean: Any, var: Any, momentum: float | None = None, eps: float = 1e-5) -> tuple[Any, Any, Any]:
         x, momentum = array(x), V.momentum if momentum is None else momentum
         of_mean, of_var = statistics(x)
         keep = 1 - momentum if inverted else momentum

@@ -109,7 +109,9 @@ def _defaults(operator: str, version: int) -> dict[str, Any]:
         return found | ({"stash_type": 1} if version >= 21 else {})
     modes = (("is_test", 0, 1, 6), ("spatial", 1, 1, 7), ("training_mode", 0, 14, 99))
     return (
-        found | {"momentum": _momentum()} | {name: value for name, value, *ends in modes if ends[0] <= version <= ends[1]}
+        found
+        | {"momentum": _momentum()}
+        | {name: value for name, value, *ends in modes if ends[0] <= version <= ends[1]}
     )
 
 

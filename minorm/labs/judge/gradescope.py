@@ -45,8 +45,8 @@ RUN = f"""\
 # For each submission: of several files the one that was changed.
 set -uo pipefail
 place="{PLACE}"
-"$place/environment/bin/minorm" labs check NUMBER "$place/submission" --json --hidden HIDDEN_CHECKS --seed -VARIANT_AND_FOLDER \\
-    < "$place/source/seed.txt" > "$place/results/results.json"
+"$place/environment/bin/minorm" labs check NUMBER "$place/submission" --json --hidden HIDDEN_CHECKS \\
+    --seed -VARIANT_AND_FOLDER < "$place/source/seed.txt" > "$place/results/results.json"
 [ $? -le 1 ] # 1: not all points
 """
 

@@ -9,8 +9,8 @@ one function, and its docstring says what the mistake is:
 When a check fails, each class is given the arguments that the student's functions were given. A mistake is named only
 where all its answers are the student's, to the last digits, and the right ones are not.
 
-Mistakes are written for the plain lab. Where a lab has variants, `translated(name, function)` makes the variant's function
-of a plain one: it turns arguments into those of the plain lab, and the answer into the variant's.
+Mistakes are written for the plain lab. Where a lab has variants, `translated(name, function)` makes the variant's
+function of a plain one: it turns arguments into those of the plain lab, and the answer into the variant's.
 """
 
 from __future__ import annotations
@@ -73,9 +73,7 @@ class Recognizer:
         evidence = [call for call in right if call.name in within]
         likely = [mistake for mistake in found if self._explains(mistake, evidence, ROUGH)]
         words = [" ".join((mistake.__doc__ or "").split()) for mistake in likely]
-        return [
-            rendering.with_pieces(each, self.variants, self.variants.variant) for each in dict.fromkeys(words)
-        ]
+        return [rendering.with_pieces(each, self.variants, self.variants.variant) for each in dict.fromkeys(words)]
 
     def difference(self, calls: Sequence[Call]) -> str:
         """How the answers of the call that failed differ from the right ones, where one number says it; else empty."""
@@ -105,7 +103,7 @@ class Recognizer:
         return used
 
     def _possible(self) -> Sequence[type]:
-        """The mistakes that can be made in the variant that is asked; some, with `of_plain`, are right in another one."""
+        """The mistakes that can be made in the variant that is asked; those with `of_plain` are right in another."""
         if not self.variants.variant.code:
             return self.mistakes
         return [mistake for mistake in self.mistakes if not getattr(mistake, "of_plain", False)]

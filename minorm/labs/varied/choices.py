@@ -128,7 +128,9 @@ class Variants:
             number, place = divmod(number, len(row.values) - 1)
             places[name] = place + 1
         if not self.rows or self._code(places) != code:
-            raise ValueError(f"{self.lab} has no variant {code[:20]!r}; expected the code that `labs start --seed` wrote")
+            raise ValueError(
+                f"{self.lab} has no variant {code[:20]!r}; expected the code that `labs start --seed` wrote"
+            )
         return Variant(code, places)
 
     def _code(self, places: Mapping[str, int]) -> str:

@@ -34,7 +34,9 @@ def rendered(text: str, variants: Variants, variant: Variant) -> str:
     text = with_pieces(text, variants, variant)
     first = FIRST_CELL.search(text)
     if first is None:
-        raise ValueError(f"{variants.lab}: no line begins with `check = checker(`, behind which a variant's values stand")
+        raise ValueError(
+            f"{variants.lab}: no line begins with `check = checker(`, behind which a variant's values stand"
+        )
     return f"{text[: first.end()]}\n{_cell(variants, variant)}{text[first.end() :]}"
 
 
@@ -54,10 +56,7 @@ def with_pieces(text: str, variants: Variants, variant: Variant) -> str:
 def missing(text: str, variants: Variants) -> list[str]:
     """The plain pieces that the text does not have: it was changed, and the table was not."""
     return [
-        piece
-        for row in variants.rows.values()
-        for piece in row.texts[0]
-        if re.search(_pattern(piece), text) is None
+        piece for row in variants.rows.values() for piece in row.texts[0] if re.search(_pattern(piece), text) is None
     ]
 
 
@@ -72,7 +71,9 @@ def said(cells: Iterable[Cell]) -> str:
 def _pattern(piece: str) -> str:
     """The piece as it may be broken over lines, of a comment as well, and not inside a longer word."""
     words = r"\s+(?:# )?".join(re.escape(word) for word in piece.split())
-    return f"{'(?<![A-Za-z0-9_])' if piece[0].isalnum() else ''}{words}{'(?![A-Za-z0-9_])' if piece[-1].isalnum() else ''}"
+    return (
+        f"{'(?<![A-Za-z0-9_])' if piece[0].isalnum() else ''}{words}{'(?![A-Za-z0-9_])' if piece[-1].isalnum() else ''}"
+    )
 
 
 def _cell(variants: Variants, variant: Variant) -> str:

@@ -423,7 +423,10 @@ class InitialIncluded(Right):
 
     def trajectory(self, batches: Any, convention: str, momentum: float | None = None) -> Any:
         channels = batches[0].shape[1]
-        return [(np.zeros(channels), np.full(channels, V.first_var)), *super().trajectory(batches, convention, momentum)]
+        return [
+            (np.zeros(channels), np.full(channels, V.first_var)),
+            *super().trajectory(batches, convention, momentum),
+        ]
 
 
 class LastOnly(Right):

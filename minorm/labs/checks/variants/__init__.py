@@ -1,1 +1,1 @@
-"""What varies in each lab from year to year: its table, and the plain lab's arguments and answers as a variant has them."""
+"""What varies in each lab from year to year, and the plain lab's arguments and answers as a variant has them."""

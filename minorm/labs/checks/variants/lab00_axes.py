@@ -18,8 +18,10 @@ def _mask_texts(low: int) -> tuple[str, ...]:
     mask, of_axis = 13 << low, f"1 << axis + {low}" if low else "1 << axis"
     back = f"i - {low} for i in range({low}, mask.bit_length())" if low else "i for i in range(mask.bit_length())"
     all_masks = f"range({1 << low}, {16 << low}, {1 << low})" if low else "range(1, 16)"
-    free = f"bit {i} is set where axis i is reduced, and the lowest {WORDS[low]} bits are 0, for flags. TensorRT's " \
-           "normalization layer takes the same, from bit 0 on."  # fmt: skip
+    free = (
+        f"bit {i} is set where axis i is reduced, and the lowest {WORDS[low]} bits are 0, for flags. TensorRT's "
+        "normalization layer takes the same, from bit 0 on."
+    )
     return (
         free if low else "bit i is set where axis i is reduced. TensorRT's normalization layer takes exactly this.",
         f"2^{low} + 2^{low + 2} + 2^{low + 3} = {mask}, in binary {mask:b}",
@@ -32,8 +34,10 @@ def _mask_texts(low: int) -> tuple[str, ...]:
 
 def _step_texts(size: int) -> tuple[str, ...]:
     """Of steps for elements of so many bytes; 1 are steps in elements."""
-    axes = "axis 3 is 5 turns of step {}, axis 2 is 4 turns of step {}, axis 1 is 3 turns of step {}, axis 0 is 2 " \
-           "turns of step {}"  # fmt: skip
+    axes = (
+        "axis 3 is 5 turns of step {}, axis 2 is 4 turns of step {}, axis 1 is 3 turns of step {}, axis 0 is 2 "
+        "turns of step {}"
+    )
     places = "start + inside" if size == 1 else f"(start + inside) // {size}"
     return (
         "the distance in elements from one turn to the next"
@@ -59,24 +63,30 @@ V = Variants(
         "which channels are a group",
         {
             "neighbours": (
-                "The split must not move anything: group 0 is the first C/G channels, group 1 the next ones. That is "
-                "what `reshape` does.",
+                (
+                    "The split must not move anything: group 0 is the first C/G channels, group 1 the next ones. That "
+                    "is what `reshape` does."
+                ),
                 "return x.reshape(n, num_groups, c // num_groups, *x.shape[2:])",
                 "two neighbouring channels of one image",
                 "group, channel = divmod(ELEMENT[1], split[2])",
                 "index).reshape(SHAPE)",
             ),
             "strided": (
-                "Channel c is in group c % G: group 0 is the channels 0, G, 2G and so on, group 1 the ones behind "
-                "each of them. `reshape` alone puts neighbours together.",
+                (
+                    "Channel c is in group c % G: group 0 is the channels 0, G, 2G and so on, group 1 the ones behind "
+                    "each of them. `reshape` alone puts neighbours together."
+                ),
                 "return x.reshape(n, c // num_groups, num_groups, *x.shape[2:]).swapaxes(1, 2)",
                 "two channels of one image, three apart",
                 "channel, group = divmod(ELEMENT[1], split[1])",
                 "index).swapaxes(1, 2).reshape(SHAPE)",
             ),
             "from the end": (
-                "Group 0 is the *last* C/G channels, group 1 the ones before them, and so on. Inside a group the "
-                "channels keep their order.",
+                (
+                    "Group 0 is the *last* C/G channels, group 1 the ones before them, and so on. Inside a group the "
+                    "channels keep their order."
+                ),
                 "return x.reshape(n, num_groups, c // num_groups, *x.shape[2:])[:, ::-1]",
                 "two neighbouring channels of one image",
                 "group, channel = split[1] - 1 - ELEMENT[1] // split[2], ELEMENT[1] % split[2]",

@@ -22,27 +22,33 @@ V = Variants(
                 "splits axis 1",
                 "return affine(normalize(x, (0, *range(2, x.ndim)), eps), s, b, 1)",
                 "return affine(normalize(x, tuple(range(2, x.ndim)), eps), s, b, 1)",
-                "n, c = x.shape[:2]\n    split = x.reshape(n, num_groups, c // num_groups, *x.shape[2:])\n"
-                "    xhat = normalize(split, tuple(range(2, split.ndim)), eps)\n"
-                "    return affine(xhat.reshape(x.shape), s, b, 1)",
+                (
+                    "n, c = x.shape[:2]\n    split = x.reshape(n, num_groups, c // num_groups, *x.shape[2:])\n"
+                    "    xhat = normalize(split, tuple(range(2, split.ndim)), eps)\n"
+                    "    return affine(xhat.reshape(x.shape), s, b, 1)"
+                ),
             ),
             "N...C": (
                 "x is (N, *positions, C) with",
                 "splits the last axis",
                 "return affine(normalize(x, tuple(range(x.ndim - 1)), eps), s, b, x.ndim - 1)",
                 "return affine(normalize(x, tuple(range(1, x.ndim - 1)), eps), s, b, x.ndim - 1)",
-                "*before, c = x.shape\n    split = x.reshape(*before, num_groups, c // num_groups)\n"
-                "    xhat = normalize(split, (*range(1, x.ndim - 1), x.ndim), eps)\n"
-                "    return affine(xhat.reshape(x.shape), s, b, x.ndim - 1)",
+                (
+                    "*before, c = x.shape\n    split = x.reshape(*before, num_groups, c // num_groups)\n"
+                    "    xhat = normalize(split, (*range(1, x.ndim - 1), x.ndim), eps)\n"
+                    "    return affine(xhat.reshape(x.shape), s, b, x.ndim - 1)"
+                ),
             ),
             "CN...": (
                 "x is (C, N, *positions) with",
                 "splits axis 0",
                 "return affine(normalize(x, tuple(range(1, x.ndim)), eps), s, b, 0)",
                 "return affine(normalize(x, tuple(range(2, x.ndim)), eps), s, b, 0)",
-                "c = len(x)\n    split = x.reshape(num_groups, c // num_groups, *x.shape[1:])\n"
-                "    xhat = normalize(split, (1, *range(3, split.ndim)), eps)\n"
-                "    return affine(xhat.reshape(x.shape), s, b, 0)",
+                (
+                    "c = len(x)\n    split = x.reshape(num_groups, c // num_groups, *x.shape[1:])\n"
+                    "    xhat = normalize(split, (1, *range(3, split.ndim)), eps)\n"
+                    "    return affine(xhat.reshape(x.shape), s, b, 0)"
+                ),
             ),
         },
     ),

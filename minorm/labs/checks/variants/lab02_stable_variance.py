@@ -70,7 +70,7 @@ def along(x: Any) -> Any:
     return x if V.axis == 0 else np.ascontiguousarray(np.moveaxis(x, 0, V.axis))
 
 
-def piece(n: Any, mean: Any, M: Any) -> tuple[Any, ...]:  # noqa: N803  the letters of the lab
+def piece(n: Any, mean: Any, M: Any) -> tuple[Any, ...]:
     """A piece in the variant's order."""
     values = {"n": n, "mean": mean, "M": M}
     return tuple(values[name] for name in V.piece.split(", "))

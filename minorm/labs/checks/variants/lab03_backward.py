@@ -77,20 +77,28 @@ V = Variants(
         "",
         {
             (FEWER, OUTSIDE, NO_MEAN, NO_XHAT, BATCH_ALONE, HALF, RAW_DS): (
-                "the variance divided by m - 1, eps outside the root, a term of dx missing, statistics over the wrong "
-                "axes, sums in float16.",
+                (
+                    "the variance divided by m - 1, eps outside the root, a term of dx missing, statistics over the "
+                    "wrong axes, sums in float16."
+                ),
             ),
             (FEWER, SQUARED, NO_MEAN, NO_SCALE, BATCH_ALONE, HALF, MEAN_DB): (
-                "the variance divided by m - 1, eps squared, a term of dx or s missing, statistics over the wrong "
-                "axes, a mean for a sum, sums in float16.",
+                (
+                    "the variance divided by m - 1, eps squared, a term of dx or s missing, statistics over the wrong "
+                    "axes, a mean for a sum, sums in float16."
+                ),
             ),
             (OUTSIDE, IGNORED, NO_XHAT, RSTD_TWICE, BATCH_ALONE, RAW_DS, EARLY_BIAS): (
-                "eps outside the root, or not used, a term of dx missing, rstd squared, b added too early, statistics "
-                "over the wrong axes.",
+                (
+                    "eps outside the root, or not used, a term of dx missing, rstd squared, b added too early, "
+                    "statistics over the wrong axes."
+                ),
             ),
             (SQUARED, IGNORED, NO_MEAN, NO_SCALE, RSTD_TWICE, MEAN_DB, EARLY_BIAS): (
-                "eps squared, or not used, a term of dx or s missing, rstd squared, a mean for a sum, b added too "
-                "early.",
+                (
+                    "eps squared, or not used, a term of dx or s missing, rstd squared, a mean for a sum, b added too "
+                    "early."
+                ),
             ),
         },
     ),

@@ -16,29 +16,39 @@ V = Variants(
                 "right, count = 0, len(images) // batch_size * batch_size",
                 "for start in range(0, count, batch_size):\n            batch = slice(start, start + batch_size)",
                 "in order and without the rest that fills no batch, in training mode",
-                "for start in range(0, len(images) - batch_size + 1, batch_size):\n"
-                "            model(mn.tensor(images[start : start + batch_size]))",
+                (
+                    "for start in range(0, len(images) - batch_size + 1, batch_size):\n"
+                    "            model(mn.tensor(images[start : start + batch_size]))"
+                ),
             ),
             "left out at the front": (
                 "images that fill no batch are left out at the front.",
                 "right, count = 0, len(images) // batch_size * batch_size",
-                "for start in range(len(images) - count, len(images), batch_size):\n"
-                "            batch = slice(start, start + batch_size)",
+                (
+                    "for start in range(len(images) - count, len(images), batch_size):\n"
+                    "            batch = slice(start, start + batch_size)"
+                ),
                 "in order and without as many at the front as fill no batch, in training mode",
-                "for start in range(len(images) % batch_size, len(images), batch_size):\n"
-                "            model(mn.tensor(images[start : start + batch_size]))",
+                (
+                    "for start in range(len(images) % batch_size, len(images), batch_size):\n"
+                    "            model(mn.tensor(images[start : start + batch_size]))"
+                ),
             ),
             "in the last batch": (
                 "images that fill no batch at the end join the last one.",
                 "right, count = 0, len(images)",
-                "for start in range(0, count - batch_size + 1, batch_size):\n"
-                "            stop = start + batch_size\n"
-                "            batch = slice(start, stop if stop + batch_size <= count else None)",
+                (
+                    "for start in range(0, count - batch_size + 1, batch_size):\n"
+                    "            stop = start + batch_size\n"
+                    "            batch = slice(start, stop if stop + batch_size <= count else None)"
+                ),
                 "in order and with the rest that fills no batch in the last one, in training mode",
-                "for start in range(0, len(images) - batch_size + 1, batch_size):\n"
-                "            stop = start + batch_size\n"
-                "            batch = slice(start, stop if stop + batch_size <= len(images) else None)\n"
-                "            model(mn.tensor(images[batch]))",
+                (
+                    "for start in range(0, len(images) - batch_size + 1, batch_size):\n"
+                    "            stop = start + batch_size\n"
+                    "            batch = slice(start, stop if stop + batch_size <= len(images) else None)\n"
+                    "            model(mn.tensor(images[batch]))"
+                ),
             ),
         },
     ),
@@ -78,8 +88,10 @@ V = Variants(
             ("weight", "bias"): (
                 "must keep their statistics while the linear layers learn, and scale and bias with them, whatever",
                 "Fix the statistics of the BatchNorm layers; everything",
-                "for layer in gap.norms(model):\n        layer.freeze()\n"
-                "        layer.weight.requires_grad = layer.bias.requires_grad = True",
+                (
+                    "for layer in gap.norms(model):\n        layer.freeze()\n"
+                    "        layer.weight.requires_grad = layer.bias.requires_grad = True"
+                ),
                 "fix the statistics and nothing else",
             ),
             ("bias",): (

@@ -23,16 +23,17 @@ FEWER = "the variance divides by m - 1"
 OUTSIDE = "eps outside the root"
 
 
-
 def _root_texts(name: str, words: str) -> tuple[str, ...]:
     """Of a root_mean_square that gives the logarithm."""
     unit = "exponent" if name == "log2" else f"exponent * {name}(2)"
     return (
         f"Return {words}, so that a row of zeros gives minus infinity.",
         f"{name} of sqrt(mean(x^2)) over",
-        "root = np.sqrt((scaled * scaled).mean(axis=-1, keepdims=True))\n"
-        '    with np.errstate(divide="ignore"):\n'
-        f"        return (np.{name}(root) + {unit.replace(name, f'np.{name}')}).astype(x.dtype)",
+        (
+            "root = np.sqrt((scaled * scaled).mean(axis=-1, keepdims=True))\n"
+            '    with np.errstate(divide="ignore"):\n'
+            f"        return (np.{name}(root) + {unit.replace(name, f'np.{name}')}).astype(x.dtype)"
+        ),
     )
 
 
@@ -45,8 +46,10 @@ V = Variants(
         "where a number goes that lies in the middle of two neighbours",
         {
             "even": (
-                "goes to the neighbour whose last bit is 0: so add 0x7FFF, and one more where the lowest bit that "
-                "stays is 1.",
+                (
+                    "goes to the neighbour whose last bit is 0: so add 0x7FFF, and one more where the lowest bit that "
+                    "stays is 1."
+                ),
                 "ties go to the even one",
                 "rounded = (bits + 0x7FFF + (bits >> 16 & 1)) >> 16",
             ),
@@ -75,8 +78,10 @@ V = Variants(
             ),
             "larger": (
                 "in units of the last place of the larger of the two.",
-                "wide = np.asarray(y).astype(np.float64)\n"
-                "    return np.abs(wide - right) / ulp(np.maximum(np.abs(wide), np.abs(right)), name)",
+                (
+                    "wide = np.asarray(y).astype(np.float64)\n"
+                    "    return np.abs(wide - right) / ulp(np.maximum(np.abs(wide), np.abs(right)), name)"
+                ),
             ),
         },
     ),
@@ -97,20 +102,28 @@ V = Variants(
         "",
         {
             (SUMS, SQUARES, MEAN, EPS, THREE_TIMES, TOWARDS_0, FEWER, OUTSIDE): (
-                "The bugs: sums, squares, the mean or eps in 16 bits; rounding three times; rounding towards 0; N - 1; "
-                "eps outside the root.",
+                (
+                    "The bugs: sums, squares, the mean or eps in 16 bits; rounding three times; rounding towards 0; N "
+                    "- 1; eps outside the root."
+                ),
             ),
             (SUMS, VARIANCE, MEAN, RSTD, THREE_TIMES, AWAY_FROM_0, FEWER, OUTSIDE): (
-                "The bugs: sums, the mean, the variance or rstd in 16 bits; rounding three times; rounding away from "
-                "0; N - 1; eps outside the root.",
+                (
+                    "The bugs: sums, the mean, the variance or rstd in 16 bits; rounding three times; rounding away "
+                    "from 0; N - 1; eps outside the root."
+                ),
             ),
             (SQUARES, RSTD, EPS, SUMS, TWICE, TOWARDS_0, VARIANCE, FEWER): (
-                "The bugs: sums, squares, the variance, rstd or eps in 16 bits; rounding twice; rounding towards 0; "
-                "N - 1.",
+                (
+                    "The bugs: sums, squares, the variance, rstd or eps in 16 bits; rounding twice; rounding towards "
+                    "0; N - 1."
+                ),
             ),
             (SUMS, MEAN, EPS, TWICE, AWAY_FROM_0, OUTSIDE, VARIANCE, THREE_TIMES): (
-                "The bugs: sums, the mean, the variance or eps in 16 bits; rounding twice or three times; rounding "
-                "away from 0; eps outside the root.",
+                (
+                    "The bugs: sums, the mean, the variance or eps in 16 bits; rounding twice or three times; rounding "
+                    "away from 0; eps outside the root."
+                ),
             ),
         },
     ),

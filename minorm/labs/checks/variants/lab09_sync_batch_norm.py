@@ -18,7 +18,8 @@ V = Variants(
                 "var  = sum(m_r * (var_r + (mean_r - mean)^2)) / m",
                 "whatever stands in its mean and var:",
                 "def merge(m, mean, var):",
-                "m, mean and var of all parts together: a number and two (C,). Given are m: (R,), mean and var: (R, C).",
+                "m, mean and var of all parts together: a number and two (C,). Given are m: (R,),",
+                "mean and var: (R, C).",
                 "mean, var = mean[there], var[there]",
                 "return m.sum(), middle, (weight * (var + (mean - middle) ** 2)).sum(0)",
                 "sums[0] ** 2, merge(m, mean, var)[2]",
@@ -33,7 +34,8 @@ V = Variants(
                 "M    = sum(M_r + m_r * (mean_r - mean)^2)",
                 "whatever stands in its mean and M:",
                 "def merge(m, mean, M):",
-                "m, mean and M of all parts together: a number and two (C,). Given are m: (R,), mean and M: (R, C).",
+                "m, mean and M of all parts together: a number and two (C,). Given are m: (R,),",
+                "mean and M: (R, C).",
                 "mean, M = mean[there], M[there]",
                 "return m.sum(), middle, (M + weight * m.sum() * (mean - middle) ** 2).sum(0)",
                 "sums[0] ** 2,\n         merge(m, mean, m[:, None] * var)[2] / m.sum()",
@@ -48,7 +50,8 @@ V = Variants(
                 "std  = sqrt(sum(m_r * (std_r^2 + (mean_r - mean)^2)) / m)",
                 "whatever stands in its mean and std:",
                 "def merge(m, mean, std):",
-                "m, mean and std of all parts together: a number and two (C,). Given are m: (R,), mean and std: (R, C).",
+                "m, mean and std of all parts together: a number and two (C,). Given are m: (R,),",
+                "mean and std: (R, C).",
                 "mean, std = mean[there], std[there]",
                 "return m.sum(), middle, np.sqrt((weight * (std**2 + (mean - middle) ** 2)).sum(0))",
                 "sums[0] ** 2,\n         merge(m, mean, np.sqrt(var))[2] ** 2",
@@ -94,21 +97,27 @@ V = Variants(
         {
             "the last alone": (
                 "where a level has an odd number, the last goes up alone.",
-                "pairs = [a + b for a, b in zip(level[::2], level[1::2], strict=False)]\n"
-                "        level = pairs + level[2 * len(pairs) :]",
+                (
+                    "pairs = [a + b for a, b in zip(level[::2], level[1::2], strict=False)]\n"
+                    "        level = pairs + level[2 * len(pairs) :]"
+                ),
             ),
             "the first alone": (
                 "where a level has an odd number, the first goes up alone.",
-                "odd = len(level) % 2\n"
-                "        pairs = [a + b for a, b in zip(level[odd::2], level[odd + 1 :: 2], strict=True)]\n"
-                "        level = level[:odd] + pairs",
+                (
+                    "odd = len(level) % 2\n"
+                    "        pairs = [a + b for a, b in zip(level[odd::2], level[odd + 1 :: 2], strict=True)]\n"
+                    "        level = level[:odd] + pairs"
+                ),
             ),
             "with the last pair": (
                 "where a level has an odd number, the last is added to the sum of the last pair.",
-                "pairs = [a + b for a, b in zip(level[::2], level[1::2], strict=False)]\n"
-                "        if len(level) % 2:\n"
-                "            pairs[-1] = pairs[-1] + level[-1]\n"
-                "        level = pairs",
+                (
+                    "pairs = [a + b for a, b in zip(level[::2], level[1::2], strict=False)]\n"
+                    "        if len(level) % 2:\n"
+                    "            pairs[-1] = pairs[-1] + level[-1]\n"
+                    "        level = pairs"
+                ),
             ),
         },
     ),
