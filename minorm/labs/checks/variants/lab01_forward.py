@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from minorm.labs.checks.variants import layouts
-from minorm.labs.varied.calls import given
 from minorm.labs.varied.choices import Variants, kinds, numbers
+from minorm.labs.varied.default_arguments import given
 
 V = Variants(
     "lab01_forward",

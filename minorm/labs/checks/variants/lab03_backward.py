@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from minorm.labs.varied.calls import given
 from minorm.labs.varied.choices import Variants, kinds, numbers
+from minorm.labs.varied.default_arguments import given
 
 FEWER = "the variance divides by m - 1"
 OUTSIDE = "eps outside the root"

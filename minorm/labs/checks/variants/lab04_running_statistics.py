@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from minorm.labs.checks.variants import layouts
-from minorm.labs.varied.calls import given
 from minorm.labs.varied.choices import Variants, kinds, numbers
+from minorm.labs.varied.default_arguments import given
 
 FEWER = "the running variance divides by m - 1"
 INVERTED = "momentum is the share of the new value"

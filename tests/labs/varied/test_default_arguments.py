@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from minorm.labs.varied.calls import given
+from minorm.labs.varied.default_arguments import given
 
 
 def norm(x: Any, axes: Any, eps: float = 1e-5) -> Any:
