@@ -211,7 +211,7 @@ def test_lengths_that_float16_cannot_count_to(graph_of: Any) -> None:
 
 
 def test_what_onnx_prescribes_stays(graph_of: Any) -> None:
-    """1025 / 1024 is 1 in float16. What is computed from data is cast back."""
+    """1025 / 1024 is 1 in float16. Values computed from data are cast back."""
     nodes = [
         make("Mul", ["x", "s"], ["h"]), make("Resize", ["h", "", "scales"], ["wide"], mode="nearest"),
         make("Mul", ["given", "s"], ["scaled"]), make("Resize", ["wide", "", "scaled"], ["y"], mode="nearest"),
