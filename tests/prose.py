@@ -35,7 +35,7 @@ RULES = {
     "one's own": (r"\b[Oo]ne's own\b", "your own"),
     "is none": (r"\b(?:is|are|was|were|be) none\b(?! of)", "'there is no x', 'x is missing'"),
     "what": (
-        r"^What\b[^?]*[.:;]$|[:;,] what (?:[\w'`-]+ ){1,7}(?:is|are|was|were|stays|goes|comes)\b",
+        r"^What\b[^?]*[.:;]$|[:;,] what (?:[\w'`-]+ ){0,7}(?:is|are|was|were|stays|goes|comes)\b",
         "name the thing",
     ),
     "where there is": (r"\b[Ww]here there (?:is|are) (?:none|one)\b", "'if there is no x', 'if x exists'"),
@@ -43,6 +43,7 @@ RULES = {
 _PASSIVE = re.compile(
     r"\b(?:is|are|was|were|be|been|being|gets?)\b(?: not| \w+ly)? (\w+(?:ed|en|wn|ept|old|ought|ut|elt|ade|aid))\b"
 )
+_MARK = re.compile(r"^(?:noqa|type|pragma|fmt|mypy):?\S*(?: ?[A-Z]+\d+,?)*\s*(?:# ?)?")
 
 
 @dataclass(frozen=True)
@@ -196,33 +197,32 @@ def _python(path: Path, source: str) -> Iterator[Text]:
                     yield from _messages(path, keyword.value)
             if isinstance(node.func, ast.Name) and node.func.id in ("print", "say", "warn"):
                 yield from _messages(path, node)
-    tokens = tokenize.generate_tokens(io.StringIO(source).readline)
-    whole: list[tuple[int, str]] = []
-    lines = source.split("\n")
-    for token in tokens:
-        if token.type == tokenize.COMMENT:
-            alone = lines[token.start[0] - 1].lstrip().startswith("#")
-            words = token.string.lstrip("#:! ").split("  ")[-1]
-            if re.match(r"(?:noqa|type:|pragma|fmt:|%%|mypy)", token.string.lstrip("# ")):
-                words = re.sub(r"^(?:noqa|type|pragma|fmt|mypy)\S*(?: [A-Z]+\d+)?\s*", "", words)
-            if alone and whole and whole[-1][0] == token.start[0] - 1:
-                whole[-1] = (token.start[0], f"{whole[-1][1]} {words}")
-            elif alone:
-                whole.append((token.start[0], words))
-            else:
-                yield Text(path, token.start[0], _inline(words))
-    for line, words in whole:
-        yield Text(path, line, _inline(words))
+    block: list[str] = []
+    first = last = 0
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type != tokenize.COMMENT:
+            continue
+        line, words = token.start[0], _MARK.sub("", token.string.split("  #")[-1].lstrip("#:! "))
+        if token.line.lstrip().startswith("#") and block and line == last + 1:
+            block.append(words)
+        else:
+            yield Text(path, first, _inline(" ".join(block)))
+            block, first = [words], line
+        last = line if token.line.lstrip().startswith("#") else 0
+    yield Text(path, first, _inline(" ".join(block)))
 
 
-def _messages(path: Path, tree: ast.expr) -> Iterator[Text]:
-    """Yield the texts in an expression, with `x` for what an f-string puts in."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.JoinedStr):
-            parts = (str(part.value) if isinstance(part, ast.Constant) else "`x`" for part in node.values)
-            yield Text(path, node.lineno, "".join(parts))
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value:
-            yield Text(path, node.lineno, node.value)
+def _messages(path: Path, tree: ast.AST) -> Iterator[Text]:
+    """Yield the texts in an expression, with `x` for the values in an f-string."""
+    if isinstance(tree, ast.JoinedStr):
+        parts = (str(part.value) if isinstance(part, ast.Constant) else "`x`" for part in tree.values)
+        yield Text(path, tree.lineno, "".join(parts))
+    elif isinstance(tree, ast.Constant) and isinstance(tree.value, str) and " " in tree.value:
+        yield Text(path, tree.lineno, tree.value)
+    else:
+        for child in ast.iter_child_nodes(tree):
+            if isinstance(child, ast.expr | ast.keyword):
+                yield from _messages(path, child)
 
 
 def _comments(path: Path, source: str, alone: str, behind: str) -> Iterator[Text]:
@@ -255,7 +255,7 @@ def files(names: list[str]) -> list[Path]:
 
 
 def main() -> None:
-    """Print the findings, or how many each folder has."""
+    """Print the findings, or how many each folder has; the exit code is 1 if there are any."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*")
     parser.add_argument("--counts", action="store_true", help="the number of findings in each folder")
@@ -269,6 +269,7 @@ def main() -> None:
     else:
         print(*found, sep="\n")
     print(f"{len(found)} findings")
+    raise SystemExit(bool(found))
 
 
 if __name__ == "__main__":
