@@ -31,11 +31,11 @@ RULES = {
     "somebody": (r"\b[Ss]omebody\b", "someone, or name who: 'a user', 'another project'"),
     "whoever": (r"\b[Ww]hoever\b", "the person who, any user who"),
     "shall": (r"\bshall\b", "must, should, or the present tense"),
-    "own": (r"\bof (?:its|their|one's|your|our|his|her|my) own\b", "'its own x', 'a separate x', 'a custom x'"),
+    "own": (r"\bof (?:its|their|one's|our|his|her) own\b", "'its own x', 'a separate x', 'a custom x'"),
     "one's own": (r"\b[Oo]ne's own\b", "your own"),
     "is none": (r"\b(?:is|are|was|were|be) none\b(?! of)", "'there is no x', 'x is missing'"),
     "what": (
-        r"^What\b[^?]*[.:;]$|[:;,] what (?:[\w'`-]+ ){0,7}(?:is|are|was|were|stays|goes|comes)\b",
+        r"^What\b[^?]*[.:;]$|[:;,] what (?:[\w'`-]+ ){0,7}(?:is|are|was|were|stays|goes|comes)\b[^?]*$",
         "name the thing",
     ),
     "where there is": (r"\b[Ww]here there (?:is|are) (?:none|one)\b", "'if there is no x', 'if x exists'"),
@@ -82,7 +82,8 @@ def broken(sentence: str) -> Iterator[str]:
     for name, (pattern, _) in RULES.items():
         if re.search(pattern, sentence):
             yield name
-    if (count := len(re.findall(r"[A-Za-z][\w'.-]*", sentence))) > LONGEST:
+    listed = re.sub(r"(?:`x`,? ?)+", "x ", sentence)  # a list of names counts as one word
+    if (count := len(re.findall(r"[A-Za-z][\w'.-]*", listed))) > LONGEST:
         yield f"{count} words"
     if (count := len(_PASSIVE.findall(sentence))) >= PASSIVES:
         yield f"{count} passives"
