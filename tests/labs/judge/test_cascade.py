@@ -93,6 +93,9 @@ DDOF = ("np.square(x - mean).mean(axis=axes, keepdims=True)", "x.var(axis=axes, 
         (10, ("range(1 + len(scale_shape), len(x_shape))", "range(2, len(x_shape))"), "10.4", {"10.5", "10.7"}),
         (10, ("wide.var(axes))", "wide.var(axes, ddof=1))"), "10.5", {"10.7"}),
         (10, ("groups if version == 18 else channels", "channels"), "10.6", {"10.7"}),
+        # eps outside the root
+        (16, ("c / np.sqrt(var + eps)", "c / (np.sqrt(var) + eps)"), "16.1", {"16.2", "16.5"}),
+        (16, ("x / np.sqrt(ms + eps)", "x / (np.sqrt(ms) + eps)"), "16.1", {"16.3", "16.4"}),
     ],
 )  # fmt: skip
 def test_a_wrong_function_costs_its_own_task(
