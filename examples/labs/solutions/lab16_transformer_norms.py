@@ -476,8 +476,8 @@ show(
     figure,
     "How far the result of a sentence of five tokens moves while its neighbour grows "
     "from 5 to 60 tokens. In both panels it stays at 0 with the mask. With padding "
-    "counted, it moves by up to 1.2 in BatchNorm (left) and 2.3 in a pooled LayerNorm (right), "
-    "and most of that comes from the first five padded positions.",
+    "counted, it moves by up to 1.2 in BatchNorm (left) and 2.3 in a pooled LayerNorm "
+    "(right), and most of that comes from the first five padded positions.",
 )
 
 # %% [markdown]
