@@ -48,7 +48,8 @@ plt.rcParams.update(STYLE)
 #     LayerNorm   mean = 1/m sum(x)    var = 1/m sum((x - mean)^2)    y = (x - mean) / sqrt(var + eps) * s + b
 #     RMSNorm                          ms  = 1/m sum(x^2)             y = x / sqrt(ms + eps) * s
 #
-# RMSNorm subtracts no mean and adds no bias. s and b have shape (C). Write both for any number of axes in front.
+# RMSNorm subtracts no mean and adds no bias. s and b have shape (C). Write both for any number of axes in front, and
+# for whole numbers in x as well.
 
 
 # %%
@@ -377,7 +378,7 @@ for name, kind in (("bfloat16", mn.bfloat16), ("float16", mn.float16)):
 # `pooled_layer_norm`: the mean of each sentence over its own real tokens, (N, C), then your LayerNorm.
 #
 # What stands at padded positions may be anything, even NaN, which no factor 0 makes go away (why?); `np.where` does.
-# Each sentence has at least one real token.
+# Each sentence has at least one real token. As in task 16.1, x may be whole numbers.
 
 
 # %%

@@ -49,6 +49,9 @@ def odd_norms(student: Any, rng: np.random.Generator) -> None:
     _norms(student, rng, (3, 9), 1.0, FAR)
     x, one = np.full((2, 1), 3.0), np.ones(1)
     close(student.layer_norm(x, one, 2 * one), np.full((2, 1), 2.0), "layer_norm of rows of one element")
+    whole, s = rng.integers(-9, 10, (4, 6)), rng.integers(1, 4, 6)  # a formula takes them, the library's layers do not
+    close(student.layer_norm(whole, s, s, 0.5), right.layer_norm(1.0 * whole, s, s, 0.5), "layer_norm of whole numbers")
+    close(student.rms_norm(whole, s, 0.5), right.rms_norm(1.0 * whole, s, 0.5), "rms_norm of whole numbers")
 
 
 def _block(rng: np.random.Generator, width: int, hidden: int) -> dict[str, Any]:
@@ -226,6 +229,9 @@ def neighbours(student: Any, rng: np.random.Generator) -> None:
         close(student.pooled_layer_norm(longer, real, s, b), last, f"pooled_layer_norm {what}")
         y = np.concatenate([batch, np.zeros((2, more, 5))], axis=1)
         close(student.masked_batch_norm(longer, real), y, f"masked_batch_norm {what}")
+    whole = rng.integers(-9, 10, (3, 4, 2))
+    mask, what = np.arange(4) < np.array([[1], [4], [2]]), "masked_batch_norm of whole numbers"
+    close(student.masked_batch_norm(whole, mask, 0.5), right.masked_batch_norm(whole, mask, 0.5), what)
     x, mask = _padded(rng, [2, 6, 1], 9, 3, 0.0)
     x[mask] += FAR
     near = np.where(mask[:, :, None], x - FAR, 0.0)

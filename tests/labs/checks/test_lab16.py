@@ -32,6 +32,12 @@ LOGITS_USE_IT = {LOGITS, GROWN}
 @pytest.mark.parametrize(
     ("old", "new", "expected"),
     [
+        # the library's layer in place of a formula
+        (
+            "    c = x - x.mean(axis=-1, keepdims=True)\n",
+            "    return F.layer_norm(mn.Tensor(x), (x.shape[-1],), mn.Tensor(s), mn.Tensor(b), eps).numpy()\n",
+            {ODD},
+        ),
         # E[x^2] - E[x]^2, which loses its digits far from 0
         (
             "var = (c * c).mean(axis=-1, keepdims=True)",

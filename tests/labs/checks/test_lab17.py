@@ -7,7 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from minorm.labs import catalogue
 from minorm.labs.checks import lab17_accumulation as checks
+from minorm.labs.judge import judging
+from tests.labs.conftest import changed
 
 GRADIENTS, OTHER = "the gradients of equal and ragged micro-batches", "other sizes, and other names"
 UPDATES, MOMENTA = "the momentum of k updates", "other momentums"
@@ -26,6 +29,9 @@ BUGS = {
 }
 SQUARES = """new = mean_a + n_b / n * delta
     var = (n_a * (var_a + mean_a**2) + n_b * (var_b + mean_b**2)) / n - new**2"""
+WHOLE = """    x, t = (np.concatenate([kept[i] for kept in KEPT]) for i in (0, 1))
+    return batch_gradients(x, t, KEPT[0][2], s, KEPT[0][3], 0, eps)
+"""
 MEAN = "(1 - momentum) * running_mean + momentum * mean"
 
 
@@ -126,6 +132,19 @@ def test_wrong_answers(lost: Any, old: str, new: str, expected: set[str]) -> Non
 )
 def test_weak_and_wrong_tests(lost: Any, changes: list[tuple[str, str]], expected: set[str]) -> None:
     assert lost(17, *changes) == expected
+
+
+def test_micro_batches_are_not_kept_for_later(lost: Any, tmp_path: Any) -> None:
+    """The last step runs in a process that has seen none: what is put together from memory is not there."""
+    kept = (
+        ("    n, mean, var = total\n    xhat", "    KEPT.append((x, t, w, b))\n    n, mean, var = total\n    xhat"),
+        ("    n, _, var = total\n", WHOLE),
+        ("def second_pass(", "KEPT = []\n\n\ndef second_pass("),
+    )
+    assert PASSES not in lost(17, *kept)  # in the notebook, all in one process
+    path = tmp_path / "mine.py"
+    path.write_text(changed(17, *kept))
+    assert judging.judge(catalogue.find(17).of_task("17.4"), path, patience=3).score == 0
 
 
 @pytest.mark.parametrize("axis", [0, 1])
