@@ -93,6 +93,8 @@ EACH = {
     "labs/checks/mistakes/test_lab04_running_statistics.py::test_it_is_named": 5,
     "labs/checks/mistakes/test_lab13_nest.py::test_it_is_named": 5,
     "labs/checks/mistakes/test_lab14_autograd.py::test_it_is_named": 5,
+    "labs/checks/mistakes/test_lab16_transformer_norms.py::test_it_is_named": 5,
+    "labs/checks/mistakes/test_lab17_accumulation.py::test_it_is_named": 5,
     "labs/checks/test_lab03.py::test_weak_and_wrong_tests": 7,
     "labs/checks/test_lab03.py::test_wrong_answers": 7,
     "labs/checks/test_lab05.py::test_every_broken_model_needs_its_repair": 5,

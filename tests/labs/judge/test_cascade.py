@@ -103,6 +103,9 @@ DDOF = ("np.square(x - mean).mean(axis=axes, keepdims=True)", "x.var(axis=axes, 
          "14.1", {"14.2", "14.3", "14.4", "14.6"}),
         (14, ("dy / m, shape", "dy, shape"), "14.2", {"14.3", "14.4", "14.6"}),
         (14, ("one.grad = one.grad + gradient", "one.grad = gradient"), "14.3", {"14.4", "14.6"}),
+        # eps outside the root
+        (16, ("c / np.sqrt(var + eps)", "c / (np.sqrt(var) + eps)"), "16.1", {"16.2", "16.5"}),
+        (16, ("x / np.sqrt(ms + eps)", "x / (np.sqrt(ms) + eps)"), "16.1", {"16.3", "16.4"}),
     ],
 )  # fmt: skip
 def test_a_wrong_function_costs_its_own_task(
