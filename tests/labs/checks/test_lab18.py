@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from minorm.labs.checks import lab18_fold_quantize as checks
-from tests.labs.test_zeros import test_zeros_earn_nothing
 
 LINEAR, CONVOLUTIONS, ODD = "a linear layer", "convolutions", "no bias, small variances, negative scales, float32"
 FOLDS = {LINEAR, CONVOLUTIONS, ODD}
@@ -74,10 +73,6 @@ def test_a_wrong_fold_and_wrong_scales_cost_their_own_tasks(judge_changed: Any) 
     assert {row.task for row in report.outcomes if row.earned < row.points} == {"18.1"}
     report = judge_changed(18, ("largest / 127", "largest / 128"))
     assert {row.task for row in report.outcomes if row.earned < row.points} == {"18.4"}
-
-
-def test_zeros() -> None:
-    test_zeros_earn_nothing(18)
 
 
 def test_errors_that_point_one_way_come_near_the_bound() -> None:
