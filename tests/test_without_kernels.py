@@ -249,7 +249,7 @@ SLOW = (3, 4, 5, 6, 12)  # they train or take long
 
 
 @pytest.mark.parametrize(
-    "number", [pytest.param(n, marks=pytest.mark.slow) if n in SLOW else n for n in (*range(7), 10, 12, 16, 17)]
+    "number", [pytest.param(n, marks=pytest.mark.slow) if n in SLOW else n for n in (*range(7), 10, 12, *range(13, 19))]
 )
 def test_the_solution_of_a_lab_earns_full_marks(site: Path, number: int) -> None:
     for package in NEEDS.get(number, []):
