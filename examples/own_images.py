@@ -1,4 +1,4 @@
-"""One's own images: a folder of pictures becomes a model, a report of what it gets wrong, and predictions.
+"""Your own images: a folder of pictures becomes a model, a report of what it gets wrong, and predictions.
 
 The example draws its folder itself, one folder a class, as JPEG files of several sizes; put your own in its place with
 --path. What `minorm train --path` does in one command stands here in Python, to be changed.

@@ -244,12 +244,12 @@ def test_the_reference_has_every_function_of_the_kernels(name: str) -> None:
     assert public or name == "memory"
 
 
-NEEDS = {3: ["sklearn"], 5: ["sklearn"], 10: ["onnx"], 12: ["onnx", "sklearn"]}
+NEEDS = {3: ["sklearn"], 5: ["sklearn"], 10: ["onnx"], 12: ["onnx", "sklearn"], 16: ["sklearn"]}
 SLOW = (3, 4, 5, 6, 12)  # they train or take long
 
 
 @pytest.mark.parametrize(
-    "number", [pytest.param(n, marks=pytest.mark.slow) if n in SLOW else n for n in (*range(7), 10, 12)]
+    "number", [pytest.param(n, marks=pytest.mark.slow) if n in SLOW else n for n in (*range(7), 10, 12, *range(13, 19))]
 )
 def test_the_solution_of_a_lab_earns_full_marks(site: Path, number: int) -> None:
     for package in NEEDS.get(number, []):

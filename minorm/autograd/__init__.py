@@ -1,4 +1,4 @@
-"""PyTorch's place for the graph's own names; minorm/graph holds them. Jacobians and Hessians are in `functional`."""
+"""The names of PyTorch's `autograd`; minorm/graph defines them. Jacobians and Hessians are in `functional`."""
 
 from minorm.autograd import function, functional
 from minorm.graph.context import once_differentiable

@@ -1,4 +1,4 @@
-"""What Jacobians and products share: inputs apart from the caller's, results as tuples, and their gradients."""
+"""Shared parts of Jacobians and products: separate copies of the inputs, results as tuples, and their gradients."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ GRAPH = "True gives results in the graph, which can be differentiated"
 
 
 class Call:
-    """One call of a function that is to be differentiated: its inputs, apart from the caller's, and its outputs.
+    """One call of the function to differentiate: its inputs, separate from the caller's, and its outputs.
 
     With create_graph an input that requires grad stays connected to the caller's graph.
     """
@@ -32,18 +32,18 @@ class Call:
         self.outputs = tensors(operation, "the result of func", (result,) if self.one_output else result)
 
     def packed(self, results: Sequence[Any]) -> Any:
-        """One for each input, as the inputs were given."""
+        """Return one result for each input: a Tensor if the caller passed one Tensor, else a tuple."""
         return results[0] if self.one else tuple(results)
 
     def single(self) -> Tensor:
-        """The output, which must be one number."""
+        """Return the output, which must be one number."""
         if not self.one_output or self.outputs[0].numel() != 1:
             shapes = " and ".join(str(y.shape) for y in self.outputs)
             raise RuntimeError(f"{self.operation}: func gives shape {shapes}; expected one Tensor of one element")
         return self.outputs[0]
 
     def weights(self, v: Any, like: Sequence[Tensor], what: str) -> list[Tensor]:
-        """The vector v as Tensors of the shapes of `like`; ones where it is None, for one element."""
+        """Return the vector v as Tensors with the shapes of `like`; 1 if v is None and there is one element."""
         if v is None:
             if len(like) != 1 or like[0].numel() != 1:
                 raise RuntimeError(f"{self.operation}: v is None; expected it, as {what} has more than one element")
@@ -60,7 +60,7 @@ class Call:
     def gradients(
         self, outputs: Sequence[Any], inputs: Sequence[Any], v: Sequence[Any], strict: bool, create_graph: bool
     ) -> list[Tensor]:
-        """The gradients of the inputs; zeros where the outputs do not depend on one, or an error."""
+        """Return the gradients of the inputs; zeros, or an error if strict, for an input without influence."""
         pairs = [(y, w) for y, w in zip(outputs, v, strict=True) if y.requires_grad]
         if strict and len(pairs) < len(outputs):
             raise RuntimeError(f"{self.operation}: an output does not depend on the inputs; strict=False gives zeros")
@@ -79,7 +79,7 @@ class Call:
 
 
 def tensors(operation: str, name: str, values: Any) -> tuple[Tensor, ...]:
-    """The values, all Tensors; a TypeError otherwise."""
+    """Return the values if all are Tensors; raise TypeError otherwise."""
     for i, value in enumerate(values):
         if not isinstance(value, Tensor):
             raise TypeError(f"{operation}: {name}[{i}] is {kind_of(value)}; expected a Tensor")
@@ -87,7 +87,7 @@ def tensors(operation: str, name: str, values: Any) -> tuple[Tensor, ...]:
 
 
 def finished(results: Sequence[Tensor], create_graph: bool) -> list[Tensor]:
-    """The results, outside the graph unless it was asked for."""
+    """Return the results, detached from the graph unless create_graph is True."""
     return list(results) if create_graph else [x.detach() for x in results]
 
 

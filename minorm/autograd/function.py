@@ -1,4 +1,4 @@
-"""PyTorch's place for the parts of a custom Function; minorm/graph/context.py and custom_function.py hold them."""
+"""The names of PyTorch's `autograd.function`; minorm/graph/context.py and custom_function.py define them."""
 
 from minorm.graph.context import Context, once_differentiable
 from minorm.graph.custom_function import Function

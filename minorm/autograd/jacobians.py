@@ -1,4 +1,4 @@
-"""Jacobians and Hessians: all first, or all second, derivatives of a function, row by row."""
+"""Jacobians and Hessians: all first or second derivatives of a function, row by row."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def jacobian(
 ) -> Any:
     """d(func(inputs))/d(inputs): shape (*output.shape, *input.shape) for each pair of an output and an input.
 
-    A Tensor where there is one of both; a tuple over the inputs, or over the outputs, or of tuples, where there are
-    tuples.
+    The result is a Tensor for one input and one output, a tuple for several inputs or outputs, and a tuple over outputs
+    of tuples over inputs for several of both.
 
     Example:
         >>> mn.autograd.functional.jacobian(lambda x: x * x, mn.tensor([1.0, 2.0]))
@@ -51,13 +51,13 @@ def jacobian(
 
 
 def _check_strategy(operation: str, name: str, strategy: str) -> None:
-    """ValueError for a strategy that PyTorch does not have."""
+    """Raise ValueError for a strategy that PyTorch does not have."""
     if strategy not in STRATEGIES:
         raise ValueError(f"{operation}: {name} is {strategy!r}; expected {' or '.join(map(repr, STRATEGIES))}")
 
 
 def _of_output(call: Call, y: Tensor, strict: bool, create_graph: bool) -> list[Tensor]:
-    """For each input the derivatives of all elements of one output."""
+    """Return, for each input, the derivatives of all elements of one output."""
     if y.numel() == 0:
         return [zeros(*y.shape, *x.shape, dtype=x.dtype, device=x.device) for x in call.inputs]
     with enable_grad():  # y[i] belongs to the graph, also inside the caller's no_grad()

@@ -1,4 +1,4 @@
-"""Products of a Jacobian or a Hessian with a vector: a walk or two, where the matrix would take one for each row.
+"""Products of a Jacobian or a Hessian with a vector: one to three walks, where the matrix takes one for each row.
 
 vjp   v^T J   one walk
 jvp   J v     two: w^T J is linear in w, and its gradient is J v

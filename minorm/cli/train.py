@@ -40,7 +40,7 @@ def add(commands: Any) -> None:
     """Declare the command."""
     parser = commands.add_parser(
         "train",
-        help="train a CNN on one's own images, the digits, MNIST, Fashion-MNIST or CIFAR-10",
+        help="train a CNN on your own images, the digits, MNIST, Fashion-MNIST or CIFAR-10",
         description="Train a CNN: `minorm train --path images/`, with one folder a class there, or in train/ of it, "
         "beside val/ and test/. After every epoch DIR/checkpoint.safetensors, DIR/best.safetensors and DIR/log.csv are "
         "replaced; at the end there are DIR/report.html and DIR/outcome.json. Ctrl-C stops at once, and --resume goes "

@@ -1,11 +1,11 @@
-"""Reverse-mode differentiation: operations leave a graph behind, and `walk` visits it once, last first.
+"""Reverse-mode differentiation: `walk` visits the graph of operations once, from the last to the first.
 
 Each node of the graph (graph.py) carries a serial number. Inputs always exist before what is computed from them, so
 visiting nodes by falling serial number meets every node after all of its consumers: no recursion and no separate
 sorting pass.
 
-This module knows no operation and not even the Tensor class: gradients are added by a Tensor that is there
-(`tensor.accumulate`), so imports point downward.
+This module knows no operation and not even the Tensor class: a Tensor at hand adds the gradients (`tensor.accumulate`),
+so imports point downward.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from minorm.graph.wanted import Place, Wanted, place_of
 
 
 def add_to_leaves(seeds: Sequence[tuple[Any, Any]], retain_graph: bool, inputs: Sequence[Any] | None = None) -> None:
-    """leaf.grad += the gradient of `seeds`, pairs (tensor, array), for every leaf, or for `inputs` alone."""
+    """Add the gradient of `seeds`, pairs (tensor, array), to leaf.grad of every leaf, or of `inputs` alone."""
     given = {id(array) for _, array in seeds}
     wanted = None if inputs is None else Wanted(inputs, [y for y, _ in seeds])
     found = walk(seeds, retain_graph, wanted)
@@ -41,7 +41,7 @@ def add_to_leaves(seeds: Sequence[tuple[Any, Any]], retain_graph: bool, inputs: 
 
 
 def _add(leaf: Any, array: Any) -> None:
-    """leaf.grad += array, in the memory that is there: it may be a part of a buffer that holds all gradients."""
+    """Add the array to leaf.grad in place: its memory may be a part of a buffer that holds all gradients."""
     grad = leaf.grad
     writable = getattr(grad.array.flags, "writeable", True) and 0 not in grad.array.strides
     if writable or not grad.array.size:
@@ -57,10 +57,10 @@ def walk(
     wanted: Wanted | None = None,
     between: dict[Place, Any] | None = None,
 ) -> list[tuple[Any, Any]]:
-    """Visit creators by falling serial number, from (tensor, gradient) on; returns the leaves and their gradients.
+    """Visit creators by falling serial number, beginning at (tensor, gradient); return the leaves and their gradients.
 
-    wanted   what leads to the Tensors that are asked for; the rest is passed by, and is there for another walk
-    between  takes the gradients of those among them that are no leaves
+    wanted   the Functions that lead to the requested Tensors; the walk skips the others, which stay for another walk
+    between  receives the gradients of requested Tensors that are not leaves
     """
     if not seeds:
         return []
@@ -68,10 +68,10 @@ def walk(
     leaves: list[Any] = []
     heap: list[tuple[int, Function]] = []
     pending: dict[int, list[Any]] = {}  # by the id of a creator, one for each of its outputs, or of a leaf
-    sums: set[tuple[int, int]] = set()  # which of them were added up here: their arrays may be changed
+    sums: set[tuple[int, int]] = set()  # the gradients that were added up here: their arrays may be changed
 
     def send(source: Any, index: int, array: Any, fresh: bool) -> None:
-        """Add a gradient to what waits for a leaf, or for output `index` of a creator."""
+        """Add a gradient to the pending one of a leaf, or of output `index` of a creator."""
         gradients = pending.get(id(source))
         if gradients is None:
             if isinstance(source, Function):
@@ -87,13 +87,13 @@ def walk(
         if total is not None:
             place = id(source), index
             if fresh and place not in sums:
-                total, array = array, total  # the sum is the same, and the memory is there
+                total, array = array, total  # the sum is the same, and its memory exists
             array = root.accumulate(total, array, fresh or place in sums)
             sums.add(place)
         gradients[index] = array
 
     def take(edge: Any) -> Any:
-        """Take out what waits at the end of an edge, for a function that will send the sum."""
+        """Take out the pending gradient at the end of an edge, for a function that will send the sum."""
         gradients = None if edge is None else pending.get(id(edge[0]))
         if gradients is None or gradients[edge[1]] is None:
             return None
@@ -151,7 +151,7 @@ def walk(
 
 
 def _partly(function: Function, gradients: list[Any], edges: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The gradients of those inputs that have an edge."""
+    """Return the gradients of the inputs that have an edge."""
     needs = function.needs
     function.needs = tuple([edge is not None for edge in edges])
     try:
@@ -166,7 +166,7 @@ def _hooked(source: Any, index: int, array: Any, like: Any) -> Any:
 
 
 def _retain(retained: dict[int, Any], gradients: list[Any]) -> None:
-    """Add the gradients of a function's outputs to `grad` of those that asked for it."""
+    """Add the gradients of a function's outputs to `grad` of the outputs that retain it."""
     for index, reference in retained.items():
         tensor, array = reference(), gradients[index]
         if tensor is not None and array is not None:
@@ -178,7 +178,7 @@ def _retain(retained: dict[int, Any], gradients: list[Any]) -> None:
 
 
 def gradients_of(inputs: Sequence[Any], seeds: Sequence[tuple[Any, Any]], retain_graph: bool) -> list[Any]:
-    """The gradient for each input, a Tensor in memory that no other has; None where the outputs do not depend on it."""
+    """Return the gradient for each input, a Tensor with separate memory; None where the outputs do not depend on it."""
     results: dict[Place, Any] = {}
     wanted = Wanted(inputs, [y for y, _ in seeds])
     for leaf, array in walk(seeds, retain_graph, wanted, results):

@@ -1,4 +1,4 @@
-"""`ctx`, in which a Function in PyTorch's form keeps what its backward needs; and once_differentiable."""
+"""Context, in which a Function in PyTorch's form saves tensors for its backward; and once_differentiable."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from minorm.support.documented import documented
 
 @documented({}, needs="whether each argument of forward wants a gradient")
 class Context:
-    """What forward leaves for backward: `ctx`. Attributes of any other name may be set on it as well.
+    """Passes values from forward to backward as `ctx`. You may set any other attributes on it as well.
 
     needs_input_grad  whether each argument of forward wants a gradient
     """
@@ -23,7 +23,7 @@ class Context:
     def __init__(self, needs: tuple[bool, ...]) -> None:
         self.needs_input_grad = needs
         self._to_save: tuple[Any, ...] = ()
-        # A Tensor, or the elements of output i and i; None once they were freed.
+        # A Tensor, or the elements of output i and i; None after they were freed.
         self._saved: list[tuple[Any, int | None]] | None = []
         self._dirty: tuple[Any, ...] = ()
         self._constant: tuple[Any, ...] = ()
@@ -31,7 +31,7 @@ class Context:
         self._node: Any = None  # while backward runs
 
     def save_for_backward(self, *tensors: Any) -> None:
-        """Keep inputs, outputs or other Tensors for backward, where they are `ctx.saved_tensors`; None stays None.
+        """Keep inputs, outputs or other Tensors for backward, which finds them in `ctx.saved_tensors`; None stays None.
 
         Changing one in place before backward is an error.
         """
@@ -44,23 +44,23 @@ class Context:
         self._to_save = tensors
 
     def save_for_forward(self, *tensors: Any) -> None:
-        """Taken, without effect: what PyTorch keeps for derivatives in forward mode."""
+        """Accept tensors without effect: PyTorch keeps them for derivatives in forward mode."""
 
     def mark_non_differentiable(self, *outputs: Any) -> None:
         """Say that these outputs do not require grad."""
         self._constant = outputs
 
     def mark_dirty(self, *inputs: Any) -> None:
-        """Say that forward has changed these inputs in place; it returns them, too."""
+        """Say that forward has changed these inputs in place; forward must also return them."""
         self._dirty = inputs
 
     def set_materialize_grads(self, value: bool) -> None:
-        """False gives backward None for an output without a gradient, where it would get zeros otherwise."""
+        """Choose what backward gets for an output without a gradient: zeros (True, the default) or None (False)."""
         self._materialize = value
 
     @property
     def saved_tensors(self) -> tuple[Any, ...]:
-        """What save_for_backward was given, as Tensors of the graph; RuntimeError once a backward pass has freed it."""
+        """The Tensors of save_for_backward, in the graph; RuntimeError after a backward pass freed them."""
         if self._saved is None:
             raise RuntimeError(
                 "saved_tensors: they were freed by an earlier backward(); call backward(retain_graph=True) to keep them"
@@ -72,11 +72,11 @@ class Context:
 
 
 class _Once(graph.Function):
-    """The first input, a gradient that depends on the others and must not be differentiated."""
+    """Returns its first input, a gradient that depends on the others and must not be differentiated."""
 
     def forward(self, gradient: Any, *_: Any, name: str) -> Any:
         self.name = name
-        return gradient.copy()  # backward may have returned what the user's code holds
+        return gradient.copy()  # the user's code may hold the Tensor that backward returned
 
     def backward(self, *_: Any) -> Any:
         raise RuntimeError(
@@ -89,9 +89,10 @@ class _Once(graph.Function):
 
 @documented({}, backward="a static backward(ctx, *gradients)")
 def once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:
-    """Decorate a backward whose result is not to be differentiated: it runs without a graph, and the attempt raises.
+    """Decorate a backward that cannot be differentiated: it runs without a graph, and differentiating its result
+    raises.
 
-    It stands below @staticmethod.
+    Write it below @staticmethod.
 
     Example:
         >>> class Double(mn.autograd.Function):

@@ -1,9 +1,9 @@
-"""Function as users write it: on arrays, as the library's own are, or in PyTorch's form, told apart by the signature.
+"""Function for users: on arrays, like the library's Functions, or in PyTorch's form; the signature tells which.
 
-    forward(self, x), backward(self, dy)                  on arrays; what backward needs is kept on self
+    forward(self, x), backward(self, dy)                  on arrays; forward keeps values for backward on self
     @staticmethod forward(ctx, x), backward(ctx, dy)      on Tensors; ctx.save_for_backward(x) keeps it
 
-In PyTorch's form forward runs without a graph. Its `backward` is written with Tensors, so it serves both walks: without
+In PyTorch's form, forward runs without a graph. `backward` is written with Tensors, so it serves both walks: without
 a graph for backward(), recorded for create_graph=True.
 """
 
@@ -27,19 +27,19 @@ from minorm.support.documented import documented
 
 
 class Node(graph.Function):
-    """One call of a Function in PyTorch's form; a subclass of the same name for each."""
+    """One call of a Function in PyTorch's form; each Function has a subclass with its name."""
 
     kind: Any  # the Function
     ctx: Context
-    forms: tuple[Any, ...]  # shape and type of each output; None for what is no Tensor
-    make: Callable[..., Any]  # a Tensor of an array
+    forms: tuple[Any, ...]  # shape and type of each output; None for an output that is not a Tensor
+    make: Callable[..., Any]  # makes a Tensor from an array
     of_tensors: tuple[bool, ...]  # whether each argument of forward is a Tensor
 
     def backward(self, *gradients: Any) -> Any:
         given = [None if dy is None else self.make(dy) for dy in gradients]
         with no_grad():
             found = self.gradient(*given)
-        passed = {id(dy) for dy in given}  # any other may be a Tensor that the user's code holds: a leaf gets a copy
+        passed = {id(dy) for dy in given}  # the user's code may hold any other Tensor: a leaf gets a copy
         return tuple([None if dx is None else dx.array if id(dx) in passed else dx._copied(dx.array) for dx in found])
 
     def gradient(self, *gradients: Any) -> Any:
@@ -80,7 +80,7 @@ class Node(graph.Function):
 
 
 def _rule(kind: Any) -> Callable[..., Any]:
-    """`backward` of a Function in PyTorch's form, which may be called `vjp`."""
+    """Return `backward` of a Function in PyTorch's form, or `vjp`, its other name."""
     for name in ("backward", "vjp"):
         if isinstance(inspect.getattr_static(kind, name, None), (staticmethod, classmethod)):
             return getattr(kind, name)
@@ -88,7 +88,7 @@ def _rule(kind: Any) -> Callable[..., Any]:
 
 
 def _fitted(dx: Any, edge: Any) -> Any:
-    """A gradient in the type of the input, summed over the axes along which the input was broadcast to it."""
+    """Return a gradient in the type of the input, summed over the axes along which the input was broadcast."""
     if dx is None or edge is None:
         return None
     shape, dtype = edge[2:] if edge[2] is not None else (edge[0].shape, edge[0].dtype)
@@ -108,7 +108,7 @@ class Function(graph.Function):
     As in PyTorch: forward(ctx, ...) and backward(ctx, *gradients) are static methods on Tensors; ctx has
     save_for_backward, saved_tensors, needs_input_grad, mark_non_differentiable, mark_dirty, set_materialize_grads. Or
     forward(...) without ctx, and setup_context(ctx, inputs, output) after it. It is differentiable as often as its
-    backward is, which may be called vjp. What PyTorch has for forward mode and vmap (jvp, generate_vmap_rule) has no
+    backward is, which may be called vjp. PyTorch's methods for forward mode and vmap (jvp, generate_vmap_rule) have no
     effect here.
 
     Example:
@@ -129,7 +129,7 @@ class Function(graph.Function):
     """
 
     is_static = False  # whether it has PyTorch's form
-    node: type[Node]  # then: its calls
+    node: type[Node]  # if so, the class of its calls
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -159,12 +159,12 @@ class Function(graph.Function):
         return _applied(cls, inputs)
 
     def differentiate(self, gradients: list[Any]) -> tuple[Any, ...]:
-        """The gradient of every input; a copy where backward returns what forward kept, which no leaf may share."""
+        """Return the gradient of every input; a copy of an array that forward kept, since leaves must not share it."""
         kept = {id(value) for value in vars(self).values()}
         return tuple([_copied(dx) if id(dx) in kept else dx for dx in super().differentiate(gradients)])
 
     def __call__(self, *_: Any, **__: Any) -> Any:
-        """Say how it is called: TypeError."""
+        """Raise a TypeError that says how to call a Function."""
         name = type(self).__name__
         raise TypeError(f"{name}: an instance was called, as in early versions of PyTorch; expected {name}.apply(...)")
 
@@ -203,7 +203,7 @@ def _applied(kind: Any, arguments: tuple[Any, ...]) -> Any:
 
 
 def _joined_all(kind: Any, node: Node, inputs: tuple[Any, ...], results: tuple[Any, ...]) -> list[Any]:
-    """The results of forward as Tensors of the graph; one that is returned twice is one output, the last."""
+    """Return the results of forward as Tensors of the graph; one that is returned twice is one output, the last."""
     constant, dirty = {*map(id, node.ctx._constant)}, {*map(id, node.ctx._dirty)}
     if not dirty <= {*map(id, results)}:
         raise RuntimeError(f"{kind.__name__}.apply: mark_dirty was given an input that forward does not return")
@@ -226,9 +226,10 @@ def _joined_all(kind: Any, node: Node, inputs: tuple[Any, ...], results: tuple[A
 
 
 def _joined(node: Node, inputs: tuple[Any, ...], y: Any, i: int) -> Any:
-    """Output i as another Tensor than forward made, in the graph.
+    """Return output i as a new Tensor in the graph, with the array of the one that forward made.
 
-    Where it shares memory with an input, a recorded change in place is refused: it would have to reach the input.
+    If it shares memory with an input, recorded changes in place are refused, because they would have to reach the
+    input.
     """
     output = y.from_array(y.array, node, i)
     output.version = y.version
@@ -239,7 +240,7 @@ def _joined(node: Node, inputs: tuple[Any, ...], y: Any, i: int) -> Any:
 
 
 def _save(node: Node, inputs: tuple[Any, ...], results: tuple[Any, ...], outputs: list[Any]) -> None:
-    """Keep what was saved, an output apart from the graph, which it would hold; and watch for changes in place."""
+    """Keep the saved Tensors, outputs detached from the graph that they would hold; watch for changes in place."""
     ctx, watched = node.ctx, []
     places = {id(x): i for i, x in enumerate(inputs) if x is not None}
     made = {id(y): i for i, y in enumerate(results) if is_tensor(y)} | {id(y): i for i, y in enumerate(outputs)}

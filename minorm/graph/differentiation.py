@@ -1,6 +1,6 @@
-"""The two ways to ask for gradients: `backward` leaves them in leaves, `grad` returns them.
+"""The two functions that compute gradients: `backward` leaves them in leaves, `grad` returns them.
 
-Both check what they are given. The walks are in backward.py, on arrays, and in recorded.py, on Tensors.
+Both check their arguments. The walks are in backward.py, on arrays, and in recorded.py, on Tensors.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ GRAPH_KEPT = "True keeps the graph for another walk, False frees it on the way; 
 
 @documented(
     {},
-    tensors="what is differentiated, a Tensor or several",
+    tensors="the Tensor or Tensors to differentiate",
     grad_tensors="weights of their elements, one Tensor or array for each; None for Tensors of one element",
     retain_graph=GRAPH_KEPT,
     create_graph="True leaves gradients that are in the graph, and can be differentiated",
@@ -35,10 +35,10 @@ def backward(
     create_graph: bool = False,
     inputs: Any = None,
 ) -> None:
-    """leaf.grad += d(tensors)/d(leaf), weighted by grad_tensors, for every leaf that requires it, or for `inputs`.
+    """Add d(tensors)/d(leaf), weighted by grad_tensors, to leaf.grad of every leaf that requires it, or of `inputs`.
 
-    Threads may walk graphs that meet in their leaves at the same time. Every gradient is added; the order is theirs, so
-    a sum of more than two may differ in its last bits. One graph is for one thread: it is freed on the way.
+    Threads may walk graphs that meet in their leaves at the same time. No gradient is lost, but their order varies, so
+    a sum of more than two may differ in its last bits. Walk one graph in one thread: the walk frees it.
 
     Example:
         >>> x = mn.tensor([1.0, 2.0], requires_grad=True)
@@ -61,7 +61,7 @@ def start(
     create_graph: bool,
     inputs: Any,
 ) -> None:
-    """The walk of `backward`, from Tensors and arrays that fit them; `given` are those arrays as the user gave them."""
+    """Start the walk of `backward` from Tensors and arrays that fit them; `given` are the user's own objects."""
     leaves = None if inputs is None else _targets(inputs)
     keep = create_graph if retain_graph is None else bool(retain_graph)
     if create_graph:
@@ -71,7 +71,7 @@ def start(
 
 
 def _targets(inputs: Any) -> tuple[Any, ...]:
-    """The Tensors that backward is to leave gradients in; a result between the leaves retains its gradient."""
+    """Return the Tensors in which backward leaves gradients; an intermediate result among them retains its gradient."""
     found = _several("backward", "inputs", inputs)
     if not found:
         raise RuntimeError("backward: inputs is empty; expected Tensors that require grad, or None for all leaves")
@@ -104,9 +104,9 @@ def grad(
     allow_unused: bool | None = None,
     materialize_grads: bool = False,
 ) -> Any:
-    """d(outputs)/d(input) for each input, as a tuple, leaving every `.grad` as it was; a dict for a dict of inputs.
+    """Return d(outputs)/d(input) for each input, as a tuple, or as a dict for a dict of inputs. No `.grad` changes.
 
-    RuntimeError for an input that does not require grad, and for one that the outputs do not depend on.
+    Raises RuntimeError for an input that does not require grad, or that the outputs do not depend on.
 
     Example:
         >>> x = mn.tensor([1.0, 2.0], requires_grad=True)
@@ -144,7 +144,7 @@ def grad(
 
 
 def _several(operation: str, name: str, values: Any) -> tuple[Any, ...]:
-    """A Tensor, several, or a dict of them, as a tuple of Tensors."""
+    """Return a Tensor, several Tensors, or a dict of them as a tuple of Tensors."""
     if is_tensor(values):
         return (values,)
     if not hasattr(values, "__iter__"):
@@ -157,7 +157,7 @@ def _several(operation: str, name: str, values: Any) -> tuple[Any, ...]:
 
 
 def _one_for_each(operation: str, name: str, values: Any, ends: Sequence[Any]) -> tuple[Any, ...]:
-    """The weights as a tuple as long as `ends`."""
+    """Return the weights as a tuple as long as `ends`."""
     if values is None:
         return (None,) * len(ends)
     given = tuple(values) if isinstance(values, (tuple, list)) else (values,)
@@ -167,13 +167,13 @@ def _one_for_each(operation: str, name: str, values: Any, ends: Sequence[Any]) -
 
 
 def _weights(operation: str, names: tuple[str, str], ends: Sequence[Any], given: Sequence[Any]) -> list[Any]:
-    """The arrays of the weights of all outputs' elements."""
+    """Return the arrays of weights for the elements of all outputs."""
     pairs = enumerate(zip(ends, given, strict=True))
     return [_weights_of(operation, *names, i, output, weight) for i, (output, weight) in pairs]
 
 
 def _weights_of(operation: str, what: str, name: str, i: int, output: Any, weight: Any) -> Any:
-    """The array of the weights of one output's elements."""
+    """Return the array of weights for the elements of one output."""
     if not output.requires_grad:
         raise RuntimeError(f"{operation}: {what} {i} does not require grad; expected a result of what does")
     if weight is None:
@@ -197,14 +197,14 @@ def _weights_of(operation: str, what: str, name: str, i: int, output: Any, weigh
 
 
 def _as_tensors(ends: Sequence[Any], weights: Sequence[Any], given: Sequence[Any]) -> list[tuple[Any, Any]]:
-    """(output, its weights as a Tensor): that of the user, which may be in the graph, where one was given."""
+    """Return pairs (output, its weights as a Tensor): the user's Tensor, which may be in the graph, if there is one."""
     pairs = zip(ends, weights, given, strict=True)
     return [(y, v if is_tensor(v) else y.from_array(array)) for y, array, v in pairs]
 
 
 @documented({}, data="a Tensor", requires_grad="True: backward() should leave a gradient in it")
 def Variable(data: Any, requires_grad: bool = False) -> Any:
-    """The Tensor without its graph: what older programs wrap around each batch.
+    """Return the Tensor without its graph; older programs wrap it around each batch.
 
     Example:
         >>> mn.autograd.Variable(mn.ones(2), requires_grad=True).requires_grad

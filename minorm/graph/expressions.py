@@ -1,7 +1,7 @@
-"""What `Function.gradient` is written with: maps of arrays whose gradient is known, and small formulas with Tensors.
+"""Building blocks for `Function.gradient`: maps of arrays with a known gradient, and small formulas with Tensors.
 
-Many gradients are linear in dy, and what they read besides, a mask or positions, has no slope. Then `gradient` need not
-be written with Tensors: a `LinearMap` runs the code of `backward` on arrays, and its own gradients come from the
+Many gradients are linear in dy, and their other inputs, such as a mask or positions, have no slope. Then `gradient`
+needs no formula with Tensors: a `LinearMap` runs the code of `backward` on arrays, and its own gradients come from the
 transposed code.
 """
 
@@ -14,9 +14,9 @@ from minorm.graph.graph import Function
 
 
 class LinearMap(Function):
-    """there(x), linear in x; the gradient is back(dy), where `back` is the transposed map, and so on.
+    """Computes there(x), linear in x. The gradient is back(dy), where `back` is the transposed map.
 
-    of  the Function whose kept arrays both maps read, which must not have changed; None where they read none
+    of  the Function whose kept arrays both maps read, which must not have changed; None if they read no arrays
     """
 
     def forward(
@@ -34,7 +34,7 @@ class LinearMap(Function):
         return LinearMap.apply(dy, of=self.of, there=self.back, back=self.there)
 
     def check(self) -> None:
-        """RuntimeError where what the maps read was changed in place, or freed."""
+        """Raise RuntimeError if the arrays that the maps read were changed in place, or freed."""
         if self.of is not None:
             if not vars(self.of):
                 raise self.of.freed()
@@ -42,19 +42,19 @@ class LinearMap(Function):
 
 
 def constants(of: Function, *gradients: Any) -> tuple[Any, ...]:
-    """What backward gives, as Tensors without a graph: where it does not depend on anything."""
+    """Return the results of backward as Tensors without a graph, for a backward that depends on nothing."""
     like = next(dy for dy in gradients if dy is not None)
     found = of.backward(*[None if dy is None else dy.array for dy in gradients])
     return tuple([None if dx is None else like.from_array(dx) for dx in found])
 
 
 def scaled(of: Function, dy: Any) -> Any:
-    """The gradient of a Function that multiplies each element of dy by a slope which is constant around x."""
+    """Return the gradient of a Function that multiplies each element of dy by a slope that is constant around x."""
     return LinearMap.apply(dy, of=of, there=of.backward, back=of.backward)
 
 
 def summed_to(x: Any, shape: tuple[int, ...]) -> Any:
-    """The Tensor x summed over the axes along which an operand of `shape` was broadcast to it."""
+    """Return the Tensor x summed over the axes along which an operand of `shape` was broadcast."""
     if x.shape == shape:
         return x
     new = x.ndim - len(shape)
@@ -63,10 +63,10 @@ def summed_to(x: Any, shape: tuple[int, ...]) -> Any:
 
 
 def passing(dy: Any, mask: Any) -> Any:
-    """dy where the array `mask` is True, and 0 elsewhere, whatever stands there."""
+    """Return dy where the array `mask` is True, and 0 elsewhere, even in place of NaN."""
     return dy.masked_fill(dy.from_array(~mask), 0.0)
 
 
 def spread(x: Any, shape: tuple[int, ...], axes: tuple[int, ...]) -> Any:
-    """A reduced Tensor back at the full `shape`: its value repeated along `axes`."""
+    """Return a reduced Tensor at the full `shape`, with its values repeated along `axes`."""
     return x.reshape(tuple([1 if i in axes else n for i, n in enumerate(shape)])).expand(shape)

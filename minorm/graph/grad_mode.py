@@ -1,7 +1,7 @@
-"""Whether operations leave a graph behind: each thread's own answer, changed for a while or from here on.
+"""Switches the recording of the graph on and off, for a block or from here on. The setting belongs to the thread.
 
 with no_grad(): ...             @no_grad()  or  @no_grad  on a function
-set_grad_enabled(False)         from here on; as a `with` it ends there
+set_grad_enabled(False)         from here on; in a `with`, until the block ends
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ mode = _Mode()
 
 
 def is_grad_enabled() -> bool:
-    """False inside `no_grad`, True otherwise; each thread has its own answer."""
+    """Return False inside `no_grad`, True otherwise; the setting belongs to the thread."""
     return mode.recording
 
 
 class _Within(minorm_ext.Switch, Block):  # type: ignore[misc]  # compiled: its type is not known
-    """A mode for a block or a function; one object may be entered again while it is open."""
+    """Sets the mode for a block or a function; an open object may be entered again."""
 
     def __init__(self, recording: bool, begun: bool = False) -> None:
         super().__init__(mode, {"recording": recording}, begun)
@@ -41,10 +41,10 @@ class _Within(minorm_ext.Switch, Block):  # type: ignore[misc]  # compiled: its 
         return _Within(self.recording)  # threads may run the decorated function at once
 
 
-@documented({}, function="what is decorated, as in `@no_grad`; None for `with no_grad():` and `@no_grad()`")
+@documented({}, function="the function to decorate, as in `@no_grad`; None for `with no_grad():` and `@no_grad()`")
 @checked
 def no_grad(function: AnyCallable | None = None) -> Any:
-    """Inside, operations leave no graph behind: results do not require grad. Works as a decorator too.
+    """Stop recording the graph inside the block: results do not require grad. Also works as a decorator.
 
     Example:
         >>> x = mn.ones(2, requires_grad=True)
@@ -56,10 +56,10 @@ def no_grad(function: AnyCallable | None = None) -> Any:
     return _Within(False) if function is None else _Within(False)(function)
 
 
-@documented({}, function="what is decorated, as in `@enable_grad`; None for `with enable_grad():`")
+@documented({}, function="the function to decorate, as in `@enable_grad`; None for `with enable_grad():`")
 @checked
 def enable_grad(function: AnyCallable | None = None) -> Any:
-    """Inside, operations leave a graph behind again, also within `no_grad`.
+    """Record the graph inside the block, even within `no_grad`.
 
     Example:
         >>> x = mn.ones(2, requires_grad=True)
@@ -71,10 +71,10 @@ def enable_grad(function: AnyCallable | None = None) -> Any:
     return _Within(True) if function is None else _Within(True)(function)
 
 
-@documented({}, mode="True records nothing, False records as usual; or what is decorated")
+@documented({}, mode="True records nothing, False records as usual; or the function to decorate")
 @checked
 def inference_mode(mode: Any = True) -> Any:
-    """`no_grad()` by its other name: inside, operations leave no graph behind.
+    """Do the same as `no_grad()`: stop recording the graph inside the block.
 
     Example:
         >>> x = mn.ones(2, requires_grad=True)
@@ -88,7 +88,7 @@ def inference_mode(mode: Any = True) -> Any:
 
 @documented({}, mode="True records, False does not")
 class set_grad_enabled(_Within):  # noqa: N801  PyTorch's name
-    """Record from here on, or no longer; `with set_grad_enabled(training):` ends with the block.
+    """Switch recording on or off from here on; `with set_grad_enabled(training):` until the block ends.
 
     Example:
         >>> with mn.set_grad_enabled(False):
@@ -97,9 +97,9 @@ class set_grad_enabled(_Within):  # noqa: N801  PyTorch's name
     """
 
     def __init__(self, mode: bool) -> None:
-        super().__init__(bool(mode), begun=True)  # what the call itself begins, the first `with` ends
+        super().__init__(bool(mode), begun=True)  # the call begins the mode, and the first `with` ends it
 
     def __call__(self, function: AnyCallable) -> AnyCallable:
-        """As a decorator it holds inside the function alone."""
+        """Decorate a function: the mode holds only inside it."""
         self.__exit__()
         return super().__call__(function)

@@ -1,4 +1,4 @@
-"""GradientProbe: the identity, which tells when a gradient passes."""
+"""GradientProbe: an identity that calls a function when a gradient passes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from minorm.graph.graph import Function
 
 
 class GradientProbe(Function):
-    """The same Tensors; `told`, called with their gradients on the way back, arrays or Tensors, may return others."""
+    """Returns the same Tensors. In the backward pass `told` gets their gradients and may return others."""
 
     def forward(self, *arrays: Any, told: Callable[..., Any]) -> Any:
         self.told = told
@@ -17,7 +17,7 @@ class GradientProbe(Function):
         return found if len(found) > 1 else found[0]
 
     def backward(self, *gradients: Any) -> Any:
-        return tuple(None if g is None else g.copy() for g in self.told(gradients))  # a hook may keep what it saw
+        return tuple(None if g is None else g.copy() for g in self.told(gradients))  # a hook may keep the gradient
 
     def gradient(self, *gradients: Any) -> Any:
         return tuple(None if g is None else g.clone() for g in self.told(gradients))

@@ -1,8 +1,8 @@
-"""The graph that operations leave behind: its nodes are Functions, its edges lead to what their inputs came from.
+"""The graph of operations: its nodes are Functions, and its edges lead to the nodes that made their inputs.
 
-Every operation is a `Function` with `forward` and, directly below it, `backward`. Applying one makes an instance; the
-instance is the node: it knows where its inputs came from, and whatever `forward` kept on `self`. backward.py walks the
-graph backwards.
+Every operation is a `Function` with `forward` and, directly below it, `backward`. Applying a Function makes an
+instance, which is the node: it knows where its inputs came from, and keeps the attributes that `forward` set on `self`.
+backward.py walks the graph backwards.
 
 This module knows no operation and not even the Tensor class: a result is built through an input,
 `tensor.from_array(array, creator)`, so imports point downward.
@@ -24,16 +24,16 @@ from minorm.support.argument_errors import named_arguments
 
 _serials = itertools.count()
 _ndarray = np.ndarray
-_tuple: Any = tuple.__new__  # a NamedTuple's own takes longer
+_tuple: Any = tuple.__new__  # the constructor of a NamedTuple takes longer
 
 
 def serial() -> int:
-    """A number above those of all Functions that are in a graph."""
+    """Return a number above those of all Functions in a graph."""
     return next(_serials)
 
 
 def is_tensor(value: Any) -> bool:
-    """Is it a Tensor? The class itself is not known here."""
+    """Is the value a Tensor? This module does not know the class."""
     return hasattr(value, "from_array") and hasattr(value, "creator")
 
 
@@ -45,14 +45,14 @@ class Function:
         forward(self, *arrays, **options) -> array, or a tuple of arrays
         backward(self, *gradients) -> the gradient of each input: an array, or None; a tuple where there are several
 
-    What backward needs, forward keeps under its own name: `self.x = x`. An array that is an input's or an
-    output's own (the object itself, not a view) is watched: changing that tensor in place before backward is an
-    error. The first input is always a Tensor; another may be absent, which is None. `self.needs[i]` says whether
-    input i wants a gradient, so that backward can skip the others.
+    Forward keeps each value that backward needs under a name: `self.x = x`. If the value is the array of an input or an
+    output (the object itself, not a view), it is watched: changing that tensor in place before backward is an error.
+    The first input is always a Tensor; another may be absent, which is None. `self.needs[i]` says whether input i wants
+    a gradient, so that backward can skip the others.
 
     For gradients of gradients a third method writes backward once more, with Tensors:
 
-        gradient(self, *gradients) -> what backward gives, as Tensors that are computed by recorded operations
+        gradient(self, *gradients) -> the results of backward, as Tensors that recorded operations compute
 
     There `self.input(i, self.x, dy)` is an input, and `self.output(self.y, dy)` an output, as a Tensor of the graph.
     """
@@ -61,18 +61,18 @@ class Function:
     view = False  # True: the result is a view: it shares the first input's memory, hence its version counter
     # Where a value is used twice its gradient is a sum, and the walk spares a pass over memory if backward says:
     accumulates = False  # True: the gradient of the first input comes with `self.total` added, where that is not None
-    fresh: tuple[int, ...] = ()  # inputs whose gradients are new arrays that nothing else holds: they may be added to
+    fresh: tuple[int, ...] = ()  # inputs whose gradients are new arrays that the walk may change
 
     needs: tuple[bool, ...] = ()
-    # Where each input's gradient goes: its creator and which output of that, the shape and the type it must have; or
-    # (the input itself, 0, None, None) if it is a leaf. None for an input without gradient; None for all once freed.
-    # The input's array is not among it: an array that no backward needs is freed after the forward pass.
+    # The destination of each input's gradient: its creator, the index of the creator's output, shape and type; or
+    # (the input itself, 0, None, None) for a leaf. None for an input without gradient; None for all once freed.
+    # Edges hold no arrays: an array that no backward needs is freed after the forward pass.
     edges: tuple[Any, ...] | None = None
     serial: int = 0
     outputs: int = 1
     watched: Sequence[tuple[Any, int, int]] = ()  # (version counter, its value then, input i or output ~i)
     total: Any = None  # the gradient of the first input that other consumers have sent so far
-    pending: Any = None  # of a node whose state was dropped: (what computes it again, its place): see recomputation.py
+    pending: Any = None  # of a node whose state was dropped: (its Recomputation, its place): see recomputation.py
     _hooks: Any = None  # output index -> hooks: see hooks.py
     retained: dict[int, Any] | None = None  # output index -> weak reference to a tensor that wants its gradient
 
@@ -85,7 +85,7 @@ class Function:
         raise NotImplementedError(f"{type(self).__name__} has no backward")
 
     def gradient(self, *gradients: Any) -> Any:
-        """Compute what backward does with Tensors, so that it can be differentiated again."""
+        """Compute the same as backward with Tensors, so that it can be differentiated again."""
         raise NotImplementedError(
             f"create_graph=True: {type(self).__name__} has no gradient of its gradient; expected a Function with "
             "gradient(self, *gradients), which is its backward written with Tensors; or create_graph=False"
@@ -155,7 +155,7 @@ class Function:
                 edges.append(None)
             elif creator is None:
                 edges.append((x, 0, None, None))
-            else:  # not x itself, whose creator changes in place: what is computed here must not follow it
+            else:  # not x itself, whose creator changes with changes in place; this result must not follow it
                 edges.append((creator, x.output_index, array.shape, array.dtype))
         for y in outputs:
             if id(y.array) in kept:
@@ -170,7 +170,7 @@ class Function:
         self.retained[tensor.output_index] = weakref.ref(tensor)
 
     def release(self, tensor: Any) -> bool:
-        """Leave that tensor's gradient out again; whether it had asked for it."""
+        """Stop leaving the gradient in that tensor; return whether it had been retained."""
         asked = (self.retained or {}).get(tensor.output_index)
         if self.retained is None or asked is None or asked() is not tensor:
             return False
@@ -178,7 +178,7 @@ class Function:
         return True
 
     def check_unchanged(self) -> None:
-        """RuntimeError where something that backward needs has changed since the forward pass."""
+        """Raise RuntimeError if an array that backward needs has changed since the forward pass."""
         for version, count, place in self.watched:
             if version.count != count:
                 raise RuntimeError(
@@ -188,7 +188,7 @@ class Function:
                 )
 
     def differentiate(self, gradients: list[Any]) -> tuple[Any, ...]:
-        """The gradient of every input, after checking that nothing backward needs has changed since."""
+        """Return the gradient of every input, after checking that the arrays that backward needs are unchanged."""
         for version, count, _ in self.watched:
             if version.count != count:
                 self.check_unchanged()
@@ -201,28 +201,29 @@ class Function:
         return results if type(results) is tuple else (results,)
 
     def restore(self) -> None:
-        """Have the state computed again where a checkpoint dropped it; with nested ones, from the outermost inwards."""
+        """Compute the state again if a checkpoint dropped it; nested checkpoints run from the outermost inwards."""
         while self.pending is not None:
             self.pending[0].restore()
 
     def freed(self) -> RuntimeError:
-        """The error for a walk that comes here after `free`."""
+        """Return the error for a walk that reaches this node after `free`."""
         return RuntimeError(
             f"backward: the graph of {type(self).__name__} was freed by an earlier backward(); "
             "call backward(retain_graph=True) the first time to walk it twice"
         )
 
     def free(self) -> None:
-        """Let go of everything forward kept."""
+        """Release everything that forward kept."""
         self.__dict__.clear()
 
-    # For `gradient`: what was kept as a Tensor of the graph
+    # For `gradient`: kept arrays as Tensors of the graph
 
     def input(self, i: int, array: Any, like: Any) -> Any:
-        """Input i as a Tensor, whose elements forward kept as `array`; `like` is a Tensor, which makes others.
+        """Return input i as a Tensor, whose elements forward kept as `array`; `like` is a Tensor from which others are
+        made.
 
-        The Function holds arrays alone, so that a graph costs no more where this is not used. The Tensor is put
-        together again from the array and from the edge, which says where it came from.
+        The Function holds only arrays, so a graph costs no more if this is not used. The Tensor is rebuilt from the
+        array and the edge.
         """
         edge = None if self.edges is None else self.edges[i]
         if edge is None:
@@ -235,20 +236,20 @@ class Function:
         return tensor if array.dtype == dtype else Kept.apply(tensor, array=array)
 
     def output(self, array: Any, like: Any, i: int = 0) -> Any:
-        """Output i as a Tensor of the graph, whose elements forward kept as `array`."""
+        """Return output i as a Tensor of the graph, whose elements forward kept as `array`."""
         tensor = like.from_array(array, self, i)
         self._watch(tensor, ~i)
         return tensor
 
     def _watch(self, tensor: Any, place: int) -> None:
-        """Let the Tensor share the version counter of what it stands for."""
+        """Let the Tensor share the version counter of the original input or output."""
         for version, _, watched in self.watched:
             if watched == place:
                 tensor.version = version
 
 
 class Kept(Function):
-    """A Tensor with the elements that a forward pass kept of it: in another order or type, or from before a change."""
+    """Gives a Tensor the elements that a forward pass kept of it: in another order or type, or from before a change."""
 
     def forward(self, x: Any, *, array: Any) -> Any:
         self.shape, self.dtype = x.shape, x.dtype
@@ -262,7 +263,7 @@ class Kept(Function):
 
 
 class View(NamedTuple):
-    """How a view came about: `function.apply(parent, **options)`."""
+    """The call that made a view: `function.apply(parent, **options)`."""
 
     parent: Any
     function: type[Function]
@@ -271,15 +272,15 @@ class View(NamedTuple):
 
 
 class Version:
-    """How often the memory behind a tensor and its views has been changed in place, and which views there are."""
+    """Counts the changes in place of the memory behind a tensor and its views, and knows these views."""
 
     count = 0
     traced = 0  # how many of the changes an open trace has written down
-    views: dict[int, Any] | None = None  # weak references, by a number that no other has
-    enough = 16  # views that are entered before those that are gone are looked for
+    views: dict[int, Any] | None = None  # weak references, by a unique number
+    enough = 16  # the number of entries at which dead views are removed
 
     def enter(self, view: Any) -> None:
-        """Know a new view. Threads may meet here: each step is one of the dict's own, and no key comes twice."""
+        """Register a new view. Threads may meet here: each step is atomic in the dict, and keys are unique."""
         views = self.views
         if views is None:
             views = self.__dict__.setdefault("views", {})
@@ -291,9 +292,9 @@ class Version:
             self.enough = max(16, 2 * len(views))
 
     def living(self) -> list[Any]:
-        """The views that are still there, in the order in which they were made."""
+        """Return the views that still exist, in the order in which they were made."""
         found = [reference() for reference in list((self.views or {}).values())]
         return [view for view in found if view is not None and view.version is self]
 
     def __reduce__(self) -> Any:
-        return Version, ()  # a copy has memory of its own
+        return Version, ()  # a copy has separate memory

@@ -1,4 +1,4 @@
-"""Functions that see a gradient on its way: `x.register_hook(hook)`.
+"""Calls hooks with the gradient of a tensor during a backward pass: `x.register_hook(hook)`.
 
 A leaf or a Function holds its own hooks, so that a hook which holds the leaf is garbage together with it. A backward
 walk without any hook pays one look at a set.
@@ -22,13 +22,13 @@ _registering = shared_lock()
 
 
 class RemovableHandle:
-    """What register_hook returns: `handle.remove()` takes the hook away; as a `with` it ends with the block."""
+    """Returned by register_hook: `handle.remove()` removes the hook; a `with` removes it at the end of the block."""
 
     def __init__(self, hooks: dict[int, Hook], key: int) -> None:
         self._hooks, self._key = hooks, key
 
     def remove(self) -> None:
-        """Take the hook away; a second time does nothing."""
+        """Remove the hook; a second call does nothing."""
         self._hooks.pop(self._key, None)
 
     def __enter__(self) -> RemovableHandle:
@@ -39,13 +39,13 @@ class RemovableHandle:
 
 
 def register(tensor: Any, hook: Hook) -> RemovableHandle:
-    """Call hook(gradient) when the walk has all of this tensor's gradient; what it returns, if anything, goes on."""
+    """Call hook(gradient) when the walk has this tensor's whole gradient; a returned Tensor replaces the gradient."""
     if not tensor.requires_grad:
         raise RuntimeError("register_hook: the tensor does not require grad; expected one that does")
     source = tensor.creator or tensor
-    with _registering:  # two threads may be here, and neither hook may be lost
+    with _registering:  # two threads may register at once, and both hooks must be kept
         known = id(source) in registered
-        if not known or source._hooks is None:  # a Function whose graph was freed has let go of its hooks
+        if not known or source._hooks is None:  # a Function whose graph was freed has released its hooks
             source._hooks = {}
         if not known:
             registered.add(id(source))
@@ -57,15 +57,17 @@ def register(tensor: Any, hook: Hook) -> RemovableHandle:
 
 
 def _hooks_of(source: Any, index: int) -> list[Hook]:
-    """The hooks of output `index` of a Function, or of a leaf; a hook may register and remove hooks while it runs."""
+    """Return a copy of the list of hooks of an output or a leaf: a running hook may add or remove hooks."""
     own = source._hooks if id(source) in registered else None
     return list(own.get(index, {}).values()) if own else []
 
 
 def run(source: Any, index: int, array: Any, like: Any) -> Any:
-    """The gradient of output `index` of a Function, or of a leaf, after its hooks; `like` makes Tensors for them.
+    """Return the gradient of output `index` of a Function, or of a leaf, after its hooks; `like` makes Tensors for
+    them.
 
-    None where there are no hooks. They may keep what they saw and what they returned: the caller goes on with a copy.
+    Returns None if there are no hooks. Hooks may keep the gradients that they got or returned, so the caller uses a
+    copy.
     """
     hooks = _hooks_of(source, index)
     for hook in hooks:
@@ -76,7 +78,7 @@ def run(source: Any, index: int, array: Any, like: Any) -> Any:
 
 
 def run_recorded(source: Any, index: int, gradient: Any) -> Any:
-    """The same for a gradient that is a Tensor of the graph; a copy of what a hook returns goes on in the graph."""
+    """Do the same for a gradient that is a Tensor of the graph; return a copy, so that hooks may keep theirs."""
     hooks = _hooks_of(source, index)
     for hook in hooks:
         answer = hook(gradient)
@@ -87,7 +89,7 @@ def run_recorded(source: Any, index: int, gradient: Any) -> Any:
 
 
 def _checked(answer: Any, array: Any) -> Any:
-    """The array of what a hook returned for the gradient `array`."""
+    """Return the array of a hook's answer for the gradient `array`, after checking its form."""
     if not hasattr(answer, "from_array"):
         raise TypeError(f"register_hook: the hook returned {kind_of(answer)}; expected a Tensor, or None")
     if answer.array.shape != array.shape or answer.array.dtype != array.dtype:

@@ -1,11 +1,11 @@
-"""Nodes that drop their state after the forward pass, and get it back when a walk backwards first comes to one of them.
+"""Checkpoints: nodes drop their state after the forward pass, and compute it again when a backward walk reaches them.
 
-The graph itself stays: edges, hooks and version counters. What `forward` kept on the nodes goes, and with it the memory
-of the results between. To restore it the same function runs again, and leaves the same nodes, in the same order, behind
-it: the state of each moves to the node of before.
+The graph itself stays: edges, hooks and version counters. The attributes that `forward` kept on the nodes are dropped,
+and with them the memory of intermediate results. To restore them the same function runs again and makes the same nodes
+in the same order. The state of each new node moves to the old one.
 
-A node of the second run may itself have dropped its state, where checkpoints are nested. Then the node of before waits
-for the same restoration as that one.
+If checkpoints are nested, a node of the second run may have dropped its state too. Then the old node waits for the same
+restoration as the new one.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _STRUCTURE = frozenset({"needs", "edges", "serial", "outputs", "watched", "total
 
 
 class Recomputation:
-    """Drops the state of the nodes that were made since `begun`, a serial number, and lead to `outputs`.
+    """Drops the state of the nodes behind `outputs` that were made since `begun`, a serial number.
 
     again: computes the outputs a second time, with gradients recorded
     """
@@ -38,7 +38,7 @@ class Recomputation:
             node.pending = self, place
 
     def restore(self) -> None:
-        """Give the nodes their state back; RuntimeError, and nothing is changed, where the second run was another."""
+        """Give the nodes their state back. If the second run differs, raise RuntimeError and change nothing."""
         begun = serial()
         nodes = _nodes(self.again(), begun)
         self._check([_form(node) for node in nodes])
@@ -71,7 +71,7 @@ class Recomputation:
 
 
 def _nodes(outputs: Sequence[Any], begun: int) -> list[Function]:
-    """The nodes made since `begun` that the outputs come from, first made first."""
+    """Return the nodes made since `begun` that lead to the outputs, in the order in which they were made."""
     found: dict[int, Function] = {}
     stack = [y.creator for y in outputs]
     while stack:
@@ -84,7 +84,7 @@ def _nodes(outputs: Sequence[Any], begun: int) -> list[Function]:
 
 
 def _form(node: Function) -> tuple[Any, ...]:
-    """The operation, and the shape and type of each input that has a gradient."""
+    """Return the operation, and the shape and type of each input with a gradient."""
     return type(node).__name__, node.outputs, *[edge and (edge[2], edge[3]) for edge in node.edges or ()]
 
 

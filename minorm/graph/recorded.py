@@ -1,7 +1,7 @@
-"""The walk backwards on Tensors, for `create_graph=True`: what it computes is recorded, and can be differentiated.
+"""The backward walk on Tensors, for `create_graph=True`: its results are recorded and can be differentiated.
 
 The walk of backward.py is on arrays and calls `backward` of each Function. This one calls `gradient`, the same formula
-written with Tensors. It visits only what leads to the inputs that are asked for, and only their gradients are computed.
+written with Tensors. It visits only nodes that lead to the requested inputs, and computes only their gradients.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from minorm.graph.graph import Function, Kept, serial
 from minorm.graph.wanted import Place, Wanted, place_of
 from minorm.support.locks import shared_lock
 
-# Threads may add to one gradient at the same time, and none may be lost between reading it and writing the sum. One
+# Threads may add to one gradient at the same time, and no addend may be lost between reading and writing the sum. One
 # lock, taken once a walk, costs a tenth of a microsecond; a lock for each tensor cost more.
 adding = shared_lock()
 
@@ -24,14 +24,14 @@ adding = shared_lock()
 def walk(
     seeds: Sequence[tuple[Any, Any]], retain_graph: bool, inputs: Sequence[Any] | None = None
 ) -> dict[Place, tuple[Any, Any]]:
-    """(source, gradient) by place, for the leaves that `seeds`, pairs of Tensors (y, dy), lead to; or for `inputs`."""
+    """Return (source, gradient) by place for the leaves behind `seeds`, pairs of Tensors (y, dy), or for `inputs`."""
     with enable_grad(), trace.no_casts():
         wanted = None if inputs is None else Wanted(inputs, [y for y, _ in seeds])
         return _Walk(wanted).run(seeds, retain_graph)
 
 
 class _Walk:
-    """Holds the gradients that wait, and those that were found; `wanted` is None for every leaf."""
+    """Holds pending and finished gradients; `wanted` is None to find those of every leaf."""
 
     def __init__(self, wanted: Wanted | None) -> None:
         self.wanted = wanted
@@ -49,7 +49,7 @@ class _Walk:
         return self.found
 
     def _send(self, source: Any, index: int, gradient: Any) -> None:
-        """Add a gradient to what waits for a leaf, or for output `index` of a Function."""
+        """Add a gradient to the pending one of a leaf, or of output `index` of a Function."""
         if isinstance(source, Function):
             if source.edges is None:
                 raise source.freed()
@@ -74,7 +74,7 @@ class _Walk:
         edges = function.edges
         assert edges is not None
         reached = tuple([e is not None for e in edges]) if self.wanted is None else self.wanted.among(edges)
-        if True not in reached:  # what lies before it is left for another walk
+        if True not in reached:  # the graph before it stays for another walk
             return
         function.restore()
         results = differentiated(function, gradients, reached)
@@ -82,12 +82,12 @@ class _Walk:
             if asked and gradient is not None:
                 _check_form(function, edge, gradient)
                 self._send(edge[0], edge[1], gradient)
-        if not retain_graph:  # what was kept may be a part of the new graph, so it goes with that
+        if not retain_graph:  # kept values may be a part of the new graph, and are freed with it
             function.edges = None
 
 
 def differentiated(function: Function, gradients: list[Any], reached: tuple[bool, ...]) -> tuple[Any, ...]:
-    """The gradients of the inputs that are `reached`, as Tensors."""
+    """Return the gradients of the inputs that are `reached`, as Tensors."""
     function.check_unchanged()
     needs = function.needs
     function.needs = reached
@@ -110,7 +110,7 @@ def _check_form(function: Function, edge: Any, gradient: Any) -> None:
 
 
 def _retain(function: Function, index: int, gradient: Any) -> None:
-    """Leave the gradient in `grad` of an output that asked for it."""
+    """Leave the gradient in `grad` of an output that retains it."""
     reference = (function.retained or {}).get(index)
     tensor = None if reference is None else reference()
     if tensor is not None:
@@ -119,11 +119,11 @@ def _retain(function: Function, index: int, gradient: Any) -> None:
 
 
 def add_to_leaves(seeds: Sequence[tuple[Any, Any]], retain_graph: bool, inputs: Sequence[Any] | None = None) -> None:
-    """leaf.grad = leaf.grad + gradient, both in the graph, for every leaf, or `inputs`; nothing changes in place.
+    """Set leaf.grad = leaf.grad + gradient, both in the graph, for every leaf or for `inputs`; change nothing in place.
 
-    The first one is a copy: a hook, or a Function of the user, may hold the gradient, and grad is the user's to change.
+    The first gradient is a copy: a hook or a user's Function may hold the original, and users may change `grad`.
     """
-    # A result between has retained its gradient, and its place belongs to a Function.
+    # An intermediate result has already retained its gradient, and its place belongs to a Function.
     leaves = [(x, dy) for x, dy in walk(seeds, retain_graph, inputs).values() if not isinstance(x, Function)]
     with enable_grad():
         hooked = [(leaf, hooks.run_recorded(leaf, 0, dy)) for leaf, dy in leaves]
@@ -133,7 +133,7 @@ def add_to_leaves(seeds: Sequence[tuple[Any, Any]], retain_graph: bool, inputs: 
 
 
 def gradients_of(inputs: Sequence[Any], seeds: Sequence[tuple[Any, Any]], retain_graph: bool) -> list[Any]:
-    """The gradient for each input, a Tensor of the graph; None where the outputs do not depend on it."""
+    """Return the gradient for each input, a Tensor of the graph; None where the outputs do not depend on it."""
     given, begun = {id(dy.array) for _, dy in seeds}, serial()
     found = walk(seeds, retain_graph, inputs)
     results: list[Any] = []
@@ -147,9 +147,9 @@ def gradients_of(inputs: Sequence[Any], seeds: Sequence[tuple[Any, Any]], retain
 
 
 def _own(gradient: Any, given: set[int], begun: int) -> Any:
-    """A gradient in memory that no other has: it is the user's to change.
+    """Return the gradient, or a copy if its memory is shared: users may change it.
 
-    begun   when the walk began: what is older is a Tensor that the user's code holds
+    begun   the serial number at the walk's start: the user's code may hold older Tensors
     """
     is_old = gradient.creator is None or gradient.creator.serial < begun
     if is_old or id(gradient.array) in given or isinstance(gradient.array.base, type(gradient.array)):
@@ -159,17 +159,17 @@ def _own(gradient: Any, given: set[int], begun: int) -> Any:
 
 
 def _apart(x: Any) -> Any:
-    """The same Tensor at another place of the graph, where its own part of a gradient can be told."""
+    """Return the same Tensor at another place of the graph, where its part of a gradient can be told apart."""
     other = Kept.apply(x, array=x.array)
     other.version = x.version
     return other
 
 
 def expressed(expression: Callable[..., Any], inputs: Sequence[Any], gradients: Sequence[Any]) -> tuple[Any, ...]:
-    """The gradient of a Function whose forward pass is `expression`, written with Tensors: one for each input.
+    """Return the gradients for the inputs of a Function whose forward pass is `expression`, written with Tensors.
 
     inputs     its Tensors, or None; the expression is called with as many
-    gradients  of what the expression returns, a Tensor or a tuple of Tensors; None where there is none
+    gradients  the gradients of the expression's results, Tensors; None for a result without gradient
     """
     own = [None if x is None else _apart(x) for x in inputs]
     results = expression(*own)

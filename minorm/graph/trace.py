@@ -1,8 +1,8 @@
-"""Recording: while a trace is open, every operation that runs is written down as a tree of calls.
+"""Records the operations that run while a trace is open, as a tree of calls.
 
-A model is Python, so the only way to know what it computes is to run it and watch. `minorm.onnx.export`
-opens a trace, runs the model once and then walks the tree: where it knows how to write a call
-(`F.batch_norm`) it does, and where it does not it descends into the calls made inside (`Mul`, `Add`).
+A model is Python, so the only way to know what it computes is to run it and watch. `minorm.onnx.export` opens a trace,
+runs the model once and then walks the tree: it writes the calls that it knows (`F.batch_norm`), and descends into the
+calls inside the others (`Mul`, `Add`).
 
     with trace.record() as calls:
         y = model(x)
@@ -32,11 +32,11 @@ AnyCallable = TypeVar("AnyCallable", bound=Callable[..., Any])
 class Call:
     """One operation that ran.
 
-    target     what was called: a function of minorm.functional, or an autograd.Function class
+    target     the called function of minorm.functional, or an autograd.Function class
     arguments  its arguments by name, defaults included
     result     the Tensor, or the tuple of Tensors, that it returned
     children   the calls it made itself, in order; empty for an autograd.Function
-    changed    whether the result is a Tensor from before, changed in place: from here on it stands for the new value
+    changed    whether the result is an earlier Tensor, changed in place: from here on it stands for the new value
     """
 
     target: Any
@@ -47,20 +47,20 @@ class Call:
 
 
 class Interceptor(Protocol):
-    """Sees every outermost operation while `intercepted` is open, and says what it returns."""
+    """Sees every outermost operation while `intercepted` is open, and chooses its result."""
 
     def call(self, function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
-        """Is called in the place of `function(**arguments)`, a public function."""
+        """Replace the call `function(**arguments)` of a public function."""
 
     def applied(self, function: type, arguments: dict[str, Any], result: Any) -> Any:
-        """Returns what takes the place of `result`, where an autograd Function was applied by itself (x + y)."""
+        """Return the result of an autograd Function that was applied outside a public function (x + y)."""
 
     def changed(self, tensor: Any) -> None:
-        """Is told that the last operation changed `tensor` in place (x += y): that is its result."""
+        """Note that the last operation changed `tensor` in place (x += y), and that `tensor` is its result."""
 
 
 class _Unread(list[Any]):
-    """The calls of a trace that is open only for its interceptor: the last one is kept."""
+    """The calls of a trace that is open only for its interceptor: it keeps the last one."""
 
     def append(self, call: Any) -> None:
         self[:] = [call]
@@ -68,10 +68,10 @@ class _Unread(list[Any]):
 
 class _State(threading.local):
     calls: list[Call] | None = None  # where the next call is written, None outside a trace
-    cast: Callable[[type, tuple[Any, ...]], tuple[Any, ...]] | None = None  # amp's, where an autocast is open
-    cast_types: dict[str, Any] = {}  # noqa: RUF012  amp's too: the type by the kind of device; replaced, never changed
-    originals: dict[int, tuple[Any, Any]] = {}  # noqa: RUF012  by id: arrays changed in place, what they held before
-    interceptor: Interceptor | None = None  # looked for inside a trace alone
+    cast: Callable[[type, tuple[Any, ...]], tuple[Any, ...]] | None = None  # set by amp inside an autocast
+    cast_types: dict[str, Any] = {}  # noqa: RUF012  set by amp: the type by the kind of device; replaced, never changed
+    originals: dict[int, tuple[Any, Any]] = {}  # noqa: RUF012  by id: arrays changed in place, and their contents before
+    interceptor: Interceptor | None = None  # read only inside a trace
 
 
 state = _State()
@@ -79,18 +79,18 @@ state = _State()
 
 @contextmanager
 def record() -> Iterator[list[Call]]:
-    """Open a trace in this thread; yields the list that the outermost calls are appended to."""
+    """Open a trace in this thread; yield the list that collects the outermost calls."""
     calls: list[Call] = []
-    # What is written down is the model, not how it was run: no cast.
+    # A trace records the model, not the types it ran in: no cast.
     with minorm_ext.Switch(state, {"calls": calls, "originals": {}, "cast": None}):
         yield calls
 
 
 @contextmanager
 def intercepted(interceptor: Interceptor | None) -> Iterator[None]:
-    """Inside, the interceptor stands between the model and its operations; None takes it away.
+    """Put the interceptor between the model and its operations inside the block; None removes it.
 
-    Operations run one by one, as in every trace. What the interceptor itself calls it does not see again.
+    Operations run one by one, as in every trace. The interceptor does not see the operations that it calls itself.
     """
     calls = _Unread() if state.calls is None else state.calls
     with minorm_ext.Switch(state, {"calls": calls, "interceptor": interceptor}):
@@ -98,7 +98,7 @@ def intercepted(interceptor: Interceptor | None) -> Iterator[None]:
 
 
 def called(function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
-    """`function` with the arguments that an interceptor got, by name."""
+    """Call `function` with the arguments that an interceptor got by name."""
     positional: list[Any] = []
     named = dict(arguments)
     for name, parameter in signature_of(function).parameters.items():
@@ -111,7 +111,7 @@ def called(function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
 
 @contextmanager
 def no_casts() -> Iterator[None]:
-    """Inside, an autocast leaves the types of operations alone."""
+    """Switch autocast off inside the block."""
     before, state.cast = state.cast, None
     try:
         yield
@@ -120,13 +120,13 @@ def no_casts() -> Iterator[None]:
 
 
 def remember(array: Any) -> None:
-    """Keep what an array holds before it is changed in place for the first time."""
+    """Keep an array's contents before its first change in place."""
     if id(array) not in state.originals:
         state.originals[id(array)] = array, array.copy()
 
 
 def changed(tensor: Any) -> None:
-    """Say that the last call changed `tensor` in place: that is its result."""
+    """Note that the last call changed `tensor` in place, and that `tensor` is its result."""
     if state.calls is not None:
         state.calls[-1].result, state.calls[-1].changed = tensor, True
         if state.interceptor is not None:
@@ -134,7 +134,7 @@ def changed(tensor: Any) -> None:
 
 
 def _blame(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """Raise what says more than the error of a call that failed; return where that error says it all."""
+    """Raise a clearer error than the failed call's own, if there is one."""
     name = function.__name__
     error = wrong_call(name, function, args, kwargs)
     error = error or foreign_argument(name, named_arguments(function, args, kwargs))
@@ -146,8 +146,8 @@ def _blame(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str
 def operation(function: AnyCallable, followed: Callable[..., Any] | None = None) -> AnyCallable:
     """Decorate a public function so that a trace shows it as one call with children.
 
-    Where the first argument is called x, PyTorch's name for it, `input`, is taken too. followed: what is called in its
-    place where an `activation` or a `residual` follows, both of which are passed by name.
+    If the first argument is called x, PyTorch's name `input` works too. followed: replaces the function if an
+    `activation` or a `residual` is passed, both by name.
     """
     whole, given = unbound(function)
     renamed = whole.__code__.co_varnames[given : given + 1] == ("x",)
@@ -168,7 +168,7 @@ def operation(function: AnyCallable, followed: Callable[..., Any] | None = None)
         if error := wrong_call(function.__name__, function, args, kwargs):
             raise error
         arguments = named_arguments(function, args, kwargs)
-        for name in ("inplace", "activation", "residual"):  # results are new tensors, and what follows has its own call
+        for name in ("inplace", "activation", "residual"):  # results are new; the activation is a separate call
             arguments.pop(name, None)
         if (interceptor := state.interceptor) is not None:
             with intercepted(None):

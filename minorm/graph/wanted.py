@@ -1,6 +1,6 @@
-"""Finds the Functions that lead to the Tensors whose gradients were asked for: a walk passes by all others.
+"""Finds the Functions that lead to the Tensors whose gradients are requested; a walk skips all others.
 
-A gradient penalty differentiates for images, and the gradients of the weights would be thrown away.
+A gradient penalty, for example, needs gradients for images only, not for weights.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ Place = tuple[int, int]  # the id of a leaf or of a Function, and the index of i
 
 
 def place_of(tensor: Any) -> Place:
-    """Where gradients of a Tensor arrive."""
+    """Return the place where gradients of a Tensor arrive."""
     return id(tensor if tensor.creator is None else tensor.creator), tensor.output_index
 
 
 class Wanted:
-    """The places of `inputs`, and what leads there from `outputs`."""
+    """The places of `inputs`, and the Functions that lead there from `outputs`."""
 
     def __init__(self, inputs: Iterable[Any], outputs: Iterable[Any]) -> None:
         self.places = {place_of(x) for x in inputs}
@@ -29,22 +29,22 @@ class Wanted:
                 self._look(y.creator)
 
     def has(self, source: Any, index: int) -> bool:
-        """Is this output of a Function, or this leaf, one of the places, or does it lead to one?"""
+        """Is this output of a Function, or this leaf, one of the places, or does it lead to one of them?"""
         return (id(source), index) in self.places or self.leading.get(id(source), False)
 
     def among(self, edges: Sequence[Any]) -> tuple[bool, ...]:
-        """Which of a Function's edges lead to one."""
+        """Say for each of a Function's edges whether it leads to one of the places."""
         return tuple([edge is not None and self.has(edge[0], edge[1]) for edge in edges])
 
     def _look(self, root: Function) -> None:
-        """Fill `leading` for what the Function was computed from, inputs first: a graph may be deeper than a stack."""
+        """Fill `leading` for the Function, inputs first, without recursion: a graph may be deeper than the stack."""
         stack: list[tuple[Function, bool]] = [(root, False)]
         while stack:
             function, done = stack.pop()
             if done:
                 self.leading[id(function)] = True in self.among(function.edges or ())
             elif id(function) not in self.leading:
-                if function.edges is None:  # what it was computed from is not known any more
+                if function.edges is None:  # its inputs are no longer known
                     raise function.freed()
                 self.leading[id(function)] = False
                 stack.append((function, True))

@@ -10,13 +10,16 @@ import matplotlib as mpl
 import matplotlib.pyplot as plt
 from matplotlib.colors import to_rgb
 
+from minorm.plots import plain_powers
+
 
 def show(figure: Any, text: str) -> None:
     """Show a figure. text: what is to be seen, which a notebook keeps as the picture's alternative text.
 
     It goes where nbconvert and screen readers look for it, to `alt` in the metadata of the image. A program that runs
-    as a script has windows, which have no place for it.
+    as a script has windows, which have no place for it. Numbers of logarithmic axes are written plainly.
     """
+    plain_powers(figure)
     if in_notebook():
         from IPython.display import display
 

@@ -1,10 +1,10 @@
-"""One call object for a normalization: what is decided once for a form of input, before an array is seen.
+"""NormCall: the decisions of a normalization that depend on the form of the input, not on its numbers.
 
-    form of input     its shape and type, its kind of array, which parameters, mask and activation there are
+    form of input     its shape and type, its kind of array, and which of parameters, mask and activation are present
     what follows      axes -> loops (nest.py), how arrays meet them (layout.py), which backend runs them, in which type
 
-minorm/functional/norm makes a NormCall where it has checked its arguments, and keeps it for the next input of that
-form. The Functions beside this file get it whole, and it never holds an array: arrays are arguments.
+minorm/functional/norm makes a NormCall after it has checked its arguments, and keeps it for the next input of that
+form. It hands the NormCall to the Functions in this folder. A NormCall never holds an array: arrays are arguments.
 
     call, x = call.arranged(x)                        x as the loops take it
     y, stats = call.norm.forward(x, s, b)             the backend's functions know the nest, the equation and the types
@@ -30,21 +30,21 @@ MOST_ORDERS = 64  # of memory that a call knows; arrays have few
 
 
 class NormCall:
-    """What a normalization of x with this shape, type and kind of array does, whatever numbers x holds.
+    """The plan for normalizing inputs of one shape, type and kind of array, whatever numbers they hold.
 
     axes, num_groups, param  as in `nest.plan`
-    equation                 eps, and what else differs
+    equation                 eps, centered and guard
     compute_dtype            the type to compute in, or None for the kernels' own choice: see kernels/protocol.py
     backend                  an object with the functions of kernels/protocol.py; None chooses by the array
-    masked, activation       whether there is a mask, and what follows: "relu", or None
+    masked, activation       whether there is a mask, and the activation behind it: "relu", or None
 
-    From these follow
+    The constructor derives from these
 
     layout, nest             how arrays lie for the loops, and the loops
     norm                     the backend's functions for them (kernels/bound.py)
     handed_in                the backend with its results checked, where one is given (kernels/checked.py)
-    dtype                    the type that is computed in
-    constant                 is y a constant, as where each number is its own mean?
+    dtype                    the type to compute in, settled
+    constant                 is y constant, because each number is its own mean?
     """
 
     __slots__ = (
@@ -76,11 +76,11 @@ class NormCall:
 
     @property
     def backend(self) -> Any:
-        """What was handed in, or None."""
+        """The backend that the caller passed, or None."""
         return None if self.handed_in is None else self.handed_in.checked()
 
     def arranged(self, x: Array) -> tuple[NormCall, Array]:
-        """The call for x's order in memory, this one where x is row-major; and x, or a gapless copy."""
+        """Return the call for x's order in memory (this one if x is row-major), and x or a gapless copy of it."""
         if x.shape != self.shape or (x.dtype is not self.stored and x.dtype != self.stored):
             raise ValueError(
                 f"NormCall: x is {x.dtype}{x.shape}; expected {self.stored}{self.shape}, as it was made for"
@@ -92,7 +92,7 @@ class NormCall:
         return (self if layout is self.layout else self._with(x, layout)), x
 
     def _with(self, x: Array, layout: Layout) -> NormCall:
-        """The same in another order: channels-last, say."""
+        """Return the same call for another order in memory, such as channels-last."""
         call = self.orders.get(layout)
         if call is None:
             call = copy(self)

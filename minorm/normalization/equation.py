@@ -1,4 +1,4 @@
-"""The one equation, and the three small things in which normalizations differ besides their loops.
+"""The one equation, and the three small differences between normalizations besides their loops.
 
     y = (x - mean) * rstd * s + b        rstd = 1 / sqrt(var + eps)
 
@@ -33,8 +33,8 @@ class Equation:
     def rstd(self, var: Any, count: Any = None) -> Any:
         """1 / sqrt(var + eps), or 1 / (sqrt(var) + eps) with the guard and 0 where var is 0.
 
-        count: over how many elements each variance was taken, under a mask. It is 0 where they say nothing: none, or
-        one that is centred.
+        count: the number of elements behind each variance, under a mask. rstd is 0 where they do not determine a
+        variance: no elements, or a single one if centered.
         """
         if self.guard:
             std = var**0.5
@@ -48,7 +48,7 @@ class Equation:
         return rstd
 
     def is_constant(self, count: Any) -> bool:
-        """Is y a constant? One number is its own mean, so its gradient is 0, to the last bit."""
+        """Is y constant? A single number is its own mean, so its gradient is exactly 0."""
         return self.centered and count == 1
 
     def slope(self, var: Any) -> Any:

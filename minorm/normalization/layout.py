@@ -1,11 +1,11 @@
-"""How an array and its parameters meet the kernels, which want four loops and no gaps.
+"""Brings an array and its parameters into the form that the kernels need: four loops and no gaps.
 
-Nearly always nothing is to be done: the array is gapless in some order of its axes, `nest.plan` finds four loops, and
-the parameters already lie in memory as the nest expects. What is left is dealt with here:
+Nearly always there is nothing to do: the array is gapless in some order of its axes, `nest.plan` finds four loops, and
+the parameters already lie in memory as the nest expects. This file handles the other cases:
 
 - An array with gaps, negative steps or unaligned elements is copied.
 - Parameters of two or more axes, for data whose axes lie in memory in another order, are transposed (they are small).
-- A nest that does not fit (rank 5 and more, odd broadcasts) is replaced by one that always does: the data is copied
+- A nest that does not fit (rank 5 and more, odd broadcasts) is replaced by one that always fits: the data is copied
   with its kept axes first, as a matrix (kept, reduced), and the parameters are widened to one for each element.
 """
 
@@ -25,11 +25,11 @@ ndarray = np.ndarray
 
 
 class Layout:
-    """Data, parameters and statistics in the kernels' order, and back. This one is for nests that fit."""
+    """Brings data, parameters and statistics into the kernels' order, and back. This class is for nests that fit."""
 
     def __init__(self, nest: Nest) -> None:
         self.nest = nest
-        self.origin = nest  # of the data as it is; differs from nest in a copied layout
+        self.origin = nest  # the nest of the data before any copy; differs from `nest` in a copied layout
         shape = tuple(axis.count for axis in nest.axes if axis.varies)
         order = nest.param_order  # None, nearly always
         self.param_shape = shape
@@ -40,15 +40,15 @@ class Layout:
         self.in_order = nest.kept_order == tuple(range(len(self.kept_shape)))
 
     def data(self, x: Array) -> Array:
-        """An array as the kernels take it."""
+        """Return the array in the kernels' form."""
         return x
 
     def result(self, y: Array, like: Array) -> Array:  # noqa: ARG002
-        """A kernel's result as an array of the shape and memory order of `like`."""
+        """Return a kernel's result with the shape and memory order of `like`."""
         return y
 
     def parameter(self, s: Array | None) -> Array | None:
-        """Scale or bias in the nest's order."""
+        """Return scale or bias in the nest's order."""
         if s is None:
             return None
         if self.param_order is not None:
@@ -57,18 +57,18 @@ class Layout:
         return s if flags.c_contiguous and (type(s) is not ndarray or flags.aligned) else s.copy("C")
 
     def parameter_gradient(self, ds: Array, like: Array) -> Array:
-        """ds or db in the shape and type of the parameter."""
+        """Return ds or db in the shape and type of the parameter."""
         if self.param_back is not None:
             ds = ds.reshape(self.shape_in_order).transpose(self.param_back).copy("C")
         ds = ds if ds.dtype == like.dtype else ds.astype(like.dtype)
         return ds if ds.shape == like.shape else ds.reshape(like.shape)
 
     def statistics(self, flat: Array) -> Array:
-        """Statistics in the shape of the kept axes."""
+        """Return statistics in the shape of the kept axes."""
         return flat.reshape(self.kept_shape) if self.in_order else self.nest.statistics(flat)
 
     def flat(self, statistics: Array) -> Array:
-        """The inverse."""
+        """Return statistics in loop order: the inverse of `statistics`."""
         return statistics.reshape(-1) if self.in_order else self.nest.flat(statistics)
 
 
@@ -79,7 +79,7 @@ class CopiedLayout(Layout):
         kept = [i for i, axis in enumerate(origin.axes) if not axis.reduced]
         reduced = [i for i, axis in enumerate(origin.axes) if axis.reduced]
         super().__init__(plan((origin.rows, origin.columns), (1,), 1, (0, 1) if with_params else ()))
-        self.with_params = with_params  # where scale and bias vary along no axis they have one element, and keep it
+        self.with_params = with_params  # False: scale and bias vary along no axis, have one element, and stay so
         self.origin = origin
         self.kept_shape = origin.kept_shape
         self.order = (*kept, *reduced)
@@ -125,13 +125,13 @@ def layout_of(
     num_groups: int,
     param: tuple[int, ...],
 ) -> Layout:
-    """The layout for gapless data: shape, steps in elements (None: row-major), and what `nest.plan` wants to know."""
+    """Return the layout for gapless data. strides are in elements (None: row-major); the rest is as in `nest.plan`."""
     nest = plan(shape, axes, num_groups, param, strides)
     return Layout(nest) if nest.fits else CopiedLayout(nest, bool(param))
 
 
 def arrange(x: Array, axes: tuple[int, ...], num_groups: int, param: tuple[int, ...]) -> tuple[Layout, Array]:
-    """The layout for this array, and the array itself or a gapless copy."""
+    """Return the layout for this array, and the array itself or a gapless copy."""
     flags = x.flags
     aligned = type(x) is not ndarray or flags.aligned  # CuPy's elements always are
     if aligned and flags.c_contiguous:
@@ -143,7 +143,7 @@ def arrange(x: Array, axes: tuple[int, ...], num_groups: int, param: tuple[int, 
 
 
 def mask_like(mask: Array, x: Array) -> Array:
-    """A mask that broadcasts to x as an array of x's shape, with its elements in memory where x has its own."""
+    """Return the mask, which broadcasts to x, in x's shape and memory order."""
     if mask.shape == x.shape and mask.flags.c_contiguous and x.flags.c_contiguous:
         return mask
     wide = np.empty_like(x, dtype=bool)
@@ -152,7 +152,7 @@ def mask_like(mask: Array, x: Array) -> Array:
 
 
 def same_order(dy: Array, x: Array) -> Array:
-    """dy with its elements in memory where x has its own: itself, or a copy."""
+    """Return dy in x's memory order: itself, or a copy."""
     aligned = type(dy) is not ndarray or dy.flags.aligned
     if aligned and (dy.strides == x.strides or (dy.flags.c_contiguous and x.flags.c_contiguous)):
         return dy

@@ -1,4 +1,4 @@
-"""Every normalization is four loops: at most two over what is kept, at most two over what is reduced.
+"""Every normalization is four loops: at most two over kept axes and at most two over reduced axes.
 
     Y = (X - mean) / sqrt(var + eps) * S + B
 
@@ -7,15 +7,15 @@ differ, and they are *kept*. Group normalization first splits its channel axis i
 a group (reduced). Seen this way BatchNorm, InstanceNorm, GroupNorm, LayerNorm and RMSNorm are the same computation
 with another pattern of kept and reduced axes, and one kernel serves them all.
 
-`plan` finds the pattern. It orders the axes as they lie in memory and merges neighbours of one kind wherever one
-step walks both. What is left are loops `(count, data, param)`: how often, how far apart in X, how far apart in S and
-B; `param == 0` where S and B do not change along the loop.
+`plan` finds the pattern. It orders the axes as they lie in memory and merges neighbours of one kind wherever one step
+walks both. The result is loops `(count, data, param)`: the number of turns, the step in X, the step in S and B. A
+`param` of 0 means that S and B do not change along the loop.
 
     BatchNorm 32x64x56x56             keep (64, 3136, 1)                   reduce (32, 200704, 0) (3136, 1, 0)
     GroupNorm 8x64x56x56, 8 groups    keep (8, 200704, 0) (8, 25088, 8)    reduce (8, 3136, 1) (3136, 1, 0)
     LayerNorm 8x128x768               keep (1024, 768, 0)                  reduce (768, 1, 1)
 
-Only shape and steps matter here: no array, and nothing else of minorm, is touched.
+Only shapes and steps matter here. This file touches no array and imports nothing else of minorm.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from typing import NamedTuple
 
 
 class Loop(NamedTuple):
-    """One loop: how often, and how many elements apart in the data and in the parameters."""
+    """One loop: the number of turns, and the steps in elements in the data and in the parameters."""
 
-    count: int  # type: ignore[assignment]  # hides tuple.count, which nobody misses
+    count: int  # type: ignore[assignment]  # hides tuple.count, which nothing here calls
     data: int
     param: int
 
@@ -54,10 +54,10 @@ class Nest:
     keep, reduce     the loops
     axes             the axes of the data after the group split, in logical order
     order            the same axes as they lie in memory, widest step first
-    rows, columns    how many statistics there are; how many elements each is taken over
-    param_size       elements of scale and of bias, which lie in memory order, without gaps
+    rows, columns    the number of statistics; the number of elements that each is taken over
+    param_size       the number of elements of scale and of bias, which lie in memory order without gaps
     param_order      None, or the permutation that brings the parameters' axes from logical to memory order
-    code             the four loops as the kernels read them, twelve int64; empty where there are more than four
+    code             the four loops in the kernels' form, twelve int64; empty if there are more than four loops
     """
 
     keep: tuple[Loop, ...]
@@ -72,7 +72,7 @@ class Nest:
 
     @property
     def fits(self) -> bool:
-        """Can the kernels run it? If not, the caller rearranges the data first.
+        """Can the kernels run this nest? If not, the caller rearranges the data first.
 
         Two loops of each kind are the limit; and where neighbours in memory belong to different statistics, the
         parameters may vary along them or along the reduced loops, not along both.
@@ -105,17 +105,17 @@ class Nest:
 
     @property
     def two_by_two(self) -> tuple[Loop, Loop, Loop, Loop]:
-        """Exactly four loops: keep outer, keep inner, reduce outer, reduce inner; loops of one turn fill up."""
+        """Exactly four loops: keep outer, keep inner, reduce outer, reduce inner; loops of one turn fill the gaps."""
         return (*_pair(self.keep), *_pair(self.reduce))
 
     def statistics(self, flat):
-        """Statistics in loop order, as kernels have them -> an array of `kept_shape`."""
+        """Return statistics in loop order, the kernels' order, as an array of `kept_shape`."""
         order = self.kept_order
         counts = self.kept_shape
         return flat.reshape([counts[i] for i in order]).transpose(_inverse(order))
 
     def flat(self, statistics):
-        """An array of `kept_shape` (or of that size) -> statistics in loop order."""
+        """Return an array of `kept_shape` (or of that size) as statistics in loop order."""
         return statistics.reshape(self.kept_shape).transpose(self.kept_order).reshape(-1)
 
     def __str__(self) -> str:
@@ -139,7 +139,7 @@ def plan(
     param: tuple[int, ...] = (),
     strides: tuple[int, ...] | None = None,
 ) -> Nest:
-    """The nest that normalizes data of this shape over `axes`.
+    """Return the nest that normalizes data of this shape over `axes`.
 
     num_groups  above 1, axis 1 (C) is split into two: the group (kept) and the channel in its group (reduced)
     param       the axes *after the split* along which scale and bias vary
@@ -199,7 +199,7 @@ def is_dense(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
 
 
 def _parameter_steps(axes: tuple[Axis, ...], order: tuple[int, ...]) -> dict[int, int]:
-    """The parameters have the axes along which they vary, in the data's memory order, without gaps."""
+    """Return the parameters' step along each axis, 0 where they do not vary; they lie gapless in memory order."""
     steps, step = {}, 1
     for i in reversed(order):
         steps[i] = step if axes[i].varies else 0
@@ -208,7 +208,7 @@ def _parameter_steps(axes: tuple[Axis, ...], order: tuple[int, ...]) -> dict[int
 
 
 def _merge(axes: tuple[Axis, ...], order: tuple[int, ...], param: dict[int, int], reduced: bool) -> tuple[Loop, ...]:
-    """The loops of one kind: without those of one turn, and neighbours as one where one step walks both."""
+    """Return the loops of one kind, without loops of one turn, and with neighbours merged where one step walks both."""
     loops: list[Loop] = []
     for i in order:
         axis = axes[i]
@@ -227,7 +227,7 @@ def _pair(loops: tuple[Loop, ...]) -> tuple[Loop, Loop]:
 
 
 def _code(keep: tuple[Loop, ...], reduce: tuple[Loop, ...]) -> bytes:
-    """Count, data step and parameter step of keep outer, keep inner, reduce outer, reduce inner."""
+    """Pack count, data step and parameter step of keep outer, keep inner, reduce outer and reduce inner."""
     if len(keep) > 2 or len(reduce) > 2:
         return b""
     return struct.pack("12q", *[number for loop in (*_pair(keep), *_pair(reduce)) for number in loop])

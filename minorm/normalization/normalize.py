@@ -1,7 +1,7 @@
-"""The two normalizations: with the statistics of x itself, and with statistics that are given.
+"""The two normalizations: with the statistics of x itself, and with given statistics.
 
-Letters as in docs/maths.md: s and b are scale and bias, g = dy * s, xhat = (x - mean) * rstd. Either may go on to
-max(y + residual, 0) in the same pass: backward then needs y, and dy is 0 where y <= 0.
+Letters as in docs/maths.md: s and b are scale and bias, g = dy * s, xhat = (x - mean) * rstd. Both can compute max(y +
+residual, 0) in the same pass: backward then needs y, and dy is 0 where y <= 0.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ Array = Any
 
 
 class Normalize(Function):
-    """y = (x - mean) * rstd * s + b, with mean and var of x over what the call reduces.
+    """y = (x - mean) * rstd * s + b, with mean and var of x over the axes that the call reduces.
 
-    mask      bool, broadcasts to x: where it is False there is no element, and y is 0; or None
+    mask      bool, broadcasts to x; y is 0 where it is False, and those elements do not count; or None
     residual  an array like x that is added to y before the activation; or None
     call      the NormCall for x, mask and activation
     running   RunningStats, updated when y is done
-    observe   called as observe(mean, var, count) then, the statistics in the kept axes' shape; count is one number,
-              with a mask as many as they
+    observe   called then as observe(mean, var, count), the statistics in the kept axes' shape; count is one number,
+              with a mask an array of their shape
     """
 
     fresh: tuple[int, ...] = (0, 4)  # of x and of the residual
@@ -50,13 +50,13 @@ class Normalize(Function):
         observe: Callable[[Array, Array, Any], None] | None = None,
     ) -> Array:
         self.scale, self.bias, self.y = scale, bias, None
-        if call.handed_in is not None:  # it may keep what it returns, and lives until backward calls it
+        if call.handed_in is not None:  # it may keep its results, and must live until backward calls it
             self.fresh, self.backend = (), call.backend
         call, x = self.call, self.x = call.arranged(x)
         if x.size == 0:
             return np.empty_like(x)
         layout, tell = call.layout, None
-        self.mask = mask  # the array itself, so that it is watched
+        self.mask = mask  # the array itself, so that changes in place are noticed
         given = self.masked = _NOTHING if mask is None else _masked(call, x, mask)
         if call.activation is not None:
             given = _activated(call, x, residual, given)
@@ -101,7 +101,7 @@ class Normalize(Function):
             layout.parameter_gradient(db, self.bias) if needs[2] else None,
         )
         dresidual = None if dresidual is None else layout.result(dresidual, x)
-        return (*gradients, None, dresidual)[: len(needs)]  # none for a mask
+        return (*gradients, None, dresidual)[: len(needs)]  # the mask has no gradient
 
     def gradient(self, dy: Any) -> tuple[Any, ...]:
         needs = self.needs
@@ -115,10 +115,11 @@ class Normalize(Function):
 
 
 class NormalizeWith(Function):
-    """y = (x - mean) / sqrt(var + eps) * s + b, with mean and var given: what evaluation does.
+    """y = (x - mean) / sqrt(var + eps) * s + b, with given mean and var: the evaluation form.
 
     mean and var have one number for each combination of the kept axes, of any float type. All five inputs have
-    gradients: x appears in nothing but itself here, so dx = g * rstd. mask, residual and call are those of `Normalize`.
+    gradients. The statistics do not depend on x here, so dx = g * rstd. mask, residual and call are those of
+    `Normalize`.
     """
 
     def forward(
@@ -194,7 +195,7 @@ _NOTHING: dict[str, Any] = {}
 
 
 def _before_activation(function: Any, dy: Any) -> tuple[Any, Any]:
-    """The Tensor dy as it comes through the activation, to what is normalized and to the residual."""
+    """Return the Tensor dy after the activation's backward, for the normalization and for the residual."""
     if function.y is None:
         return dy, None
 
@@ -206,11 +207,11 @@ def _before_activation(function: Any, dy: Any) -> tuple[Any, Any]:
 
 
 def _masked(call: NormCall, x: Array, mask: Array) -> dict[str, Array]:
-    """The mask as keyword argument of a backend's functions."""
+    """Return the mask as a keyword argument of a backend's functions."""
     return {"mask": call.layout.data(mask_like(mask, x))}
 
 
 def _activated(call: NormCall, x: Array, residual: Array | None, given: dict[str, Array]) -> dict[str, Any]:
-    """What is given, and the activation as forward and apply are told of it."""
+    """Add the activation and the residual to the keyword arguments of forward and apply."""
     data = None if residual is None else call.layout.data(same_order(residual, x))
     return {**given, "activation": call.activation, "residual": data}

@@ -1,8 +1,8 @@
-"""The gradient of a normalization as a Function: what `create_graph=True` puts in the graph, with its own gradient.
+"""The gradient of a normalization as a Function, which `create_graph=True` puts in the graph.
 
 dx, ds, db = NormalizeGradient(dy, x, s)        the kernels' backward pass
-backward                                        second_derivative.py, written out
-gradient                                        tensor_form.py: from the third derivative on
+backward                                        the formulas of second_derivative.py
+gradient                                        tensor_form.py, for the third derivative and above
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ Array = Any
 
 
 class NormalizeGradient(Function):
-    """dx, ds and db of `Normalize`, as a tuple of those that are wanted.
+    """Computes dx, ds and db of `Normalize`: a tuple of the wanted ones.
 
-    call    the NormCall of x as it lies in memory
+    call    the NormCall for x's memory order
     stats   the statistics of x
-    like    arrays of the forms of ds and db; None for one that is not there
+    like    arrays with the shapes and types of ds and db; None for an absent parameter
     wanted  which of dx, ds and db
     """
 
@@ -94,7 +94,7 @@ class NormalizeGradient(Function):
         return (*expressed(self.expression, inputs, weights), None)[: len(self.needs)]
 
     def expression(self, dy: Any, x: Any, scale: Any) -> tuple[Any, ...]:
-        """The forward pass with Tensors."""
+        """Compute the forward pass with Tensors."""
         form = TensorForm(self.call, dy, self.mask, self.x)
         dx, *products = form.gradients(dy, x, scale, self.stats.k)
         results = [dx] if self.wanted[0] else []
@@ -104,7 +104,7 @@ class NormalizeGradient(Function):
         return tuple(results)
 
     def _by_result(self, weights: tuple[Array | None, ...]) -> list[Array | None]:
-        """The gradients of dx, ds and db; None for one that is not wanted."""
+        """Return the gradients of dx, ds and db; None for an unwanted one."""
         found = iter(weights)
         return [next(found) if one else None for one in self.wanted]
 
@@ -119,7 +119,7 @@ def gradient_of(
     like: tuple[Array | None, Array | None],
     wanted: tuple[bool, ...],
 ) -> list[Any]:
-    """dx, ds and db as Tensors of the graph; None for those that are not wanted."""
+    """Return dx, ds and db as Tensors of the graph; None for unwanted ones."""
     if not any(wanted):
         return [None, None, None]
     mask = () if mask is None else (dy.from_array(mask),)

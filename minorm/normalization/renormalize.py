@@ -1,9 +1,9 @@
-"""Batch renormalization: the batch's statistics, corrected towards the running ones by numbers without a gradient.
+"""Batch renormalization: corrects the batch's statistics towards the running ones by factors without a gradient.
 
     y = (xhat * r + d) * s + b = xhat * (r * s) + (d * s + b)
 
-so it is the batch normalization of another scale and bias, in the same passes. With dS and dB, the gradients of those
-two, ds = dS * r + dB * d and db = dB; dx sees the scale r * s alone.
+This is a batch normalization with the scale r * s and the bias d * s + b, in the same passes. With dS and dB, the
+gradients of these two, ds = dS * r + dB * d and db = dB; dx sees the scale r * s alone.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ Array = Any
 
 
 class Renormalize(Function):
-    """y = (xhat * r + d) * s + b, xhat and std of the batch, and what they were before as `old`.
+    """y = (xhat * r + d) * s + b, with xhat and std of the batch, and the running statistics before the update as
+    `old`.
 
         r = clip(std / old_std, 1 / rmax, rmax)        d = clip((mean - old_mean) / old_std, -dmax, dmax)
 

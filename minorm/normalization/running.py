@@ -1,13 +1,13 @@
-"""Running statistics: what evaluation normalizes with. One owner, one verb.
+"""Running statistics, with which evaluation normalizes. RunningStats owns them, and `update` alone changes them.
 
     running = running * momentum + batch * (1 - momentum)
 
-This is ONNX's formula (Keras, Flax and Paddle mean the same): momentum is the share of the old value that is kept.
+This is ONNX's formula (Keras, Flax and Paddle use it too): momentum is the share of the old value that is kept.
 PyTorch's momentum=0.1 is 0.9 here. `momentum=None` weighs all batches alike: momentum = batches / (batches + 1).
 The variance is the population's (divide by N); `unbiased=True` divides by N - 1 instead, as PyTorch does.
 
-A batch whose mean or variance is NaN or infinite for one channel would stay in a running value for ever. It is left out
-for all channels, and counted. So is one with which a running value would no longer fit into its type.
+A NaN or infinite mean or variance in one channel would stay in the running value for ever. Such a batch is left out for
+all channels, and counted as skipped. So is a batch that would make a running value overflow its type.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from minorm.support.decorating import Block
 
 class _Mode(threading.local):
     updating = True  # False inside no_stats_update
-    take: Callable[..., bool] | None = None  # inside `redirected`: who is told the moments of a batch first
-    owns: Callable[[Any], bool] | None = None  # inside `redirected`: whose moments those are
+    take: Callable[..., bool] | None = None  # inside `redirected`: gets the moments of a batch first
+    owns: Callable[[Any], bool] | None = None  # inside `redirected`: tells whether `take` wants them
 
 
 _mode = _Mode()
 
 
 class no_stats_update(minorm_ext.Switch, Block):  # type: ignore[misc]  # noqa: N801  used as a function is
-    """Inside, training passes leave running statistics as they are: to compute a forward pass a second time, say.
+    """Leave running statistics unchanged inside the block, for example to compute a forward pass a second time.
 
-    Works as a decorator too; each thread has its own answer.
+    Also works as a decorator. The setting belongs to the thread.
     """
 
     def __init__(self) -> None:
@@ -47,15 +47,15 @@ class no_stats_update(minorm_ext.Switch, Block):  # type: ignore[misc]  # noqa: 
 
 
 def is_updating() -> bool:
-    """False inside `no_stats_update`."""
+    """Return False inside `no_stats_update`."""
     return _mode.updating
 
 
 def redirected(take: Callable[..., bool], owns: Callable[[Any], bool]) -> Any:
-    """Inside, `take` is called in place of every update, as take(running, mean, var, count, samples, rest).
+    """Call `take` in place of every update inside the block, as take(running, mean, var, count, samples, rest).
 
-    Where it returns False the update goes on, to the `take` of the block around this one or to the statistics.
-    owns(array) tells whether it would take the updates of a running mean. Each thread has its own.
+    If `take` returns False, the update goes on to the `take` of the block around this one, or to the statistics.
+    owns(array) says whether `take` wants the updates of a running mean. The setting belongs to the thread.
     """
 
     def inside() -> dict[str, Any]:
@@ -71,11 +71,12 @@ def redirected(take: Callable[..., bool], owns: Callable[[Any], bool]) -> Any:
 
 
 class RunningStats:
-    """The running mean and variance as arrays, changed in place: by `update`, or by a kernel that does the same.
+    """The running mean and variance as arrays, changed in place by `update` or by a kernel that computes the same.
 
-    batches: the number of batches seen so far, an integer array of one element, counted up with them; may be None
-    unless momentum is. skipped: the number of batches left out, likewise, or None. update_nonfinite: leave none out.
-    `changed` tells whether anything has been written yet. On a GPU the host is not asked which batches are finite.
+    batches: the number of batches so far, an integer array of one element that each update increments; may be None
+    unless momentum is None. skipped: the number of batches left out, in the same form, or None. update_nonfinite: leave
+    no batch out. `changed` says whether anything has been written yet. On a GPU the host does not wait to learn which
+    batches are finite.
     """
 
     __slots__ = ("batches", "changed", "mean", "momentum", "skipped", "unbiased", "update_nonfinite", "var")
@@ -105,14 +106,14 @@ class RunningStats:
 
     @property
     def is_part(self) -> bool:
-        """Do updates wait for other parts of a batch, inside `redirected`?"""
+        """Are this batch's moments collected with other parts of the batch first, inside `redirected`?"""
         return _mode.owns is not None and _mode.owns(self.mean)
 
     def update(self, mean: Any, var: Any, count: int, samples: int | None = None, rest: Any = 0.0) -> None:
         """Blend in the mean and population variance of a batch, each taken over `count` elements.
 
-        samples: given where both are averages over so many samples that each have their own statistics.
-        rest: what the mean lacks for being one float64; nothing here, but differences of means far from 0 need it.
+        samples: the number of samples, if mean and var are averages over samples with separate statistics.
+        rest: the digits of the mean below float64's last one. Unused here; differences of means far from 0 need them.
         An empty batch changes nothing, and neither does an error: everything is computed, in float64 and rounded once,
         before anything is written.
         """
@@ -129,10 +130,10 @@ class RunningStats:
         self._write(self.mean * keep + mean * share, self.var * keep + var * share_var, mean, True, finite)
 
     def update_counted(self, mean: Any, var: Any, count: Any, samples: Any = None, rest: Any = 0.0) -> None:
-        """The same where a mask decided how many elements each statistic was taken over: count has their shape.
+        """Blend in statistics under a mask: count has their shape and says how many elements each was taken over.
 
-        samples and rest as in `update`. Those of several samples, on an axis before ours, are averaged over the samples
-        that have elements. What has none keeps its running value; a batch without any is not counted.
+        samples and rest as in `update`. Statistics of several samples, on a leading axis, are averaged over the samples
+        that have elements. A channel without elements keeps its running value; a batch without elements is not counted.
         """
         if not _mode.updating:
             return
@@ -164,15 +165,15 @@ class RunningStats:
 
     @staticmethod
     def _parts(mean: Any, var: Any, count: Any, samples: Any, rest: Any, own: bool) -> Any:
-        """What `redirected` is told: sample by sample where each has statistics of its own."""
+        """Return the arguments for `redirected`, one tuple for each sample if samples have separate statistics."""
         if not own:
             return [(mean, var, count, samples, rest)]
         return [(m, v, n, (n > 0).astype(np.int64), 0.0) for m, v, n in zip(mean, var, count, strict=True)]
 
     def _finite(self, mean: Any, var: Any, seen: Any = None) -> Any:
-        """May a batch with these statistics be blended in? On the CPU _YES or _NO; on a GPU an array that says it.
+        """May a batch with these statistics be blended in? On the CPU _YES or _NO; on a GPU a boolean array.
 
-        seen: where there is a statistic at all.
+        seen: which statistics have elements at all.
         """
         if self.update_nonfinite:
             return _YES
@@ -180,7 +181,7 @@ class RunningStats:
         return _answer((finite if seen is None else finite | ~seen).all())
 
     def _fits(self, new: Any, old: Any) -> Any:
-        """Does the type hold the new values? What was not finite before is not this batch's fault."""
+        """Does the type hold the new values? A value that was not finite before does not count."""
         new, old = (array.astype(np.float64, copy=False) for array in (new, old))
         return (np.isfinite(new) | ~np.isfinite(old)).all()
 
@@ -190,7 +191,7 @@ class RunningStats:
             self.skipped += 1 if finite is _NO else ~finite & batches
 
     def _write(self, new_mean: Any, new_var: Any, mean: Any, batches: Any, finite: Any) -> None:
-        """Store the new values, and count the batches: all is checked before. Where they are not finite, count that."""
+        """Store the new values and count the batch, after all checks; count a batch that is not finite as skipped."""
         if type(self.mean) is np.ndarray and not self._writable():
             raise ValueError(self._read_only())
         with _rounding(self.update_nonfinite):
@@ -216,11 +217,11 @@ class RunningStats:
         self.changed = True
 
     def rates(self, count: int) -> tuple[Any, Any, Any]:
-        """How much of the old values is kept, and how much of the batch's mean and of its variance comes in: float64,
-        also of NumPy's kind, so that what they multiply becomes float64.
+        """Return the factors of the old values, of the batch's mean and of its variance. They are NumPy's float64, so
+        that their products are float64.
         """
         if self.momentum is None:
-            seen = self.batches.reshape(-1)[0].astype(np.float64)  # not a Python number: a GPU need not be waited for
+            seen = self.batches.reshape(-1)[0].astype(np.float64)  # no Python number: the host need not wait
             keep = seen / (seen + 1)
         else:
             keep = np.float64(self.momentum)
@@ -240,7 +241,7 @@ class RunningStats:
         )
 
     def is_kernel_ready(self, rows: int) -> bool:
-        """Can the `forward` of a backend update these arrays? kernels/protocol.py says what it asks of them."""
+        """Can the `forward` of a backend update these arrays? kernels/protocol.py lists its conditions."""
         mean, var, batches = self.mean, self.var, self.batches
         is_plain = _is_plain if type(mean) is np.ndarray else _is_contiguous
         return (
@@ -259,12 +260,12 @@ _YES, _NO = True, False
 
 
 def _answer(finite: Any) -> Any:
-    """_YES or _NO; an array on a GPU stays one, so that the host need not wait."""
+    """Return _YES or _NO; keep an array on a GPU as it is, so that the host need not wait."""
     return bool(finite) if isinstance(finite, (bool, np.bool, np.ndarray)) else finite
 
 
 def _part(finite: Any, mean: Any, var: Any, count: Any, samples: Any, rest: Any) -> tuple[Any, ...]:
-    """What `redirected` is told of a batch: one that is left out is a part without elements."""
+    """Return the arguments for `redirected`; a batch that is left out becomes a part without elements."""
     if finite is _YES:
         return mean, var, count, samples, rest
     if finite is _NO:
@@ -274,10 +275,10 @@ def _part(finite: Any, mean: Any, var: Any, count: Any, samples: Any, rest: Any)
 
 
 def _rounding(nonfinite: bool) -> Any:
-    """No warning of overflow where such a batch is left out anyway; a user who asked NumPy for errors gets them."""
+    """Silence overflow warnings for a batch that will be left out; users who asked NumPy for errors still get them."""
     quiet = not nonfinite and np.geterr()["over"] == "warn"
     return np.errstate(over="ignore") if quiet else nullcontext()
 
 
 _is_plain = operator.attrgetter("flags.carray")  # NumPy's: contiguous, aligned and writable
-_is_contiguous = operator.attrgetter("flags.c_contiguous")  # CuPy's, which are the other two in any case
+_is_contiguous = operator.attrgetter("flags.c_contiguous")  # CuPy's, which are always aligned and writable

@@ -1,8 +1,8 @@
-"""The second derivative of the one equation, row by row: what `NormalizeGradient` answers with.
+"""The second derivative of the one equation, row by row: the backward pass of `NormalizeGradient`.
 
 Letters as in docs/maths.md, which derives it: g = dy * s, xhat = (x - mean) * rstd, and v, vs and vb are the gradients
 of dx, ds and db. Over a row, A = mean(g), B = mean(g * xhat), V = mean(v), P = mean(v * xhat),
-C = mean((v - V) * (g - A)); A and V are absent if not centered. With dv, which is to v what dx is to g,
+C = mean((v - V) * (g - A)); A and V are absent if not centered. With dv, which comes from v as dx comes from g,
 
     dv       rstd * (v - V - xhat * P * slope)
     for dy   s * dv + vs * xhat + vb
@@ -10,8 +10,8 @@ C = mean((v - V) * (g - A)); A and V are absent if not centered. With dv, which 
     for x    - rstd^2 * slope * ((v - V) * B + (g - A) * P + xhat * (C - slope * (slope + 2) * P * B))
              + rstd * (h - mean(h) - xhat * mean(h * xhat) * slope)        h = dy * vs
 
-Arrays are views with four loop axes, as in kernels/reference/norm.py. Sums run in float64, those of a whole row against
-xhat in the backend's own kernels; what is one number a row stays in float64 until it meets an element.
+Arrays are views with four loop axes, as in kernels/reference/norm.py. Sums run in float64, and sums of a whole row
+against xhat in the backend's kernels. Each row's numbers stay in float64 until they are combined with an element.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Array = Any
 class SecondDerivative:
     """The sums for one call; `of_dx`, `of_ds` and `of_db` give the gradients of dy, x and s (None where it is 0).
 
-    x, dy, scale, stats and masked are those of the first derivative, `call` fits x as it lies in memory.
+    x, dy, scale, stats and masked are those of the first derivative; `call` is the one for x's memory order.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class SecondDerivative:
         self.xhat = ((self._loops(x)[0] - k) - d) * rstd
 
     def of_dx(self, v: Array) -> tuple[Array, Array, Array | None]:
-        """For dy, for x and for s, of the gradient v of dx."""
+        """Return the gradients for dy, x and s that come from v, the gradient of dx."""
         v4, flat = self._loops(v)
         g = self.dy if self.s is None else self.dy * self.s
         A, B = self._means(self.flat_dy, self.flat_scale)
@@ -65,7 +65,7 @@ class SecondDerivative:
         return dv if self.s is None else dv * self.s, of_x, of_s
 
     def of_ds(self, vs: Array) -> tuple[Array, Array]:
-        """For dy and for x, of the gradient vs of ds."""
+        """Return the gradients for dy and x that come from vs, the gradient of ds."""
         flat = self.layout.parameter(vs)
         h = self.dy * self._of_elements(flat)
         mean_h, mean_hx = self._means(self.flat_dy, flat)
@@ -73,19 +73,19 @@ class SecondDerivative:
         return self.xhat * self._of_elements(flat), of_x
 
     def of_db(self, vb: Array) -> Array:
-        """For dy, of the gradient vb of db."""
+        """Return the gradient for dy that comes from vb, the gradient of db."""
         return self._of_elements(self.layout.parameter(vb)) + np.zeros_like(self.xhat)
 
     def elements(self, total: Array) -> Array:
-        """Four loop axes as an array like x."""
+        """Return an array with four loop axes in the form of x."""
         return self.layout.result(loops.like(self.nest, self._counted(total), self.flat_x), self.x)
 
     def parameter(self, total: Array) -> Array:
-        """Sums over what shares an s as an array like it."""
+        """Return the sums for each element of s in the form of s."""
         return self.layout.parameter_gradient(total, self.scale)
 
     def _loops(self, a: Array) -> tuple[Array, Array]:
-        """An array like x with four loop axes, in the type computed in, 0 where the mask is False; and for kernels."""
+        """Return an array like x with four loop axes in the compute type, 0 where masked; and its form for kernels."""
         flat = self.layout.data(same_order(a, self.x))
         return self._counted(loops.four(self.nest, flat).astype(self.call.dtype, copy=False)), flat
 
@@ -95,7 +95,7 @@ class SecondDerivative:
         return np.where(loops.four(self.nest, self.masked["mask"]), a, a.dtype.type(0))
 
     def _means(self, dy: Array, s: Array | None) -> tuple[Array, Array]:
-        """mean(g) and mean(g * xhat) of each row, by the backend."""
+        """Return mean(g) and mean(g * xhat) of each row, by the backend."""
         sum_g, sum_gx = self.call.norm.grad_sums(dy, self.flat_x, self.stats, s, **self.masked)
         return sum_g / self.count, sum_gx / self.count
 
@@ -103,7 +103,7 @@ class SecondDerivative:
         return self._counted(a - self._row(mean)) if self.call.equation.centered else a
 
     def _row(self, numbers: Array) -> Array:
-        """One number a row, as it meets the elements."""
+        """Return one number for each row in a shape that broadcasts to the elements."""
         return loops.kept(self.nest, numbers.astype(self.call.dtype, copy=False))
 
     def _of_elements(self, flat: Array) -> Array:

@@ -1,6 +1,6 @@
 """The gradient of batch normalization over ranks: the formula of tensor_form.py, with means over all ranks.
 
-Each mean is a message, and so is its gradient: every rank computes the same, also one whose part is empty.
+Each mean is a message, and so is its gradient. Every rank takes part, even one whose part is empty.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ LABEL = "the sums of batch_norm's second gradient"
 
 
 class SumAcross(Function):
-    """The sum of what all ranks have, on every rank.
+    """Sums an array over all ranks, and gives every rank the sum.
 
-    What each rank computes depends on it, so its gradient is the sum of theirs.
+    All ranks' results depend on the sum, so its gradient is the sum of their gradients.
     """
 
     def forward(self, x: Array, *, group: Any) -> Array:
@@ -34,7 +34,7 @@ class SumAcross(Function):
 
 
 class FormAcross(TensorForm):
-    """`TensorForm` over `count` numbers a channel, of which this rank has x."""
+    """`TensorForm` over `count` numbers for each channel; x is this rank's part."""
 
     def __init__(self, call: NormCall, like: Any, x: Array, group: Any, count: int) -> None:
         super().__init__(call, like, None, x)

@@ -1,9 +1,9 @@
-"""Batch normalization over a batch that is cut among ranks: each knows its part, and all need the moments of the whole.
+"""Batch normalization over a batch that is split among ranks: each holds a part, and all need the moments of the whole.
 
 Letters as in docs/maths.md: s and b are scale and bias, g = dy * s, xhat = (x - mean) * rstd. A rank has m_r numbers of
-a channel with mean_r = k_r + d_r and var_r; together they are m. One message forward merges the moments in pairs (Chan,
-Golub and LeVeque 1979), one backward adds sum(g) and sum(g * xhat). Both come from every rank, also from one whose part
-is empty: the others wait for it.
+a channel with mean_r = k_r + d_r and var_r; m is the sum of all m_r. One message in the forward pass merges the moments
+in pairs (Chan, Golub and LeVeque 1979). One message in the backward pass adds sum(g) and sum(g * xhat). Every rank
+sends both, even one whose part is empty, because the others wait for it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Array = Any
 class NormalizeAcross(Function):
     """y = (x - mean) * rstd * s + b, with mean and var of the x of all ranks.
 
-    group  what this rank talks to the others through: `size`, and `all_reduce(array, combine, label)`
+    group  the connection to the other ranks: `size`, and `all_reduce(array, combine, label)`
     call and running are those of `Normalize`; `running` is updated by all ranks alike.
     """
 
@@ -49,7 +49,7 @@ class NormalizeAcross(Function):
             block[0] = nest.columns
             for row, part in enumerate(call.norm.moments(layout.data(x)), 1):
                 block[row] = part
-        block = xp.stack([layout.statistics(row) for row in block])  # ranks may have their data in other orders
+        block = xp.stack([layout.statistics(row) for row in block])  # ranks may hold their data in different orders
         m, k, d, var = group.all_reduce(block, merge, "the statistics of batch_norm")
         self.count = count = int(m.reshape(-1)[0])
         if count == 1 and not (running is not None and running.is_part):
@@ -89,7 +89,7 @@ class NormalizeAcross(Function):
                 dx = layout.result(call.norm.grad_input(dy, data, self.stats, s, sum_g, sum_gx), x)
         if empty:
             ds, db = (None if p is None else np.zeros_like(p) for p in (self.scale, self.bias))
-        elif self.needs[1] or self.needs[2]:  # of this rank's images: gradients of parameters are summed later
+        elif self.needs[1] or self.needs[2]:  # this rank's images alone: parameter gradients are summed later
             ds, db = call.norm.grad_params(dy, data, self.stats)
             ds = layout.parameter_gradient(ds, self.scale) if self.needs[1] else None
             db = layout.parameter_gradient(db, self.bias) if self.needs[2] else None
@@ -108,10 +108,10 @@ class NormalizeAcross(Function):
 
 
 def merge(a: Array, b: Array) -> Array:
-    """The moments (m, k, d, var) of two parts together; one without numbers counts for nothing.
+    """Merge the moments (m, k, d, var) of two parts; a part without numbers changes nothing.
 
-    About k of the first part that has any: mean_a - k = d_a and mean_b - k = (k_b - k) + d_b are small however far the
-    data lies from 0, so nothing is lost. With h = m_b / m:
+    The merged shift k is that of the first part with numbers: mean_a - k = d_a and mean_b - k = (k_b - k) + d_b are
+    small however far the data lies from 0, so nothing is lost. With h = m_b / m:
 
         d = ta + (tb - ta) * h        var = va * (1 - h) + vb * h + (tb - ta)^2 * h * (1 - h)
     """
@@ -124,18 +124,18 @@ def merge(a: Array, b: Array) -> Array:
 
 
 class PooledStats:
-    """What InstanceNorm's running statistics are told: the mean, over the samples of all ranks, of what each has."""
+    """Averages InstanceNorm's statistics over the samples of all ranks, for the running statistics."""
 
     def __init__(self, running: Any, x: Array) -> None:
         self.running, self.positions = running, math.prod(x.shape[2:])
         self.block = np.zeros_like(x, np.float64, shape=(3, x.shape[1]))  # samples, sums of means, sums of variances
 
     def __call__(self, mean: Array, var: Array, count: int) -> None:  # noqa: ARG002  as Normalize calls it
-        """Note what this rank's samples have; not called where there are none."""
+        """Note the statistics of this rank's samples; not called on a rank without samples."""
         self.block[0], self.block[1], self.block[2] = len(mean), mean.sum(0), var.sum(0)
 
     def pool(self, group: Any) -> None:
-        """Add up what all ranks have noted, in one message, and blend it in."""
+        """Add up the notes of all ranks in one message, and blend the average in."""
         samples, mean, var = group.all_reduce(self.block, label="the statistics of instance_norm")
         total = int(samples[0])
         if total:

@@ -1,8 +1,8 @@
-"""The one equation with Tensors: what the derivatives above the second, and those with given statistics, come from.
+"""The one equation with Tensors, for derivatives above the second and for those with given statistics.
 
 Here a normalization is the formula of docs/maths.md on axes, without loops: x after the group split, statistics with
-axes of length 1 where they were taken, parameters with axes of length 1 where they do not vary. x - k comes first, with
-k the shift that the kernels found, so that nothing is lost far from 0.
+axes of length 1 where they were taken, parameters with axes of length 1 where they do not vary. It subtracts k first,
+the shift that the kernels found, so that no digits are lost far from 0.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Array = Any
 
 
 class TensorForm:
-    """The axes of a call, and its formulas; `like` is a Tensor, which makes others."""
+    """The axes of a call, and its formulas; `like` is a Tensor from which others are made."""
 
     def __init__(self, call: NormCall, like: Any, mask: Array | None, x: Array) -> None:
         axes = call.layout.origin.axes
@@ -31,7 +31,7 @@ class TensorForm:
         self.mask = None if mask is None else np.ascontiguousarray(mask_like(mask, x)).reshape(self.shape)
 
     def normalized(self, x: Any, k: Array) -> tuple[Any, Any, Any]:
-        """xhat, rstd and slope, with the statistics of x; k is a number a row close to the mean."""
+        """Return xhat, rstd and slope with the statistics of x; k has a number close to the mean for each row."""
         equation, t = self.equation, self.split(x)
         if equation.centered:
             t = self.counted(t - self.constant(self.row(k)))
@@ -49,7 +49,7 @@ class TensorForm:
         return t * rstd, rstd, slope
 
     def gradients(self, dy: Any, x: Any, scale: Any, k: Array) -> tuple[Any, Any, Any]:
-        """dx as x lies; the products whose sums are ds and db."""
+        """Return dx in the form of x, and the products whose sums are ds and db."""
         xhat, rstd, slope = self.normalized(x, k)
         dy = self.split(dy)
         g = dy if scale is None else dy * self.parameter(scale)
@@ -58,7 +58,7 @@ class TensorForm:
         return self.joined(rstd * (centred - xhat * inner), x), dy * xhat, dy
 
     def with_statistics(self, x: Any, mean: Any, var: Any, scale: Any, bias: Any) -> Any:
-        """y, with statistics that are given."""
+        """Return y with given statistics."""
         t = self.split(x) - mean.to(self.call.dtype).reshape(self.kept_shape)
         y = t * (var.to(self.call.dtype).reshape(self.kept_shape) + self.equation.eps) ** -0.5
         if scale is not None:
@@ -66,11 +66,11 @@ class TensorForm:
         return self.joined(y if bias is None else y + self.parameter(bias), x)
 
     def summed(self, products: Any, like: Array) -> Any:
-        """ds or db from what is added up to it."""
+        """Return ds or db, the sum of these products."""
         return products.sum(self.shared, keepdim=True).reshape(like.shape).to(like.dtype)
 
     def split(self, x: Any) -> Any:
-        """x after the group split, in the type computed in, 0 where the mask is False."""
+        """Return x after the group split, in the compute type, 0 where the mask is False."""
         return self.counted(x.to(self.call.dtype).reshape(self.shape))
 
     def joined(self, y: Any, x: Any) -> Any:
@@ -80,7 +80,7 @@ class TensorForm:
         return a if self.mask is None else a.masked_fill(self.constant(~self.mask), 0.0)
 
     def count(self) -> Any:
-        """How many elements a row has: an array where a mask says so."""
+        """Return the number of elements in each row: an array if there is a mask."""
         if self.mask is None:
             return self.call.nest.columns
         return self.mask.sum(axis=self.reduced, keepdims=True)
@@ -90,7 +90,7 @@ class TensorForm:
         return total / (int(count) if self.mask is None else self.constant(count.astype(self.call.dtype)))
 
     def row(self, flat: Array) -> Array:
-        """Statistics in loop order as an array that broadcasts, in the type computed in."""
+        """Return statistics in loop order as an array that broadcasts, in the compute type."""
         return self.call.layout.statistics(flat).reshape(self.kept_shape).astype(self.call.dtype)
 
     def parameter(self, s: Any) -> Any:

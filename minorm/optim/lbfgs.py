@@ -64,6 +64,7 @@ class LBFGS(Optimizer):
     """
 
     _at_least_0 = ("lr", "max_iter", "max_eval", "tolerance_grad", "tolerance_change", "history_size")
+    _counts = ("max_iter", "max_eval", "history_size")
 
     def __init__(
         self,
@@ -76,8 +77,8 @@ class LBFGS(Optimizer):
         history_size: int = 100,
         line_search_fn: str | None = None,
     ) -> None:
-        if max_eval is None:
-            max_eval = max_iter * 5 // 4
+        if max_eval is None and isinstance(max_iter, (int, np.integer)):
+            max_eval = int(max_iter) * 5 // 4
         super().__init__(params, {"lr": lr, "max_iter": max_iter, "max_eval": max_eval,
                                   "tolerance_grad": tolerance_grad, "tolerance_change": tolerance_change,
                                   "history_size": history_size, "line_search_fn": line_search_fn})  # fmt: skip
@@ -169,7 +170,8 @@ class LBFGS(Optimizer):
             )
         wide = np.result_type(*{dtypes.compute_type(p.dtype) for p in parameters})
         parts = [
-            (p.array * 0 if p.grad is None else p.grad.array).astype(wide, copy=False).reshape(-1) for p in parameters
+            (np.zeros_like(p.array) if p.grad is None else p.grad.array).astype(wide, copy=False).reshape(-1)
+            for p in parameters
         ]
         return select.backend(parts[0]).copying.concatenate(parts, 0)
 

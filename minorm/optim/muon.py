@@ -55,6 +55,7 @@ class Muon(Elementwise):
     """
 
     names, decoupled = ("momentum_buffer",), True
+    _counts = ("ns_steps",)
 
     def __init__(
         self,
@@ -85,7 +86,8 @@ class Muon(Elementwise):
             )
         if len(group["ns_coefficients"]) != 3:
             raise ValueError(f"Muon: ns_coefficients={group['ns_coefficients']}; expected three numbers")
-        if not 0 <= group["ns_steps"] < 100:
+        self._require(group, "ns_steps")
+        if not group["ns_steps"] < 100:
             raise ValueError(f"Muon: ns_steps={group['ns_steps']}; expected 0 <= ns_steps < 100")
 
     def move(self, group: dict[str, Any], p: Any, g: Any, state: dict[str, Any], t: int) -> Any:  # noqa: ARG002

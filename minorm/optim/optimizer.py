@@ -53,6 +53,7 @@ class Optimizer(Checked):
 
     _can_be_captured = False  # do the backend's kernels do all of a step?
     _at_least_0: tuple[str, ...] = ()  # settings that may not be negative; a group need not have them all
+    _counts: tuple[str, ...] = ()  # those among them that are whole numbers
     _required: frozenset[str] = frozenset()  # what the state of a parameter has, where there is any
 
     def __init__(self, params: Iterable[Any], defaults: dict[str, Any], differentiable: bool = False) -> None:
@@ -153,6 +154,8 @@ class Optimizer(Checked):
             value = group[name]
             if name == "lr":
                 value = checked_number(self._name, name, value)
+            if name in self._counts and (isinstance(value, bool) or not isinstance(value, (int, np.integer))):
+                raise TypeError(f"{self._name}: {name}={value!r}; expected an int")
             if not isinstance(value, (int, float, np.number)):
                 raise TypeError(f"{self._name}: {name}={value!r}; expected a number")
             if not 0 <= value < float("inf"):

@@ -194,6 +194,7 @@ def _kept(model: Module, optimizer: Optimizer) -> Iterator[None]:
     for x in tensors.values():
         x.grad = None  # what a step leaves is another array
     state = copy.deepcopy(optimizer.state_dict())
+    settings = [{name: value for name, value in group.items() if name != "params"} for group in optimizer.param_groups]
     try:
         with generators.kept():
             yield
@@ -205,3 +206,5 @@ def _kept(model: Module, optimizer: Optimizer) -> Iterator[None]:
                 x.copy_(value)
                 x.grad = gradient
         optimizer.load_state_dict(state)
+        for group, setting in zip(optimizer.param_groups, settings, strict=True):
+            group.update(setting)  # the same objects: a rate may be a Tensor that the caller changes later

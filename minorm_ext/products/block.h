@@ -1,7 +1,7 @@
 /* The innermost block: c[i][j] += sum over k of a[rows[i] + steps[k].a] * b[steps[k].b + j], in the order of tiles.
  *
- * The order is part of the result (docs/maths.md). Of every 32 steps those with even numbers form one chain of
- * multiply-adds, those with odd numbers another, both from +0; the two are added to each other, and then to c. Steps
+ * The order is part of the result: docs/maths-narrow-types.md. Of every 32 steps those with even numbers form one chain
+ * of multiply-adds, those with odd numbers another, both from +0; the two are added to each other, and then to c. Steps
  * that are missing at the end count as 0 * 0. How rows, columns and blocks are dealt out cannot matter.
  *
  * a and b are read where tables say, so a matrix product, a convolution and both of its gradients are this one loop.

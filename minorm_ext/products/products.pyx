@@ -1,5 +1,6 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False, binding=False
-# Matrix products and convolutions of bfloat16, which every processor adds up in the order of tiles: docs/maths.md.
+# Matrix products and convolutions of bfloat16, added up in the order of tiles on every processor
+# (docs/maths-narrow-types.md).
 #
 # Everything is one innermost block (block.h), which reads both sides where tables say. What is packed, and how it is
 # dealt out to jobs, is in matrices.pxd and planes.pxd; no bit depends on it.

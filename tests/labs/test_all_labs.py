@@ -17,7 +17,7 @@ LABS = ROOT / "examples" / "labs"
 NUMBERS = catalogue.numbers()
 numbered = pytest.mark.parametrize("number", NUMBERS)
 SAMPLE = (0, 10)  # the notebooks that run even where not all are asked for with -m slow
-LONG = (3, 4, 6, 7, 8, 12)  # judging them takes 10 to 30 seconds each
+LONG = (3, 4, 6, 7, 8, 12, 16, 17)  # judging them takes 10 to 30 seconds each
 slow = pytest.mark.slow
 
 

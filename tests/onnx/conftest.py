@@ -71,7 +71,7 @@ def check_shapes(proto: Any) -> None:
 
 
 def runner(proto: Any, reference: bool) -> Callable[[Sequence[Any]], list[Any]] | None:
-    """What computes it: onnxruntime, or the reference of onnx for opsets that refuses; None where neither does."""
+    """The oracle: onnxruntime, or the reference of onnx for opsets that refuses; None where neither does."""
     pytest.importorskip("onnxruntime")
     names = [entry.name for entry in proto.graph.input]
     session = verification.start(proto)
@@ -242,7 +242,7 @@ def close() -> Callable[..., None]:
 
 @pytest.fixture
 def numbers() -> Callable[[Any], dict[str, Any]]:
-    """What a model holds, by name: its initializers, then its constants."""
+    """Returns the tensors of a model by name: its initializers, then its constants."""
 
     def held(proto: Any) -> dict[str, Any]:
         tensors = {tensor.name: tensor for tensor in proto.graph.initializer}

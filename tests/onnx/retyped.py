@@ -53,14 +53,14 @@ def session(proto: Any) -> Any:
 
 
 def run(proto: Any, *arrays: Any) -> list[Any]:
-    """What onnxruntime computes."""
+    """The results of onnxruntime."""
     held = {tensor.name for tensor in proto.graph.initializer}
     names = [entry.name for entry in proto.graph.input if entry.name not in held]
     return verification.run(session(proto), dict(zip(names, arrays, strict=True)))
 
 
 def results(module: Any, *arrays: Any) -> list[Any]:
-    """What minorm computes."""
+    """The results of minorm."""
     y = module(*map(mn.Tensor, arrays))
     return [t.array for t in (y if isinstance(y, tuple) else (y,))]
 

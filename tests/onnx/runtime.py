@@ -1,4 +1,4 @@
-"""What onnxruntime computes of a model, as the expected value of a test."""
+"""The results of onnxruntime for a model, as the expected values of a test."""
 
 from __future__ import annotations
 

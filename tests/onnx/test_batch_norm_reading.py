@@ -469,7 +469,7 @@ def test_training_graphs_whose_statistics_other_nodes_blend(make: Any, shape: An
                     key = name.removesuffix(".updated")
                     np.testing.assert_allclose(value.array, state[key].array, rtol=1e-5, atol=1e-6, err_msg=name)
             np.testing.assert_array_equal(y.array, want.array)
-            # Only where somebody wants the new statistics as results do nodes blend them, with roundings of their own.
+            # Nodes blend the new statistics, and round once more, only if the graph returns them.
             exact = {"rtol": 1e-5, "atol": 1e-6} if loaded is whole else {"rtol": 0}
             for name, buffer in loaded.named_buffers():
                 np.testing.assert_allclose(buffer.array, state[name].array, **exact, err_msg=f"{name} {step}")

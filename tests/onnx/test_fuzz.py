@@ -52,7 +52,7 @@ def test_models_that_were_kept_work_or_say_why_not() -> None:
 
 
 def test_a_model_that_fails_is_named() -> None:
-    """What the fuzz would find: here an error that is not minorm's, planted in a copy of the program."""
+    """A fault that the fuzz would find: here an error that is not minorm's, planted in a copy of the program."""
     file = next((FUZZ / "kept").iterdir())
     planted = "import runpy, sys; sys.path[:0] = ['tests/onnx/fuzz', '.']; import minorm.onnx as mo\n"
     planted += "def load(*given, **options): raise KeyError('planted')\nmo.load = load\n"

@@ -1,10 +1,9 @@
 """Files that are small and ask for much, or are built to never end: refused early, cheaply and with the cause.
 
-What else a hostile file may say is tested where it is read: tensors and files beside the model (test_tensors.py),
+Other hostile values are tested beside the code that reads them: tensors and files beside the model (test_tensors.py);
 headers, names, cycles, attributes (test_validation.py), functions (test_flattening.py), what a run holds
 (test_ledger.py), kinds of inputs (test_kinds.py), lengths and axes operator by operator (test_operator_versions.py),
-foreign programs that crash (test_sandbox.py). test_fuzz.py looks for what nobody thought of.
-"""
+foreign programs that crash (test_sandbox.py). test_fuzz.py looks for faults that no case here names."""
 
 from __future__ import annotations
 
@@ -371,7 +370,7 @@ def test_the_work_of_loading_grows_with_the_file(kind: str, graph_of: Any) -> No
 
 
 def test_what_crashes_shape_inference_is_read(graph_of: Any) -> None:
-    """An axis of 2^31 ends the process that runs shape inference of onnx 1.23.2 on it; load asks nobody."""
+    """An axis of 2^31 ends the process that runs shape inference of onnx 1.23.2 on it; load asks no confirmation."""
     node = h.make_node("LayerNormalization", ["x", "w"], ["y", "mean", "deviation"], axis=2**31)
     proto = graph_of([node], IMAGE, ["y", "mean", "deviation"], {"w": np.ones(4, np.float32)})
     with pytest.raises(ValueError, match=r"dim=2147483648 is out of range for shape \(1, 4, 4, 4\)"):

@@ -1,4 +1,5 @@
-"""What trains of networks that are hard to tell from a program's numbers: PyTorch's Parameters, element for element."""
+"""The tensors that train in networks that are hard to tell from a program's numbers: PyTorch's Parameters, element for
+element."""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ from tests.onnx import families  # noqa: E402
 from tests.onnx.judged import NETWORKS  # noqa: E402
 from tests.onnx.test_pytorch_parameters import WAYS, size, written  # noqa: E402
 
-# What folding computed with weights before it wrote them: (network, exporter) -> how many elements more or fewer train.
+# The weights that folding had changed before it wrote them: (network, exporter) -> how many elements more or fewer
+# train.
 FOLDED = {
     ("detection_tokens", "script folded"): -64,  # one of two tables is picked
     ("detection_tokens", "dynamo folded"): -64,

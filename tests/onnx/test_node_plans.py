@@ -70,7 +70,8 @@ def in_type(array: Any, dtype: Any) -> Any:
 
 
 def differences(chosen: Sequence[Any], dtype: Any = None) -> tuple[list[str], int]:
-    """The cases in which a plan gives something else, and how many plans there were. dtype: what they are loaded in."""
+    """The cases in which a plan gives something else, and how many plans there were. dtype: the type they are loaded
+    in."""
     bad, planned = [], 0
     for case in chosen:
         as_given = case.model, [plain(value) for value in case.data_sets[0][0]]

@@ -87,7 +87,7 @@ def test_all_that_concern_the_normalizations_are_among_them() -> None:
         assert len(cases) == 116
 
 
-# What the graph cannot say again: places counted by columns.
+# A graph cannot express places counted by columns.
 NOT_WRITTEN = {"test_maxpool_with_argmax_2d_precomputed_strides"}
 SHAPES = ("Where", "Gather", "GatherElements", "SoftmaxCrossEntropyLoss", "NegativeLogLikelihoodLoss")
 
@@ -132,14 +132,14 @@ def test_what_was_read_can_be_written_and_read_again() -> None:
 
 
 def tensors_of(value: Any) -> Any:
-    """What `plain` gives, as a loaded graph takes it."""
+    """The result of `plain`, in the form that a loaded graph takes."""
     return (
         [tensors_of(x) for x in value] if isinstance(value, list) else None if value is None else narrow.tensor(value)
     )
 
 
 def arrays(results: Any) -> list[Any]:
-    """What a loaded graph gives, as `plain` does."""
+    """The result of a loaded graph, in the form that `plain` does."""
     several = results if isinstance(results, (tuple, list)) else (results,)
     return [arrays(x) if isinstance(x, list) else None if x is None else x.array for x in several]
 

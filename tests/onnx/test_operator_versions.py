@@ -1,4 +1,4 @@
-"""Every version of every operator but the normalizations', each against a formula of its own, gradients included.
+"""Every version of every operator but the normalizations', each against its formula, gradients included.
 
 A model of opset v holds one node, so that version v of the operator is meant.
 """
@@ -617,7 +617,7 @@ for name, wave in (
     case(name, None, [np.array(6)], wave, output_datatype=11)
     case(name, None, [np.array(7)], np.append(wave, wave[0]), output_datatype=11, periodic=0)
 
-ELSEWHERE = {  # in files of their own
+ELSEWHERE = {  # in separate files
     "LSTM", "GRU", "RNN", "RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Bernoulli",
     "Multinomial",
     "If", "Loop", "Scan", "SequenceEmpty", "SequenceInsert", "SequenceErase", "SequenceConstruct", "SequenceLength",

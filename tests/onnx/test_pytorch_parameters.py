@@ -1,4 +1,4 @@
-"""What of PyTorch's files trains: its own Parameters, element for element, and to the same values."""
+"""PyTorch's own Parameters train in files that it wrote, element for element, and to the same values."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SAMPLE = [
     "plain_recurrence",
 ]  # of the newer exporter, which takes seconds
 
-# What the exporter's folding leaves out or writes twice, so that no reader can train it as PyTorch does:
+# Parameters that the exporter's folding leaves out or writes twice, so that no reader can train them as PyTorch does:
 # (family, way) -> how many elements more (or fewer) train, and why.
 TIED = (56, "the tied weights are written a second time, transposed")
 GATHERED = (-7, "the table is written as the 16 numbers gathered from it")

@@ -87,7 +87,8 @@ def made(kind: Any, *shape: int) -> tuple[Any, Any]:
     return model.double().eval(), torch.randn(*shape).double()
 
 
-# What a recurrent layer begins with is the outer module's, but has lost its name, and only the layer's node reads it.
+# The initial state of a recurrent layer is the outer module's, but has lost its name, and only the layer's node reads
+# it.
 BEGINNINGS = {"learned_states": {"gru": 8}, "plain_learned_state": {"cell": 8}}
 NETS = {"residual": (Residual, 2, 3, 12, 12), "words": (Words, 2, 5, 6)}
 

@@ -32,7 +32,7 @@ for twin in ("vgg19", "zfnet512"):  # a good deal of time, and no operator that 
     LIGHT.remove(twin)
 TOLERANCE = {"float16": 2e-3, "bfloat16": 2e-2}
 
-# What a graph cannot say, or minorm not yet.
+# Properties that a graph cannot express, or that minorm does not write yet.
 REFUSED = {
     "test_constantofshape_float_ones": "its input is a shape",
     "test_constantofshape_int_zeros": "its input is a shape",

@@ -86,7 +86,7 @@ def test_a_state_of_pytorchs_goes_on(rng: np.random.Generator) -> None:
 
 
 def test_a_parameter_without_gradient_stays(rng: np.random.Generator) -> None:
-    used, unused = nn.Parameter(rng.standard_normal(3)), nn.Parameter(rng.standard_normal(2))
+    used, unused = nn.Parameter(rng.standard_normal(3)), nn.Parameter(np.array([np.inf, 1.0]))  # 0 * inf would be NaN
     before = unused.array.copy()
     optimizer = optim.LBFGS([unused, used], line_search_fn="strong_wolfe")
 
@@ -167,6 +167,9 @@ def test_mistakes() -> None:
         optim.LBFGS([p], line_search_fn="wolfe")
     with pytest.raises(ValueError, match="LBFGS: history_size=-1; expected at least 0"):
         optim.LBFGS([p], history_size=-1)
+    for settings in ({"max_iter": 2.5}, {"max_eval": 2.5}, {"history_size": True}, {"max_iter": "a"}):
+        with pytest.raises(TypeError, match=f"LBFGS: {next(iter(settings))}=.*; expected an int"):
+            optim.LBFGS([p], **settings)
     for entry, message in (
         ({"d": np.zeros(3)}, r"d has shape \(3,\); expected \(2,\), all parameters' numbers"),
         ({"old_dirs": 1}, "old_dirs is 1; expected a list"),

@@ -92,6 +92,8 @@ def test_types_stay(dtype: str) -> None:
 def test_mistakes(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         optim.Muon([nn.Parameter(mn.ones(1, 1))], **settings)
+    with pytest.raises(TypeError, match=r"Muon: ns_steps=2\.5; expected an int"):
+        optim.Muon([nn.Parameter(mn.ones(1, 1))], ns_steps=2.5)
 
 
 def test_only_matrices() -> None:

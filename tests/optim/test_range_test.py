@@ -143,6 +143,14 @@ def test_everything_is_as_before(fails: bool) -> None:
     assert rest(model, optimizer, loader) == expected
 
 
+def test_a_rate_that_is_a_tensor_stays_that_tensor() -> None:
+    model, rate = nn.Linear(2, 1), mn.tensor(0.1)
+    optimizer = SGD(model.parameters(), lr=rate)
+    lr_finder(model, [(mn.ones(4, 2), mn.zeros(4, 1))], nn.MSELoss(), optimizer)
+    assert optimizer.param_groups[0]["lr"] is rate
+    assert rate.item() == np.float32(0.1)
+
+
 def test_a_fresh_optimizer_and_any_loader() -> None:
     model = nn.Linear(2, 1)
     batch = (mn.ones(4, 2), mn.zeros(4, 1))

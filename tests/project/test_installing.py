@@ -1,4 +1,4 @@
-"""Nobody is told to install this project by a name: on the public index `minorm` is somebody else's package, and
+"""No page tells users to install this project by a name: on the public index `minorm` is another project's package, and
 `minorm-nn`, until its first release is there, can become anybody's.
 """
 
@@ -105,7 +105,7 @@ def test_what_runs_in_the_clone_takes_what_is_installed(page: str) -> None:
 @pytest.mark.parametrize("page", ["README.md", "docs/quick-start.md"])
 def test_a_page_that_installs_says_whose_the_name_is(page: str) -> None:
     text = " ".join((ROOT / page).read_text().split())
-    assert re.search(r"`minorm` on the public index(?: \(PyPI\))? is somebody else's package", text)
+    assert re.search(r"`minorm` on the public index(?: \(PyPI\))? is another project's package", text)
 
 
 def test_the_cupy_that_is_advised_is_the_extras() -> None:

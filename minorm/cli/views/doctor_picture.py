@@ -10,7 +10,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-from minorm.plots import BLUE, GREY, STYLE, VERMILLION
+from minorm.plots import BLUE, GREY, STYLE, VERMILLION, plain_powers
 from minorm.support.masking import printable
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ def picture(found: Diagnosis, title: str) -> Figure:
             _distribution(left, place + 0.17, norm.sampled("E"), VERMILLION)
         _labels(left, found, rows)
         _bars(right, rows)
+        plain_powers(figure)
         modes = [
             mpl.lines.Line2D([], [], color=BLUE, linewidth=5, label="with the batch's statistics"),
             mpl.lines.Line2D([], [], color=VERMILLION, linewidth=5, label="in evaluation"),

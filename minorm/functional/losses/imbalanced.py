@@ -122,8 +122,9 @@ def focal_loss(
         _check_labels(name, input, target, ignore_index, classes)
         q, total, counted = _weights_of_labels(input, target.array, factors, ignore_index, label_smoothing)
         x = where(Tensor(counted), x, 0.0)  # a NaN at an ignored label stays out
-    log_p = log_softmax(x, dim=axis)
-    loss = -(q * log_p * _power(-log_p.expm1(), gamma)).sum(axis)
+    log_p = where(q == 0, 0.0, log_softmax(x, dim=axis))  # a logit of -inf for another class costs nothing
+    wrong = where(log_p.exp() == 0, 1.0, -log_p.expm1())  # and p log p is 0 at p = 0, with its gradient
+    loss = -(q * log_p * _power(wrong, gamma)).sum(axis)
     if reduction == "mean":
         loss = _mean(loss.sum(), total)
     return (loss.sum() if reduction == "sum" else loss).to(input.dtype)
@@ -171,7 +172,7 @@ def dice_loss(
         counted = None
     else:
         _check_labels(name, input, target, ignore_index, max(2, classes))
-        labels = target.reshape(target.shape[0], 1, *target.shape[1:])
+        labels = target.to(dtypes.int64).reshape(target.shape[0], 1, *target.shape[1:])
         counted = labels != ignore_index
         known = Tensor(np.arange(1 if classes == 1 else 0, max(2, classes), like=input.array))
         q = (labels == known.reshape(1, -1, *[1] * (input.ndim - 2))).to(compute)
@@ -181,7 +182,7 @@ def dice_loss(
         p, q = p * counted.to(compute), q * counted.to(compute)
 
     def summed(values: Tensor) -> Tensor:
-        return values.reshape(*input.shape[:2], -1).sum(-1)
+        return values.flatten(2).sum(-1) if values.ndim > 2 else values
 
     loss = 1 - (2 * summed(p * q) + smooth) / (summed(p) + summed(q) + smooth)
     return reduced(loss, reduction).to(input.dtype)
@@ -196,7 +197,7 @@ def _check_gamma(name: str, gamma: float) -> None:
 def _power(share: Tensor, gamma: float) -> Tensor:
     """share^gamma, for 0 <= share <= 1. At 0 the slope for gamma below 1 would be infinite: it ends at a tiny share."""
     if gamma == 0:
-        return share * 0 + 1
+        return share.detach() * 0 + 1
     return (share if gamma >= 2 else share.clamp_min(float(np.finfo(share.dtype).tiny))) ** gamma
 
 

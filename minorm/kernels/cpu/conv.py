@@ -1,7 +1,8 @@
 """Convolution on the CPU: minorm_ext/conv/conv.pyx for float32 and float64, the reference where nothing is to compute.
 
-bfloat16 is added up in the order of a processor's tiles by minorm_ext/products (docs/maths.md). Depthwise convolutions
-of bfloat16, and all of float16, are widened to float32. Either is rounded once, and once more by an epilogue.
+minorm_ext/products adds bfloat16 up in the order of a processor's tiles (docs/maths-narrow-types.md). Depthwise
+convolutions of bfloat16, and all of float16, are widened to float32. Either is rounded once, and once more by an
+epilogue.
 """
 
 from __future__ import annotations

@@ -4,7 +4,8 @@ A BLAS chooses its blocks, and with them the order of additions, by the number o
 on two threads than on one for 128x500 @ 500x800. The kernels of minorm_ext/matmul/matmul.pyx cut the work by the shape
 alone. They take float32 and float64 of any steps. bfloat16 has separate kernels (minorm_ext/products/products.pyx),
 which add up in the order of a processor's matrix tiles: a result has the same bits on every processor
-(docs/maths.md). float16 is widened to float32 and rounded once. Other types are left to NumPy, which is exact there.
+(docs/maths-narrow-types.md). float16 is widened to float32 and rounded once. NumPy computes other types, and is exact
+there.
 """
 
 from __future__ import annotations

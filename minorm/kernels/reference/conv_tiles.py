@@ -1,4 +1,4 @@
-"""Convolutions of bfloat16 in the order of tiles.py, to the bits of the CPU's kernels: docs/maths.md, the table of k.
+"""Convolutions of bfloat16 in the order of tiles.py, to the bits of the CPU's kernels (docs/maths-narrow-types.md).
 
 The depth of a result is (tap, input channel), that of an input's gradient (tap that reaches it, output channel), both
 in the order of memory. A weight's depth is (image, pixel): some images form a depth, and these form chunks.

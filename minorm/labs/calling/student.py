@@ -206,4 +206,4 @@ def _value_of(reply: Any) -> Any:
         raise Failure("not done", message.removeprefix("NotImplementedError: "), kind)
     place = reply.get("place")
     text = f"{printable(place)}: {message}" if place and isinstance(place, str) else message
-    raise Failure("error", text)
+    raise Failure("error", text, kind)

@@ -1,6 +1,6 @@
 """The operators that minorm reads, differentiates and writes, with their versions, as a table in Markdown.
 
-python -m minorm.onnx.operators.table docs/onnx.md       puts it between the two marks of that file
+python -m minorm.onnx.operators.table docs/onnx-operators.md       puts it between the two marks of that file
 """
 
 from __future__ import annotations
@@ -17,7 +17,10 @@ from minorm.onnx.operators import rules  # noqa: F401  importing the rules regis
 from minorm.onnx.operators.expansions import EXPANSIONS
 from minorm.serialization import atomic
 
-BEGIN, END = "<!-- operators: python -m minorm.onnx.operators.table docs/onnx.md -->", "<!-- end of operators -->"
+BEGIN, END = (
+    "<!-- operators: python -m minorm.onnx.operators.table docs/onnx-operators.md -->",
+    "<!-- end of operators -->",
+)
 
 
 def table() -> str:

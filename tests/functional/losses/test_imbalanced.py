@@ -168,6 +168,26 @@ def test_16_bits_are_computed_in_float32(name: str, dtype: Any) -> None:
     assert abs(found - expected) <= 2.0 ** (-8 if dtype == mn.bfloat16 else -11) * abs(expected)
 
 
+@pytest.mark.parametrize("gamma", [0, 0.5, 2])
+def test_a_logit_of_minus_infinity_is_a_class_that_cannot_be(gamma: float) -> None:
+    x = mn.tensor([[0.5, -np.inf, 1.0], [1.0, 2.0, -np.inf]], requires_grad=True)
+    loss = F.focal_loss(x, mn.tensor([0, 2]), gamma=gamma, reduction="none")
+    loss.sum().backward()
+    p = np.exp(0.5) / (np.exp(0.5) + np.e)
+    assert loss.numpy() == pytest.approx([-((1 - p) ** gamma) * np.log(p), np.inf], rel=1e-5)
+    assert np.isfinite(x.grad.numpy()).all()
+    assert x.grad.numpy()[0, 1] == 0  # the class that cannot be
+    assert x.grad.numpy()[1] == pytest.approx([np.exp(1) / (np.exp(1) + np.exp(2)), 1 / (1 + np.exp(-1)), -1], rel=1e-5)
+
+
+def test_dice_loss_of_bytes_and_of_no_elements() -> None:
+    logits, labels = mn.randn(2, 3, 4, 4), np.arange(32).reshape(2, 4, 4) % 3
+    expected = F.dice_loss(logits, mn.tensor(labels))
+    assert F.dice_loss(logits, mn.tensor(labels.astype(np.uint8))).item() == expected.item()
+    assert F.dice_loss(mn.zeros(2, 3, 0, 4), mn.zeros(2, 0, 4, dtype=mn.int64)).item() == 0  # smooth / smooth
+    assert np.isnan(F.dice_loss(mn.zeros(0, 3, 4), mn.zeros(0, 4, dtype=mn.int64)).item())  # a mean of nothing
+
+
 def test_ignored_labels_leave_the_rest_alone() -> None:
     nan = float("nan")
     x = mn.tensor([[nan, 2.0, nan], [1.0, 0.0, 2.0]], requires_grad=True)

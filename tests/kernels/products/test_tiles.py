@@ -1,6 +1,6 @@
 """bfloat16 in the order of a processor's tiles: NumPy's twin against exact fractions, every level against the twin.
 
-What the order is stands in docs/maths.md. The oracle below has it in Python's fractions, which round nothing by
+docs/maths-narrow-types.md defines the order. The oracle below has it in Python's fractions, which round nothing by
 themselves.
 """
 

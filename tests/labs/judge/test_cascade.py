@@ -93,6 +93,19 @@ DDOF = ("np.square(x - mean).mean(axis=axes, keepdims=True)", "x.var(axis=axes, 
         (10, ("range(1 + len(scale_shape), len(x_shape))", "range(2, len(x_shape))"), "10.4", {"10.5", "10.7"}),
         (10, ("wide.var(axes))", "wide.var(axes, ddof=1))"), "10.5", {"10.7"}),
         (10, ("groups if version == 18 else channels", "channels"), "10.6", {"10.7"}),
+        # steps in bytes; merged across a broadcast scale; one scale a row
+        (13, ("strides[i] // itemsize)", "strides[i])"), "13.1", {"13.2", "13.5"}),
+        (13, ("loops[-1][1:] == (count * data, count * param[axis])", "loops[-1][1] == count * data"),
+         "13.2", {"13.5"}),
+        (13, ("positions(reduce, 2))", "0 * positions(reduce, 2))"), "13.3", {"13.5"}),
+        # nothing summed; a mean without 1/m; the last gradient wins
+        (14, ("    dy = dy.sum(axis=tuple(range(dy.ndim - len(shape))))\n", "    return dy\n"),
+         "14.1", {"14.2", "14.3", "14.4", "14.6"}),
+        (14, ("dy / m, shape", "dy, shape"), "14.2", {"14.3", "14.4", "14.6"}),
+        (14, ("one.grad = one.grad + gradient", "one.grad = gradient"), "14.3", {"14.4", "14.6"}),
+        # eps outside the root
+        (16, ("c / np.sqrt(var + eps)", "c / (np.sqrt(var) + eps)"), "16.1", {"16.2", "16.5"}),
+        (16, ("x / np.sqrt(ms + eps)", "x / (np.sqrt(ms) + eps)"), "16.1", {"16.3", "16.4"}),
     ],
 )  # fmt: skip
 def test_a_wrong_function_costs_its_own_task(

@@ -1,4 +1,5 @@
-"""BatchNorm that is gone: real files of both exporters of PyTorch, names as tf2onnx writes them, and what is none."""
+"""BatchNorm that is gone: real files of both exporters of PyTorch, names as tf2onnx writes them, and graphs without
+any."""
 
 from __future__ import annotations
 

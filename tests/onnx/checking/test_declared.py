@@ -1,4 +1,4 @@
-"""What a file says of lengths: numbers must be the lengths, and a name is one length everywhere."""
+"""The lengths that a file declares: numbers must be the lengths, and a name is one length everywhere."""
 
 from __future__ import annotations
 

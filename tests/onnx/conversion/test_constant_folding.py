@@ -1,4 +1,4 @@
-"""What is computed from constants alone, and nothing else."""
+"""Folds nodes that compute from constants alone, and no others."""
 
 from __future__ import annotations
 

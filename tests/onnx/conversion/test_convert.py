@@ -122,7 +122,7 @@ def test_batch_normalization_from_every_version_to_every_other(
     assert list(node.input[1:]) == ["s", "b", "m", "v"]
     if outputs > 1 or not trains:
         run(new, x, close, want)
-    else:  # nobody fetches the statistics; onnxruntime would spoil y by changing them in place
+    else:  # no output takes the statistics; onnxruntime would spoil y by changing them in place
         close(mo.load(new)(mn.Tensor(x)), want["y"], 4)
     assert mo.load(new).training == mo.load(old).training == trains
     assert [d.dim_param or d.dim_value for d in new.graph.input[0].type.tensor_type.shape.dim] == ["batch", 3, 2, 5]

@@ -1,5 +1,5 @@
 """Networks of many kinds, written by both exporters of PyTorch with free batch, height and width, to older opsets and
-newer ones: what onnxruntime computes stays the same at sizes that nobody traced."""
+newer ones: onnxruntime's results stay the same at sizes that were not traced."""
 
 from __future__ import annotations
 

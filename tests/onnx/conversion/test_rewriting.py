@@ -1,4 +1,5 @@
-"""What `convert` keeps and what it refuses: graphs inside nodes, functions, names, free lengths, weights, bad files."""
+"""The parts of a file that `convert` keeps and refuses: graphs inside nodes, functions, names, free lengths, weights,
+bad files."""
 
 from __future__ import annotations
 

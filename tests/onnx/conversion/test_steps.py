@@ -294,7 +294,7 @@ ONE_HOT_9 = [np.array([[0, 1, 0, 0], [0, 0, 0, 0], [0, 0, 1, 0]])]
 
 
 def by_hand(entry: Case) -> Any:
-    """What versions mean that onnxruntime does not have."""
+    """The meaning of versions that onnxruntime does not have."""
     operator, _, inputs, _, _, attributes, _ = entry
     x = inputs[0] if inputs else None
     if operator in BINARY:

@@ -1,4 +1,4 @@
-"""What several runs say together: plain numbers, Sizes, or why they do not agree."""
+"""The values that several runs agree on: plain numbers, Sizes, or why they do not agree."""
 
 from __future__ import annotations
 

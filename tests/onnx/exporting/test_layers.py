@@ -22,7 +22,7 @@ IMAGE, SIGNAL, ROWS = (2, 4, 6, 6), (2, 4, 10), (2, 6)
 
 
 class Outputs(nn.Module):
-    """What a recurrent layer gives after each step."""
+    """Returns the result of a recurrent layer after each step."""
 
     def __init__(self, layer: Any) -> None:
         super().__init__()

@@ -35,7 +35,7 @@ CLOSE = {"float16": 5e-3, "float64": 1e-6}  # of minorm; some nodes of a float64
 def is_wide(model: Any) -> bool:
     """Whether the file computes a convolution of bfloat16 in float32, as it must before opset 22.
 
-    minorm adds up in the order of tiles then (docs/maths.md), and float32 in another.
+    minorm adds up in the order of tiles then (docs/maths-narrow-types.md), and float32 in another.
     """
     casts = {node.output[0] for node in model.graph.node if node.op_type == "Cast"}
     return any(
@@ -211,7 +211,7 @@ def test_lengths_that_float16_cannot_count_to(graph_of: Any) -> None:
 
 
 def test_what_onnx_prescribes_stays(graph_of: Any) -> None:
-    """1025 / 1024 is 1 in float16. What is computed from data is cast back."""
+    """1025 / 1024 is 1 in float16. Values computed from data are cast back."""
     nodes = [
         make("Mul", ["x", "s"], ["h"]), make("Resize", ["h", "", "scales"], ["wide"], mode="nearest"),
         make("Mul", ["given", "s"], ["scaled"]), make("Resize", ["wide", "", "scaled"], ["y"], mode="nearest"),

@@ -88,7 +88,7 @@ class Same(nn.Module):
 
 
 class Windows(nn.Module):
-    """Attention's windows: what lies in squares of seven goes to the batch, and back."""
+    """Attention's windows: squares of seven by seven move to the batch axis, and back."""
 
     def forward(self, x: mn.Tensor) -> mn.Tensor:
         n, c, h, w = x.shape

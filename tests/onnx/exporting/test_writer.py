@@ -1,4 +1,4 @@
-"""What the walk recognises, what it refuses; most through `export`, whose writer it is."""
+"""The modules that the walk recognises and refuses; most through `export`, whose writer it is."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
     --start N    the number of the first case         --one N    this case alone, with its traceback
     --jobs N     processes at a time                  --chunk N  cases a process
 
-Cases run in processes of their own with a limit on memory, so that a crash costs a chunk and names its case. A case
+Cases run in separate processes with a limit on memory, so that a crash costs a chunk and names its case. A case
 fails that crashes, raises what is no error of minorm (see case.py), takes more than 1 second of processor time, or
 512 MB more memory than the process had. Cases are numbered: the same number is the same file, as long as corpus and
 mutations stay as they are.

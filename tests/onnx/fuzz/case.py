@@ -31,7 +31,7 @@ MAX_BYTES = 256 << 20
 
 @dataclass
 class Case:
-    """What is loaded and fed."""
+    """The model that is loaded, and its inputs."""
 
     name: str
     source: Any  # bytes, or a path
@@ -88,7 +88,7 @@ def run(case: Case) -> str:
     except Exception as error:  # noqa: BLE001  what it is, is the question
         judge(error, mo.LoadError)
         return "load"
-    if case.outputs is None:  # of a cut graph shape inference tells the outputs, in a process of its own
+    if case.outputs is None:  # of a cut graph shape inference tells the outputs, in a separate process
         write_back(model, case.train)
     if case.train is not None:
         model.train(case.train)
@@ -117,7 +117,7 @@ def run(case: Case) -> str:
 
 
 def write_back(model: Any, train: bool | None) -> None:
-    """What was loaded goes out again, and in again, with the same tensors."""
+    """A loaded model is exported and loaded again with the same tensors."""
     try:
         proto = mo.export(model, None, training=train)
     except Exception as error:  # noqa: BLE001  what it is, is the question

@@ -1,4 +1,4 @@
-"""What the fuzz begins with: small sound models of every operator, and some of ours with more than one node.
+"""The models that the fuzz begins with: small sound models of every operator, and some of ours with more than one node.
 
 A seed is a model and the arrays that it takes. Most come from the node tests of the onnx package; what those lack is
 made here: initializers, functions, branches, weights in another file, training graphs.

@@ -87,13 +87,13 @@ def nodes(model: Any) -> list[Any]:
 
 
 def a_node(rng: random.Random, model: Any) -> Any:
-    """One of them; an empty one where there is none."""
+    """One of them; an empty one if it is missing."""
     found = nodes(model)
     return rng.choice(found) if found else onnx.NodeProto()
 
 
 def names(model: Any) -> list[str]:
-    """Values, and some that are none."""
+    """Values, and some that are not values."""
     found = [name for node in nodes(model) for name in (*node.input, *node.output)]
     return [*found, *(entry.name for entry in model.graph.input), "", "nothing", "x"]
 

@@ -1,8 +1,7 @@
 """One model in every way: load, run, differentiate, write back, check and convert; or the models of kept/, all of them.
 
-`python tests/onnx/fuzz/trial.py [FILES]`: what fails is an AssertionError with its cause. What is drawn, such as the
-opset to convert to, follows from the bytes of the model, so each has one end.
-"""
+`python tests/onnx/fuzz/trial.py [FILES]`: a failure is an AssertionError with its cause. Random choices, such as the
+opset to convert to, follow from the bytes of the model, so each has one end."""
 
 from __future__ import annotations
 
@@ -33,7 +32,8 @@ OPSETS = (7, 9, 11, 13, 14, 17, 18, 21, 26)
 
 
 class Trial:
-    """What models are tried with: a folder for the files that `check` reads, and the seeds for new ones."""
+    """The settings that models are tried with: a folder for the files that `check` reads, and the seeds for new
+    ones."""
 
     def __init__(self, folder: str) -> None:
         self.path = os.path.join(folder, "model.onnx")

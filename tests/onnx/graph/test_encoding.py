@@ -37,7 +37,7 @@ LIMITED = """
 
 
 def limited(program: str, *arguments: Any) -> str:
-    """What a program prints, which may set limits to itself."""
+    """Returns the output of a program, which may set limits to itself."""
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(LIMITED) + textwrap.dedent(program), *map(str, arguments)],
         cwd=ROOT, capture_output=True, text=True, timeout=280, check=False,

@@ -32,7 +32,8 @@ def graph(*shapes: Any) -> Graph:
 
 
 def computed(g: Graph, value: Any, h: int, w: int) -> int:
-    """What the nodes say for an input of these lengths; tensors made in passing have the length that is written."""
+    """Returns the estimate of the nodes for an input of these lengths; tensors made in passing have the length that is
+    written."""
     known: dict[int, Any] = {}
 
     def get(v: Any) -> Any:

@@ -1,4 +1,5 @@
-"""What a run may hold: small files that ask for much are refused before they get it, large batches are not."""
+"""The memory that a run may hold: small files that ask for much are refused before they get it, large batches are
+not."""
 
 from __future__ import annotations
 

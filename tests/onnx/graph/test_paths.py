@@ -26,7 +26,7 @@ from minorm.onnx.graph import paths
         ("model/conv1/Conv2D", "model.conv1"),
         ("StatefulPartitionedCall/model/conv1/Conv2D", "model.conv1"),
         ("layer1.0.conv1/Conv", "layer1.0.conv1"),
-        # of nobody
+        # of no user
         ("//a///b/Conv", "a.b"),
         ("/" * 50, ""),
         ("/../__class__/Conv", "...__class__"),

@@ -1,4 +1,4 @@
-"""Graphs that write norms in other operators, in many ways, and graphs that look like norms and are none."""
+"""Graphs that write norms in other operators, in many ways, and graphs that only look like norms."""
 
 from __future__ import annotations
 
@@ -227,7 +227,7 @@ WAYS: dict[str, Callable[[], Any]] = {
 }
 
 
-# Graphs that are none
+# Graphs that are not norms
 
 
 def changed(make: Callable[[], Any], change: Callable[[Any], None]) -> Callable[[], Any]:

@@ -1,4 +1,4 @@
-"""What a file of minorm says of its layers, where ONNX has no word for it."""
+"""The properties of layers that minorm writes into a file's metadata, because ONNX has no field for them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a loop is in a loaded model: layers in its body, other types, deep copies, and what export makes of it."""
+"""Loops in a loaded model: layers in its body, other types, deep copies, and what export makes of it."""
 
 from __future__ import annotations
 

@@ -311,7 +311,7 @@ def test_a_group_norm_written_with_an_instance_norm_has_two_weights(graph_of: An
     affine = {"val_3": np.ones((4, 1, 1), F32), "val_4": np.zeros((4, 1, 1), F32)}
     model = mo.load(graph_of(nodes, {"x": (F32, [2, 4, 3, 3])}, ["y"], {**lengths, **values, **affine}))
     assert [n for n, _ in model.named_parameters()] == ["val_3", "val_4"]
-    values["val_1"][0] = 2  # somebody trained it
+    values["val_1"][0] = 2  # it was trained
     model = mo.load(graph_of(nodes, {"x": (F32, [2, 4, 3, 3])}, ["y"], {**lengths, **values, **affine}))
     assert [n for n, _ in model.named_parameters()] == ["val_1", "val_2", "val_3", "val_4"]
 

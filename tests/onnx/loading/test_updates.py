@@ -89,7 +89,7 @@ class Again(nn.Module):
 
 
 def calls_by_formula(x: Any, calls: int, mean: Any, var: Any, train: bool, unbiased: bool) -> tuple[Any, Any, Any]:
-    """What a BatchNorm without scale and bias gives, and its running statistics afterwards, in float64."""
+    """Computes the result of a BatchNorm without scale and bias, and its running statistics afterwards, in float64."""
     for _ in range(calls):
         used = mean, var
         if train:

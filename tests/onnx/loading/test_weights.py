@@ -1,4 +1,4 @@
-"""What recurrences begin with, and what folding made of a Parameter: which of it trains."""
+"""Initial states of recurrences and folded Parameters: the elements that train."""
 
 from __future__ import annotations
 

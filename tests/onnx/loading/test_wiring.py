@@ -1,4 +1,4 @@
-"""What is known of the values of a flat list of nodes."""
+"""Facts about the values of a flat list of nodes."""
 
 from __future__ import annotations
 

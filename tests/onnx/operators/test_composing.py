@@ -1,4 +1,4 @@
-"""What conversion rules read from a file: numbers of the wrong type are an error that says so."""
+"""The values that conversion rules read from a file: numbers of the wrong type are an error that says so."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""docs/onnx.md holds the table that the registry gives."""
+"""docs/onnx-operators.md holds the table that the registry gives."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ pytest.importorskip("onnx")
 from minorm.onnx.graph.versions import PUBLISHED
 from minorm.onnx.operators import table
 
-PAGE = Path(__file__).parents[3] / "docs" / "onnx.md"
+PAGE = Path(__file__).parents[3] / "docs" / "onnx-operators.md"
 
 
 def test_the_page_is_up_to_date() -> None:
     text = PAGE.read_text(encoding="utf-8")
-    assert table.page(text) == text, "python -m minorm.onnx.operators.table docs/onnx.md"
+    assert table.page(text) == text, "python -m minorm.onnx.operators.table docs/onnx-operators.md"
 
 
 def test_operators_are_read_in_every_version() -> None:

@@ -1,4 +1,4 @@
-"""What a family is: a network in PyTorch, its inputs, and which of their lengths a file leaves free."""
+"""A family: a network in PyTorch, its inputs, and which of their lengths a file leaves free."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What trains of files that other programs wrote, or a person did: the author's Parameters, element for element.
+"""The tensors that train in files written by other programs or by hand: the author's Parameters, element for element.
 
 The files are written here as Paddle2ONNX, tf2onnx, PyTorch's older exporters and simplifiers write them; `expected` is
 what the author of the network calls its parameters.

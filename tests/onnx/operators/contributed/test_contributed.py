@@ -33,7 +33,7 @@ def eighth(*shape: int) -> Any:
 def model(
     operator: str, x: Any, held: dict[str, Any], outputs: int = 1, domain: str = "com.microsoft", **attributes: Any
 ) -> Any:  # fmt: skip
-    """One node: x is the input, what is held are initializers, in their order; "" is left out."""
+    """One node: x is the input, held arrays become initializers, in their order; "" is left out."""
     names = [f"y{i}" for i in range(outputs)]
     inputs = ["x", *(n if a is not None else "" for n, a in held.items())]
     node = h.make_node(operator, inputs, names, domain=domain, **attributes)

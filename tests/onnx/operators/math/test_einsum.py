@@ -1,4 +1,4 @@
-"""Einsum, written: one node from opset 12 on, what it is made of before."""
+"""Einsum, written: one node from opset 12 on, several simpler nodes before."""
 
 from __future__ import annotations
 

@@ -1,0 +1,38 @@
+"""Lab 14: graphs of the student's Vars with operations of the judge's in them, whose gradients only the judge knows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+Forward = Callable[[int, Any], Any]  # number of the operation, value of its input
+Back = Callable[[int, Any], Any]  # number of the operation, dy
+
+
+def _probe(module: Any, number: int, node: Any, forward: Forward, back: Back) -> Any:
+    """The operation with this number, behind a node."""
+    return module.Var(forward(number, node.value), (node,), lambda dy: (back(number, dy),))
+
+
+def probed(module: Any, arrays: Any, links: Any, forward: Forward, back: Back) -> list[Any]:
+    """Gradients of the arrays in a graph whose last Var is the result.
+
+    links  a pair of numbers is the sum of two Vars, one number is the input of an operation of the judge's
+    """
+    leaves = [module.Var(array) for array in arrays]
+    nodes = list(leaves)
+    for number, link in enumerate(links):
+        if isinstance(link, int):
+            nodes.append(_probe(module, number, nodes[link], forward, back))
+        else:
+            nodes.append(module.add(nodes[link[0]], nodes[link[1]]))
+    module.backward(nodes[-1], 1.0)
+    return [leaf.grad for leaf in leaves]
+
+
+def network(module: Any, x: Any, parameters: Any, dy: Any, forward: Forward, back: Back) -> Any:
+    """The output of the student's network, each of whose parameters comes out of an operation of the judge's."""
+    behind = [_probe(module, number, module.Var(array), forward, back) for number, array in enumerate(parameters)]
+    output = module.network(module.Var(x), *behind)
+    module.backward(output, dy)
+    return output.value

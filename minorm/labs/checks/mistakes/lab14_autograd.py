@@ -1,0 +1,605 @@
+"""Typical mistakes of lab 14, in an autograd whose operations and whose walk are methods that a mistake overrides."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from minorm.labs.judge.recognizing import Recognizer
+
+Axes = tuple[int, ...]
+PATHS = ("direct", "mean", "variance")
+MOST = 20_000  # steps of a walk that visits a node for each path to it
+
+
+class Node:
+    """A value, the nodes it was computed from, and a function from dy to a gradient for each."""
+
+    def __init__(self, value: Any, inputs: Sequence[Node] = (), back: Callable[[Any], tuple[Any, ...]] | None = None):
+        self.value, self.inputs, self.back = np.asarray(value, np.float64), tuple(inputs), back
+        self.grad: Any = None
+
+
+class Lines:
+    """A program that grows: `put` appends a line and gives the number of its result."""
+
+    def __init__(self, arrays: int) -> None:
+        self.arrays, self.lines = arrays, list[tuple[Any, ...]]()
+
+    def put(self, operation: str, *inputs: int, setting: Any = None) -> int:
+        """An operation on the results with these numbers."""
+        self.lines.append((operation, inputs, *([] if setting is None else [setting])))
+        return self.arrays + len(self.lines) - 1
+
+
+class Right:
+    """The lab's functions, as the checks call them, over methods for each operation and each step."""
+
+    # Task 14.1 and 14.2
+
+    def unbroadcast(self, dy: Any, shape: tuple[int, ...]) -> Any:
+        """Sums over the axes along which something was repeated."""
+        dy = self._without_new_axes(np.asarray(dy), shape)
+        return self._over_ones(dy, tuple(axis for axis, count in enumerate(shape) if count == 1))
+
+    def _without_new_axes(self, dy: Any, shape: tuple[int, ...]) -> Any:
+        return dy.sum(axis=tuple(range(dy.ndim - len(shape))))
+
+    def _over_ones(self, dy: Any, axes: Axes) -> Any:
+        return dy.sum(axis=axes, keepdims=True)
+
+    def _like(self, dy: Any, node: Node) -> Any:
+        return self.unbroadcast(dy, node.value.shape)
+
+    def add(self, a: Node, b: Node) -> Node:
+        """Given to students as it is."""
+        return Node(a.value + b.value, (a, b), lambda dy: (self.unbroadcast(dy, a.value.shape), self._like_b(dy, b)))
+
+    def _like_b(self, dy: Any, node: Node) -> Any:
+        return self.unbroadcast(dy, node.value.shape)
+
+    def sub(self, a: Node, b: Node) -> Node:
+        return Node(a.value - b.value, (a, b), lambda dy: (self._like(dy, a), self._like(self._negative(dy), b)))
+
+    def _negative(self, dy: Any) -> Any:
+        return -dy
+
+    def mul(self, a: Node, b: Node) -> Node:
+        def back(dy: Any) -> tuple[Any, ...]:
+            first, second = self._factors(a, b)
+            return self._like(dy * first, a), self._like(dy * second, b)
+
+        return Node(a.value * b.value, (a, b), back)
+
+    def _factors(self, a: Node, b: Node) -> tuple[Any, Any]:
+        return b.value, a.value
+
+    def power(self, a: Node, p: float) -> Node:
+        return Node(a.value**p, (a,), lambda dy: (dy * self._slope(a.value, p),))
+
+    def _slope(self, a: Any, p: float) -> Any:
+        return p * a ** (p - 1)
+
+    def sum_over(self, a: Node, axes: Axes) -> Node:
+        return Node(a.value.sum(axis=axes, keepdims=True), (a,), lambda dy: (self._spread(dy, a.value.shape),))
+
+    def _spread(self, dy: Any, shape: tuple[int, ...]) -> Any:
+        return np.broadcast_to(dy, shape)
+
+    def mean_over(self, a: Node, axes: Axes) -> Node:
+        axes = self._axes(axes, a.value.ndim)
+        m = self._m(a.value, axes)
+        mean = a.value.mean(axis=axes, keepdims=True)
+        return Node(mean, (a,), lambda dy: (self._spread(dy / m, a.value.shape),))
+
+    def _axes(self, axes: Axes, ndim: int) -> Axes:
+        return axes
+
+    def _m(self, a: Any, axes: Axes) -> Any:
+        return np.prod([a.shape[axis] for axis in axes])
+
+    def matmul(self, a: Node, b: Node) -> Node:
+        """Given to students as it is."""
+        return Node(a.value @ b.value, (a, b), lambda dy: (dy @ b.value.T, a.value.T @ dy))
+
+    def relu(self, a: Node) -> Node:
+        """Given to students as it is."""
+        return Node(np.maximum(a.value, 0), (a,), lambda dy: (dy * (a.value > 0),))
+
+    def one_step(self, operation: str, arrays: Sequence[Any], dy: Any, *settings: Any) -> tuple[Any, ...]:
+        """Value and gradients of one operation."""
+        y = getattr(self, operation)(*map(Node, arrays), *settings)
+        return y.value, *y.back(np.asarray(dy))
+
+    # Task 14.3
+
+    def _order(self, root: Node) -> list[Node]:
+        found: list[Node] = []
+        seen: set[Node] = set()
+
+        def visit(node: Node) -> None:
+            if node not in seen:
+                seen.add(node)
+                for one in node.inputs:
+                    visit(one)
+                found.append(node)
+
+        visit(root)
+        return found[::-1]
+
+    def _backward(self, root: Node, dy: Any = 1.0) -> None:
+        nodes = self._order(root)
+        for node in nodes:
+            node.grad = np.zeros(node.value.shape)
+        root.grad = root.grad + dy
+        for node in nodes:
+            if node.back is not None:
+                for one, gradient in zip(node.inputs, node.back(node.grad), strict=True):
+                    one.grad = self._joined(one.grad, gradient)
+
+    def _joined(self, first: Any, second: Any) -> Any:
+        return first + second
+
+    def detach(self, a: Node) -> Node:
+        return Node(a.value)
+
+    def order_of(self, graph: dict[str, list[str]], root: str) -> list[str]:
+        """The order of a graph of names."""
+        nodes: dict[str, Node] = {}
+        for name, inputs in graph.items():
+            nodes[name] = Node(0.0, [nodes[one] for one in inputs])
+        names = {node: name for name, node in nodes.items()}
+        return [names[node] for node in self._order(nodes[root])]
+
+    def gradients(self, program: Any, arrays: Any, dy: Any) -> tuple[Any, ...]:
+        """The value of a program, and the gradient of each array."""
+        values = [Node(array) for array in arrays]
+        for operation, inputs, *settings in program:
+            values.append(getattr(self, operation)(*[values[one] for one in inputs], *settings))
+        self._backward(values[-1], dy)
+        return values[-1].value, *[self._grad_of(leaf) for leaf in values[: len(arrays)]]
+
+    def _grad_of(self, leaf: Node) -> Any:
+        return np.zeros(leaf.value.shape) if leaf.grad is None else leaf.grad
+
+    # Task 14.4
+
+    def _normalized(self, lines: Lines, x: int, eps: int, axes: Axes, paths: Sequence[str]) -> int:
+        mean = lines.put("mean_over", x, setting=axes)
+        direct = x if "direct" in paths else lines.put("detach", x)
+        cut_mean = mean if "mean" in paths else lines.put("detach", mean)
+        c = lines.put("sub", *self._centered((x, mean), (direct, cut_mean)))
+        var = lines.put("mean_over", lines.put("mul", c, c), setting=axes)
+        rstd = lines.put("power", self._with_eps(lines, var, eps), setting=-0.5)
+        return lines.put(
+            "mul", lines.put("sub", direct, cut_mean), rstd if "variance" in paths else lines.put("detach", rstd)
+        )
+
+    def _centered(self, whole: tuple[int, int], cut: tuple[int, int]) -> tuple[int, int]:
+        return whole
+
+    def _with_eps(self, lines: Lines, var: int, eps: int) -> int:
+        return lines.put("add", var, eps)
+
+    def through(self, x: Any, g: Any, axes: Axes, eps: float, paths: Sequence[str]) -> tuple[Any, Any]:
+        """Xhat, and the gradient through some paths."""
+        lines = Lines(2)
+        self._normalized(lines, 0, 1, axes, paths)
+        return self.gradients(lines.lines, (x, eps), g)[:2]
+
+    # Task 14.5
+
+    def three_terms(self, g: Any, xhat: Any, rstd: Any, axes: Axes) -> tuple[Any, Any, Any]:
+        """The gradients through x itself, the mean and the variance."""
+        mean_g, mean_gx = (self._average(v, axes) for v in (g, g * xhat))
+        return g * rstd, self._mean_term(mean_g, rstd) + 0 * g, self._variance_term(mean_gx, xhat, rstd) + 0 * g
+
+    def _average(self, v: Any, axes: Axes) -> Any:
+        return v.mean(axis=axes, keepdims=True)
+
+    def _mean_term(self, mean_g: Any, rstd: Any) -> Any:
+        return -rstd * mean_g
+
+    def _variance_term(self, mean_gx: Any, xhat: Any, rstd: Any) -> Any:
+        return -rstd * xhat * mean_gx
+
+    def slopes(self, x: Any, g: Any, axes: Axes, eps: float, h: float = 1e-5) -> Any:
+        """Central differences of sum(g * xhat)."""
+
+        def f(x: Any) -> Any:
+            c = x - x.mean(axis=axes, keepdims=True)
+            return (g * c / np.sqrt((c * c).mean(axis=axes, keepdims=True) + eps)).sum()
+
+        found = np.zeros(x.shape)
+        moved = x.copy()
+        for index in np.ndindex(x.shape):
+            moved = self._moved(x, moved, index, h)
+            right = f(moved)
+            moved = self._moved(x, moved, index, -h)
+            found[index] = self._quotient(right, f(moved), f(x), h)
+        return found
+
+    def _moved(self, x: Any, before: Any, index: Any, step: float) -> Any:
+        moved = x.copy()
+        moved[index] += step
+        return moved
+
+    def _quotient(self, right: Any, left: Any, here: Any, h: float) -> Any:
+        return (right - left) / (2 * h)
+
+    # Task 14.6
+
+    def train(self, x: Any, target: Any, parameters: Any, steps: int, rate: float) -> tuple[Any, list[Any]]:
+        """Losses and parameters."""
+        lines = Lines(8)
+        _, goal, eps, w1, s, b, w2, c = range(8)
+        xhat = self._normalized(lines, lines.put("matmul", 0, w1), eps, self._batch(), PATHS)
+        a = lines.put("relu", lines.put("add", lines.put("mul", xhat, s), b))
+        error = lines.put("sub", lines.put("add", lines.put("matmul", a, w2), c), goal)
+        lines.put(self._loss(), lines.put("mul", error, error), setting=(0, 1))
+        losses = []
+        for _ in range(steps):
+            loss, _, _, _, *grads = self.gradients(lines.lines, (x, target, 1e-5, *parameters), 1.0)
+            losses.append(loss.item())
+            parameters = [self._stepped(*pair, rate) for pair in zip(parameters, grads, strict=True)]
+        return np.array(losses), parameters
+
+    def _batch(self) -> Axes:
+        return (0,)
+
+    def _loss(self) -> str:
+        return "mean_over"
+
+    def _stepped(self, value: Any, grad: Any, rate: float) -> Any:
+        return value - rate * grad
+
+
+# Task 14.1
+
+
+class NotUndone(Right):
+    """broadcasting is not undone: the gradient keeps dy's shape"""
+
+    def unbroadcast(self, dy: Any, shape: tuple[int, ...]) -> Any:
+        return np.asarray(dy)
+
+
+class NewAxesKept(Right):
+    """only axes of length 1 are summed, and not the new axes in front"""
+
+    def unbroadcast(self, dy: Any, shape: tuple[int, ...]) -> Any:
+        dy = np.asarray(dy)
+        lined = (1,) * (dy.ndim - len(shape)) + tuple(shape)
+        return dy.sum(axis=tuple(i for i, count in enumerate(lined) if count == 1), keepdims=True)
+
+
+class OnesNotSummed(Right):
+    """only the new axes in front are summed, and not axes of length 1"""
+
+    def _over_ones(self, dy: Any, axes: Axes) -> Any:
+        return dy
+
+
+class OnesDropped(Right):
+    """axes of length 1 are summed without keepdims=True, and are gone"""
+
+    def _over_ones(self, dy: Any, axes: Axes) -> Any:
+        return dy.sum(axis=axes)
+
+
+class RepeatedAveraged(Right):
+    """the gradient is a mean over the repeated axes: each use of a number adds to its gradient"""
+
+    def _without_new_axes(self, dy: Any, shape: tuple[int, ...]) -> Any:
+        return dy.mean(axis=tuple(range(dy.ndim - len(shape))))
+
+    def _over_ones(self, dy: Any, axes: Axes) -> Any:
+        return dy.mean(axis=axes, keepdims=True)
+
+
+class FirstTaken(Right):
+    """the gradient of the first use is taken, not the sum over all uses"""
+
+    def _without_new_axes(self, dy: Any, shape: tuple[int, ...]) -> Any:
+        return dy[(0,) * (dy.ndim - len(shape))]
+
+    def _over_ones(self, dy: Any, axes: Axes) -> Any:
+        return dy[tuple(slice(0, 1) if axis in axes else slice(None) for axis in range(dy.ndim))]
+
+
+# Task 14.2
+
+
+class BroadcastForgotten(Right):
+    """unbroadcast is not called in an operation on two arrays"""
+
+    def _like(self, dy: Any, node: Node) -> Any:
+        return dy
+
+
+class DifferenceWithoutSign(Right):
+    """db of a - b is dy: it is -dy"""
+
+    def _negative(self, dy: Any) -> Any:
+        return dy
+
+
+class ProductSwapped(Right):
+    """da of a * b has the factor a: it is dy * b"""
+
+    def _factors(self, a: Node, b: Node) -> tuple[Any, Any]:
+        return a.value, b.value
+
+
+class PowerWithoutFactor(Right):
+    """the factor p is missing in the slope of a power"""
+
+    def _slope(self, a: Any, p: float) -> Any:
+        return a ** (p - 1)
+
+
+class PowerNotLowered(Right):
+    """the exponent stays p in the slope of a power: it is p - 1"""
+
+    def _slope(self, a: Any, p: float) -> Any:
+        return p * a**p
+
+
+class PowerWithoutSign(Right):
+    """the sign of p is lost in the slope of a power: 1 / sqrt(a) falls where a grows"""
+
+    def _slope(self, a: Any, p: float) -> Any:
+        return abs(p) * a ** (p - 1)
+
+
+class MeanWithoutM(Right):
+    """1/m is missing in the gradient of a mean"""
+
+    def _m(self, a: Any, axes: Axes) -> Any:
+        return 1
+
+
+class MeanOfAll(Right):
+    """the gradient of a mean is divided by the number of all elements, not by those of one mean"""
+
+    def _m(self, a: Any, axes: Axes) -> Any:
+        return a.size
+
+
+class MeanOfRows(Right):
+    """the gradient of a mean is divided by the number of means, not by the elements of one"""
+
+    def _m(self, a: Any, axes: Axes) -> Any:
+        return np.prod([count for axis, count in enumerate(a.shape) if axis not in axes])
+
+
+class MeanOverAllAxes(Right):
+    """the mean is taken over all axes, whatever `axes` says"""
+
+    def _axes(self, axes: Axes, ndim: int) -> Axes:
+        return tuple(range(ndim))
+
+
+class NotSpread(Right):
+    """the gradient of a sum or a mean has the sum's shape, not the input's"""
+
+    def _spread(self, dy: Any, shape: tuple[int, ...]) -> Any:
+        return dy
+
+
+# Task 14.3
+
+
+class Overwritten(Right):
+    """gradients are overwritten, not added, where a Var is used twice"""
+
+    def _joined(self, first: Any, second: Any) -> Any:
+        return 0 * first + second
+
+
+class InputsFirst(Right):
+    """the order is the wrong way round: root comes last"""
+
+    def _order(self, root: Node) -> list[Node]:
+        return super()._order(root)[::-1]
+
+
+class LevelByLevel(Right):
+    """the order goes level by level, so that a Var may come before one that uses it"""
+
+    def _order(self, root: Node) -> list[Node]:
+        found = [root]
+        for node in found:
+            for one in node.inputs:
+                if one not in found:
+                    found.append(one)
+        return found
+
+
+class WrittenDownTooEarly(Right):
+    """a Var is written down before its inputs are visited, so that it may come before one that uses it"""
+
+    def _order(self, root: Node) -> list[Node]:
+        found: list[Node] = []
+
+        def visit(node: Node) -> None:
+            if node not in found:
+                found.append(node)
+                for one in node.inputs:
+                    visit(one)
+
+        visit(root)
+        return found
+
+
+class VisitedAgain(Right):
+    """a Var is visited once for each use, and stands in the order several times"""
+
+    def _order(self, root: Node) -> list[Node]:
+        found: list[Node] = []
+
+        def visit(node: Node) -> None:
+            if len(found) > MOST:
+                raise MemoryError
+            for one in node.inputs:
+                visit(one)
+            found.append(node)
+
+        visit(root)
+        return found[::-1]
+
+
+class NotDetached(Right):
+    """detach keeps the inputs, and the gradient goes through"""
+
+    def detach(self, a: Node) -> Node:
+        return Node(a.value, (a,), lambda dy: (dy,))
+
+
+class ZeroValue(Right):
+    """detach loses the value"""
+
+    def detach(self, a: Node) -> Node:
+        return Node(0 * a.value)
+
+
+# Task 14.4
+
+
+class EpsForgotten(Right):
+    """eps is left out of rstd"""
+
+    def _with_eps(self, lines: Lines, var: int, eps: int) -> int:
+        return var
+
+
+class VarianceOfCut(Right):
+    """the variance is computed from the x - mean that was cut, so that cutting one path changes another"""
+
+    def _centered(self, whole: tuple[int, int], cut: tuple[int, int]) -> tuple[int, int]:
+        return cut
+
+
+class AllPathsOpen(Right):
+    """`paths` is not used: the gradient comes through all three"""
+
+    def through(self, x: Any, g: Any, axes: Axes, eps: float, paths: Sequence[str]) -> tuple[Any, Any]:
+        return super().through(x, g, axes, eps, PATHS)
+
+
+class OtherPaths(Right):
+    """the paths in `paths` are cut, and the others are open"""
+
+    def through(self, x: Any, g: Any, axes: Axes, eps: float, paths: Sequence[str]) -> tuple[Any, Any]:
+        return super().through(x, g, axes, eps, [path for path in PATHS if path not in paths])
+
+
+# Task 14.5
+
+
+class SumsForMeans(Right):
+    """1/m is missing: sums are taken where means are needed"""
+
+    def _average(self, v: Any, axes: Axes) -> Any:
+        return v.sum(axis=axes, keepdims=True)
+
+
+class TermsOverAllAxes(Right):
+    """the means are taken over everything: `axes` is not used"""
+
+    def _average(self, v: Any, axes: Axes) -> Any:
+        return v.mean()
+
+
+class MeanAdded(Right):
+    """the term of the mean has the wrong sign: xhat falls where the mean grows"""
+
+    def _mean_term(self, mean_g: Any, rstd: Any) -> Any:
+        return rstd * mean_g
+
+
+class MeanWithoutRstd(Right):
+    """the factor rstd is missing in the term of the mean"""
+
+    def _mean_term(self, mean_g: Any, rstd: Any) -> Any:
+        return -mean_g
+
+
+class VarianceAdded(Right):
+    """the term of the variance has the wrong sign: the slope of v**-0.5 is negative"""
+
+    def _variance_term(self, mean_gx: Any, xhat: Any, rstd: Any) -> Any:
+        return rstd * xhat * mean_gx
+
+
+class VarianceWithoutXhat(Right):
+    """the factor xhat is missing in the term of the variance"""
+
+    def _variance_term(self, mean_gx: Any, xhat: Any, rstd: Any) -> Any:
+        return -rstd * mean_gx
+
+
+class VarianceWithoutRstd(Right):
+    """the factor rstd is missing in the term of the variance"""
+
+    def _variance_term(self, mean_gx: Any, xhat: Any, rstd: Any) -> Any:
+        return -xhat * mean_gx
+
+
+class VarianceOfThirdPower(Right):
+    """rstd comes in three times in the term of the variance: x - mean is xhat / rstd, twice, so two of them cancel"""
+
+    def _variance_term(self, mean_gx: Any, xhat: Any, rstd: Any) -> Any:
+        return -(rstd**3) * xhat * mean_gx
+
+
+class OneSided(Right):
+    """the difference is taken on one side, (f(x + h) - f(x)) / h, which has an error of size h instead of h^2"""
+
+    def _quotient(self, right: Any, left: Any, here: Any, h: float) -> Any:
+        return (right - here) / h
+
+
+class DividedByH(Right):
+    """the difference is divided by h: the two points are 2h apart"""
+
+    def _quotient(self, right: Any, left: Any, here: Any, h: float) -> Any:
+        return (right - left) / h
+
+
+class NotMovedBack(Right):
+    """an element is not moved back before the next one is moved"""
+
+    def _moved(self, x: Any, before: Any, index: Any, step: float) -> Any:
+        moved = before.copy()
+        moved[index] = x[index] + step
+        return moved
+
+
+# Task 14.6
+
+
+class Ascent(Right):
+    """the step goes up the gradient: it is p - rate * gradient"""
+
+    def _stepped(self, value: Any, grad: Any, rate: float) -> Any:
+        return value + rate * grad
+
+
+class OverFeatures(Right):
+    """the network normalizes over the features of each sample, axis 1: BatchNorm is over the batch, axis 0"""
+
+    def _batch(self) -> Axes:
+        return (1,)
+
+
+class SumOfSquares(Right):
+    """the loss is a sum: it is a mean"""
+
+    def _loss(self) -> str:
+        return "sum_over"
+
+
+RECOGNIZER = Recognizer.of(Right, vars())

@@ -1,0 +1,378 @@
+"""Typical mistakes of lab 17, as the functions that a student would have written with them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from minorm.labs.judge.recognizing import Recognizer
+
+Total = tuple[int, Any, Any]
+
+
+class Right:
+    """All functions of the lab, cut into steps, so that a mistake is one of them."""
+
+    def merge_gradients(self, gradients: Any, sizes: Any) -> Any:
+        """The mean of the gradients, each with the weight of its samples."""
+        weights = self._weights(np.array(sizes, float))
+        return {name: np.tensordot(weights, [g[name] for g in gradients], 1) for name in gradients[0]}
+
+    def _weights(self, sizes: Any) -> Any:
+        return sizes / sizes.sum()
+
+    def compounded(self, momentum: float, k: int) -> Any:
+        """What k updates replace."""
+        return 1 - (1 - momentum) ** k
+
+    def shares(self, momentum: float, k: int) -> Any:
+        """Of each micro-batch, the last one's first."""
+        return np.array([momentum * (1 - momentum) ** later for later in reversed(range(k))])
+
+    def per_update(self, momentum: float, k: int) -> Any:
+        """The root of what is kept."""
+        return 1 - (1 - momentum) ** (1 / k)
+
+    def statistics(self, h: Any) -> Any:
+        """n, mean and population variance."""
+        return len(h), h.mean(axis=0), h.var(axis=0)
+
+    def merged(self, a: Total, b: Total) -> Any:
+        """Chan's formula, with sums of squares."""
+        n = a[0] + b[0]
+        mean = self._mean(a, b)
+        return n, mean, self._within(a, b) + self._between(a, b, b[1] - a[1])
+
+    def _mean(self, a: Total, b: Total) -> Any:
+        return (a[0] * a[1] + b[0] * b[1]) / (a[0] + b[0])
+
+    def _within(self, a: Total, b: Total) -> Any:
+        return (a[0] * a[2] + b[0] * b[2]) / (a[0] + b[0])
+
+    def _between(self, a: Total, b: Total, delta: Any) -> Any:
+        return a[0] * b[0] * (delta / (a[0] + b[0])) ** 2
+
+    def running_update(self, running_mean: Any, running_var: Any, total: Total, momentum: float = 0.1) -> Any:
+        """One update with the unbiased variance."""
+        _, mean, var = total
+        share = self._share(momentum)
+        unbiased = var * self._correction(total[0])
+        return running_mean + share * (mean - running_mean), running_var + share * (unbiased - running_var)
+
+    def _share(self, momentum: float) -> float:
+        return momentum
+
+    def _correction(self, n: int) -> float:
+        return n / (n - 1)
+
+    def second_pass(self, x: Any, t: Any, w: Any, s: Any, b: Any, total: Total, eps: float = 1e-5) -> Any:
+        """Five sums."""
+        h = x @ w
+        mean, var = self._used(h, total)
+        xhat = (h - mean) * self._rstd(var, eps)
+        dy = (xhat * s + b - t) / self._samples(x, total)
+        sums = {"db": dy.sum(axis=0), "ds": (self._slope(dy, s) * xhat).sum(axis=0), "xsum": x.sum(axis=0)}
+        return {**sums, "xdy": x.T @ dy, "xxhat": x.T @ xhat}
+
+    def _used(self, h: Any, total: Total) -> Any:
+        return total[1], total[2]
+
+    def _rstd(self, var: Any, eps: float) -> Any:
+        return (var + eps) ** -0.5
+
+    def _samples(self, x: Any, total: Total) -> int:
+        return total[0]
+
+    def _slope(self, dy: Any, s: Any) -> Any:
+        return dy
+
+    def gradients(self, sums: Any, s: Any, total: Total, eps: float = 1e-5) -> Any:
+        """From the sums."""
+        dw = sums["xdy"] - self._coupling(sums, total[0])
+        return {"w": self._scaled(dw, s) * self._rstd(total[2], eps), "s": sums["ds"], "b": sums["db"]}
+
+    def _coupling(self, sums: Any, n: int) -> Any:
+        return (self._from_mean(sums) + self._from_var(sums)) / n
+
+    def _from_mean(self, sums: Any) -> Any:
+        return np.outer(sums["xsum"], sums["db"])
+
+    def _from_var(self, sums: Any) -> Any:
+        return sums["xxhat"] * sums["ds"]
+
+    def _scaled(self, dw: Any, s: Any) -> Any:
+        return dw * s
+
+    def ghost_norm(self, x: Any, size: int, eps: float = 1e-5) -> Any:
+        """Each ghost by itself."""
+        return np.concatenate([(g - g.mean(axis=0)) * self._rstd(g.var(axis=0), eps) for g in self._cut(x, size)])
+
+    def _cut(self, x: Any, size: int) -> list[Any]:
+        return [x[i : i + size] for i in range(0, len(x), size)]
+
+    def within_and_between(self, x: Any, size: int) -> Any:
+        """Weighted means of the variances and of the squared distances of the means."""
+        ghosts = self._cut(x, size)
+        share = self._ghost_shares(np.array([len(ghost) for ghost in ghosts], float))
+        within = np.tensordot(share, [ghost.var(axis=0) for ghost in ghosts], 1)
+        return within, np.tensordot(share, [(ghost.mean(axis=0) - x.mean(axis=0)) ** 2 for ghost in ghosts], 1)
+
+    def _ghost_shares(self, sizes: Any) -> Any:
+        return sizes / sizes.sum()
+
+
+# Task 17.1
+
+
+class Unweighted(Right):
+    """the gradients are averaged without weights: a sample in a small micro-batch then counts more than others"""
+
+    def _weights(self, sizes: Any) -> Any:
+        return np.ones(len(sizes)) / len(sizes)
+
+
+class LastAsFull(Right):
+    """the last micro-batch is weighted as a full one, although it has fewer samples"""
+
+    def _weights(self, sizes: Any) -> Any:
+        return np.full(len(sizes), sizes[0] / sizes.sum())
+
+
+class GradientsSummed(Right):
+    """the gradients are summed: each is that of a mean already"""
+
+    def _weights(self, sizes: Any) -> Any:
+        return np.ones(len(sizes))
+
+
+class NotDivided(Right):
+    """the gradients are multiplied with their sizes, but not divided by N"""
+
+    def _weights(self, sizes: Any) -> Any:
+        return sizes
+
+
+# Task 17.2
+
+
+class MomentumTimesK(Right):
+    """the momentum is multiplied with k: of what one update leaves, the next replaces its share"""
+
+    def compounded(self, momentum: float, k: int) -> Any:
+        return k * momentum
+
+
+class RestReturned(Right):
+    """the share of the old value that is left is returned: asked is the share that is replaced"""
+
+    def compounded(self, momentum: float, k: int) -> Any:
+        return (1 - momentum) ** k
+
+
+class SharesReversed(Right):
+    """the shares are in the reverse order: the last micro-batch has the largest"""
+
+    def shares(self, momentum: float, k: int) -> Any:
+        return super().shares(momentum, k)[::-1]
+
+
+class SharesEqual(Right):
+    """all micro-batches have the same share: what comes later shrinks what came before"""
+
+    def shares(self, momentum: float, k: int) -> Any:
+        return np.full(k, self.compounded(momentum, k) / k)
+
+
+class MomentumOverK(Right):
+    """the momentum is divided by k: k such updates replace less than one with the momentum does"""
+
+    def per_update(self, momentum: float, k: int) -> Any:
+        return momentum / k
+
+
+class RootOfMomentum(Right):
+    """the k-th root is taken of the momentum: what k updates multiply is the share that is kept, 1 - momentum"""
+
+    def per_update(self, momentum: float, k: int) -> Any:
+        return momentum ** (1 / k)
+
+
+# Task 17.3
+
+
+class MeansLeftOut(Right):
+    """the variance of the means is left out of the merge"""
+
+    def _between(self, a: Total, b: Total, delta: Any) -> Any:
+        return 0 * delta
+
+
+class MeansUnweighted(Right):
+    """the mean of the two means is taken without weights"""
+
+    def _mean(self, a: Total, b: Total) -> Any:
+        return (a[1] + b[1]) / 2
+
+
+class VariancesUnweighted(Right):
+    """the mean of the two variances is taken without weights"""
+
+    def _within(self, a: Total, b: Total) -> Any:
+        return (a[2] + b[2]) / 2
+
+
+class DeltaNotSquared(Right):
+    """delta is not squared in the variance of the means"""
+
+    def _between(self, a: Total, b: Total, delta: Any) -> Any:
+        return a[0] * b[0] * delta / (a[0] + b[0]) ** 2
+
+
+class SquareOverN(Right):
+    """the variance of the means is divided by n once: n_a n_b / n is for sums of squares, a variance divides again"""
+
+    def _between(self, a: Total, b: Total, delta: Any) -> Any:
+        return a[0] * b[0] * delta**2 / (a[0] + b[0])
+
+
+class StatisticsUnbiased(Right):
+    """the variance of a micro-batch divides by n - 1: what is merged are population variances"""
+
+    def statistics(self, h: Any) -> Any:
+        return len(h), h.mean(axis=0), h.var(axis=0, ddof=1)
+
+
+class RunningBiased(Right):
+    """the running variance takes the population's variance: PyTorch's takes the unbiased one, var * n / (n - 1)"""
+
+    def _correction(self, n: int) -> float:
+        return 1.0
+
+
+class MomentumReversed(Right):
+    """the momentum is taken for the share of the old value: in PyTorch it is that of the new one"""
+
+    def _share(self, momentum: float) -> float:
+        return 1 - momentum
+
+
+# Task 17.4
+
+
+class OwnStatistics(Right):
+    """each micro-batch is normalized with its own statistics: the second pass uses those of the whole batch"""
+
+    def _used(self, h: Any, total: Total) -> Any:
+        return h.mean(axis=0), h.var(axis=0)
+
+
+class DividedByOwnSize(Right):
+    """dy is divided by the size of the micro-batch: the loss is a mean over the N samples of the batch"""
+
+    def _samples(self, x: Any, total: Total) -> int:
+        return len(x)
+
+
+class LossNotDivided(Right):
+    """dy is not divided by N: the loss is a mean"""
+
+    def _samples(self, x: Any, total: Total) -> int:
+        return 1
+
+
+class EpsForgotten(Right):
+    """eps is left out"""
+
+    def _rstd(self, var: Any, eps: float) -> Any:
+        return var**-0.5
+
+
+class EpsOutside(Right):
+    """eps is added to the root: it belongs inside, sqrt(var + eps)"""
+
+    def _rstd(self, var: Any, eps: float) -> Any:
+        return 1 / (var**0.5 + eps)
+
+
+class ScaleInSums(Right):
+    """ds is the sum of g * xhat, where s comes in twice: it is that of dy * xhat"""
+
+    def _slope(self, dy: Any, s: Any) -> Any:
+        return dy * s
+
+
+class StatisticsConstant(Right):
+    """dw is that of constant statistics: the terms of mean and variance are missing"""
+
+    def _coupling(self, sums: Any, n: int) -> Any:
+        return 0.0
+
+
+class MeanForgotten(Right):
+    """the term of the mean is missing in dw: sum(x) db / N"""
+
+    def _from_mean(self, sums: Any) -> Any:
+        return 0.0
+
+
+class VarianceForgotten(Right):
+    """the term of the variance is missing in dw: x^T xhat * ds / N"""
+
+    def _from_var(self, sums: Any) -> Any:
+        return 0.0
+
+
+class CouplingNotDivided(Right):
+    """the terms of mean and variance are not divided by N"""
+
+    def _coupling(self, sums: Any, n: int) -> Any:
+        return self._from_mean(sums) + self._from_var(sums)
+
+
+class ScaleForgotten(Right):
+    """the factor s is missing in dw"""
+
+    def _scaled(self, dw: Any, s: Any) -> Any:
+        return dw
+
+
+# Task 17.5
+
+
+class GhostsInterleaved(Right):
+    """every k-th sample is taken for a ghost: a ghost is `size` neighbours"""
+
+    def _cut(self, x: Any, size: int) -> list[Any]:
+        k = -(-len(x) // size)
+        return [x[i::k] for i in range(k)]
+
+    def ghost_norm(self, x: Any, size: int, eps: float = 1e-5) -> Any:
+        y, k = np.empty(x.shape), -(-len(x) // size)
+        for i, ghost in enumerate(self._cut(x, size)):
+            y[i::k] = (ghost - ghost.mean(axis=0)) * self._rstd(ghost.var(axis=0), eps)
+        return y
+
+
+class WholeBatch(Right):
+    """the batch is normalized as a whole: each ghost has its own statistics"""
+
+    def ghost_norm(self, x: Any, size: int, eps: float = 1e-5) -> Any:
+        return (x - x.mean(axis=0)) * self._rstd(x.var(axis=0), eps)
+
+
+class GhostsUnweighted(Right):
+    """all ghosts count the same: the last one may have fewer samples"""
+
+    def _ghost_shares(self, sizes: Any) -> Any:
+        return np.ones(len(sizes)) / len(sizes)
+
+
+class RestDropped(Right):
+    """the samples behind the last full ghost are left out"""
+
+    def _cut(self, x: Any, size: int) -> list[Any]:
+        return super()._cut(x[: len(x) // size * size], size)
+
+
+RECOGNIZER = Recognizer.of(Right, vars())

@@ -1,0 +1,405 @@
+"""Typical mistakes of lab 18, as the functions that a student would have written with them."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from minorm.labs.judge.recognizing import Recognizer
+
+Axis = int | None
+
+
+class Right:
+    """All functions of the lab, cut into steps, so that a mistake is one of them."""
+
+    def fold(self, W: Any, c: Any, mean: Any, var: Any, eps: float, s: Any, b: Any) -> tuple[Any, Any]:
+        """a W and a (c - mean) + b."""
+        a = self._slope(s, var, eps)
+        bias = self._folded_bias(a, np.zeros_like(mean) if c is None else c, mean, b)
+        return self._folded_weights(W, a).astype(W.dtype), bias.astype(W.dtype)
+
+    def folded_linear(self, x: Any, W: Any, c: Any, mean: Any, var: Any, eps: float, s: Any, b: Any) -> Any:
+        """The output with one product."""
+        weight, bias = self.fold(W, c, *self._statistics(x @ W.T + c, mean, var), eps, s, b)
+        return x @ weight.T + bias
+
+    def rounding_bound(
+        self, x: Any, W: Any, c: Any, mean: Any, var: Any, eps: float, s: Any, b: Any, u: float = 2.0**-24
+    ) -> Any:
+        """2 gamma(n + 7) (|a| (|x| |W| + |c| + |mean|) + |b|)."""
+        k = self._roundings(x.shape[1])
+        a = np.abs(s) / np.sqrt(var + eps)
+        return self._ways() * k * u / (1 - k * u) * (a * self._terms(x, W, c, mean) + np.abs(b))
+
+    def training_line(self, x: Any, W: Any, c: Any, mean: Any, var: Any, eps: float, s: Any, b: Any) -> Any:
+        """slope and offset."""
+        z = x @ W.T + c
+        slope = self._line_slope(self._batch_var(z), var, eps)
+        return slope, b + s * (z.mean(axis=0) - mean) / np.sqrt(var + eps) - self._carried(slope, b)
+
+    def scale_and_zero(self, low: float, high: float) -> tuple[float, int]:
+        """Of the affine form."""
+        low, high = self._with_zero(low, high)
+        scale = (high - low) / self._steps() or 1.0
+        return scale, int(np.clip(self._zero(low, scale), -128, 127))
+
+    def quantize(self, x: Any, scale: Any, zero: int = 0, least: int = -128) -> Any:
+        """q."""
+        return self._clipped(self._round(x / scale) + zero, least)
+
+    def dequantize(self, q: Any, scale: Any, zero: int = 0) -> Any:
+        """(q - zero) scale."""
+        return self._back(q.astype(np.float64), scale, zero)
+
+    def weight_scales(self, W: Any, axis: Axis = 0) -> Any:
+        """max |W| / 127."""
+        axis = self._axis(axis, W)
+        others = None if axis is None else tuple(i for i in range(W.ndim) if i != axis % W.ndim)
+        largest = self._largest(W, others, axis is not None)
+        return np.where(largest == 0, 1.0, largest / self._most())
+
+    def quantization_bound(self, x: Any, W: Any, x_scale: float, W_scale: Any) -> Any:
+        """Half a step of the weights for each |x|, half a step of x for each |W^|."""
+        return self._of_weights(x, W_scale) + self._of_x(W, x_scale, W_scale)
+
+    def gain(self, W: Any) -> Any:
+        """max of s^2 / mean of s^2."""
+        return self.weight_scales(W, None) ** 2 / np.mean(self.weight_scales(W, 0) ** 2)
+
+    def jumps(self, W: Any, slopes: Any, axis: Axis = 0) -> Any:
+        """Integers that change from batch to batch."""
+        integers = []
+        for a in slopes:
+            folded = self._folded_weights(W, a)
+            integers.append(self.quantize(folded, self.weight_scales(folded, axis), 0, -127))
+        return np.array([np.count_nonzero(p != q) for p, q in pairwise(integers)])
+
+    def _slope(self, s: Any, var: Any, eps: float) -> Any:
+        return s / np.sqrt(var + eps)
+
+    def _folded_bias(self, a: Any, c: Any, mean: Any, b: Any) -> Any:
+        return (c - mean) * a + b
+
+    def _folded_weights(self, W: Any, a: Any) -> Any:
+        return W * np.reshape(a, (-1, *[1] * (W.ndim - 1)))
+
+    def _statistics(self, z: Any, mean: Any, var: Any) -> tuple[Any, Any]:
+        return mean, var
+
+    def _roundings(self, n: int) -> int:
+        return n + 7
+
+    def _ways(self) -> int:
+        return 2
+
+    def _terms(self, x: Any, W: Any, c: Any, mean: Any) -> Any:
+        return np.abs(x) @ np.abs(W).T + np.abs(c) + np.abs(mean)
+
+    def _batch_var(self, z: Any) -> Any:
+        return z.var(axis=0)
+
+    def _line_slope(self, batch: Any, running: Any, eps: float) -> Any:
+        return np.sqrt((batch + eps) / (running + eps))
+
+    def _carried(self, slope: Any, b: Any) -> Any:
+        return slope * b
+
+    def _with_zero(self, low: float, high: float) -> tuple[float, float]:
+        return min(low, 0.0), max(high, 0.0)
+
+    def _steps(self) -> int:
+        return 255
+
+    def _zero(self, low: float, scale: float) -> float:
+        return float(-128 - np.rint(low / scale))
+
+    def _round(self, x: Any) -> Any:
+        return np.rint(x)
+
+    def _clipped(self, q: Any, least: int) -> Any:
+        return np.clip(q, least, 127).astype(np.int8)
+
+    def _back(self, q: Any, scale: Any, zero: int) -> Any:
+        return (q - zero) * scale
+
+    def _axis(self, axis: Axis, W: Any) -> Axis:
+        return axis
+
+    def _largest(self, W: Any, others: Any, keep: bool) -> Any:
+        return np.abs(W).max(axis=others, keepdims=keep)
+
+    def _most(self) -> int:
+        return 127
+
+    def _of_weights(self, x: Any, W_scale: Any) -> Any:
+        return np.abs(x).sum(axis=1, keepdims=True) * W_scale / 2
+
+    def _of_x(self, W: Any, x_scale: float, W_scale: Any) -> Any:
+        return x_scale / 2 * (np.abs(W) + W_scale[:, None] / 2).sum(axis=1)
+
+
+class BiasNotScaled(Right):
+    """the layer's bias c is not multiplied by a: BatchNorm scales all of W x + c"""
+
+    def _folded_bias(self, a: Any, c: Any, mean: Any, b: Any) -> Any:
+        return c - mean * a + b
+
+
+class BiasForgotten(Right):
+    """the layer's bias c is left out of the folded bias"""
+
+    def _folded_bias(self, a: Any, c: Any, mean: Any, b: Any) -> Any:
+        return -mean * a + b
+
+
+class MeanAdded(Right):
+    """running_mean has the wrong sign in the folded bias: it is subtracted"""
+
+    def _folded_bias(self, a: Any, c: Any, mean: Any, b: Any) -> Any:
+        return (c + mean) * a + b
+
+
+class NormBiasScaled(Right):
+    """BatchNorm's own bias b is multiplied by a as well: it is added at the end"""
+
+    def _folded_bias(self, a: Any, c: Any, mean: Any, b: Any) -> Any:
+        return (c - mean + b) * a
+
+
+class EpsLeftOut(Right):
+    """eps is left out: a is s / sqrt(var + eps)"""
+
+    def _slope(self, s: Any, var: Any, eps: float) -> Any:
+        return s / np.sqrt(var)
+
+
+class EpsOutside(Right):
+    """eps is added to the standard deviation: it belongs under the root"""
+
+    def _slope(self, s: Any, var: Any, eps: float) -> Any:
+        return s / (np.sqrt(var) + eps)
+
+
+class VarianceNotRooted(Right):
+    """the weights are divided by the variance: by its root"""
+
+    def _slope(self, s: Any, var: Any, eps: float) -> Any:
+        return s / (var + eps)
+
+
+class ScaleOfNormForgotten(Right):
+    """BatchNorm's scale s is left out of a"""
+
+    def _slope(self, s: Any, var: Any, eps: float) -> Any:
+        return 1 / np.sqrt(var + eps)
+
+
+class InputsScaled(Right):
+    """a is multiplied along the last axis of W, the inputs: the output channels come first"""
+
+    def _folded_weights(self, W: Any, a: Any) -> Any:
+        return W * a
+
+
+class BatchStatisticsFolded(Right):
+    """the layer is folded with the batch's statistics: in evaluation they are the running ones"""
+
+    def _statistics(self, z: Any, mean: Any, var: Any) -> tuple[Any, Any]:
+        return z.mean(axis=0), z.var(axis=0)
+
+
+class RoundingsOfNormForgotten(Right):
+    """only the n roundings of the sum are counted: the BatchNorm behind it rounds as well, n + 7 in all"""
+
+    def _roundings(self, n: int) -> int:
+        return n
+
+
+class OneWay(Right):
+    """the bound of one way is given: the two ways may be off in opposite directions, so it is twice that"""
+
+    def _ways(self) -> int:
+        return 1
+
+
+class TermsCancel(Right):
+    """the bound takes |sum x W|: absolute values come before the sum, for terms that cancel leave their errors"""
+
+    def _terms(self, x: Any, W: Any, c: Any, mean: Any) -> Any:
+        return np.abs(x @ W.T) + np.abs(c) + np.abs(mean)
+
+
+class SlopeUpsideDown(Right):
+    """the slope is upside down: the folded layer divides by the running deviation, training by the batch's"""
+
+    def _line_slope(self, batch: Any, running: Any, eps: float) -> Any:
+        return np.sqrt((running + eps) / (batch + eps))
+
+
+class BatchUnbiased(Right):
+    """the batch's variance divides by N - 1: inside the normalization it divides by N"""
+
+    def _batch_var(self, z: Any) -> Any:
+        return z.var(axis=0, ddof=1)
+
+
+class OffsetKeepsBias(Right):
+    """slope * b is not subtracted from the offset: y_training has b in it already"""
+
+    def _carried(self, slope: Any, b: Any) -> Any:
+        return b
+
+
+class ZeroOutOfRange(Right):
+    """the range need not include 0 here: then 0, which padding and ReLU make, has no integer"""
+
+    def _with_zero(self, low: float, high: float) -> tuple[float, float]:
+        return low, high
+
+
+class RangeOf256(Right):
+    """the range is divided by 256: the integers from -128 to 127 are 255 steps apart"""
+
+    def _steps(self) -> int:
+        return 256
+
+
+class ZeroRoundedDown(Right):
+    """the zero point is cut off or rounded down: it is rounded to the nearest integer"""
+
+    def _zero(self, low: float, scale: float) -> float:
+        return float(-128 - np.ceil(low / scale))
+
+
+class ZeroRoundedUp(Right):
+    """the zero point is rounded up: it is rounded to the nearest integer"""
+
+    def _zero(self, low: float, scale: float) -> float:
+        return float(-128 - np.floor(low / scale))
+
+
+class ZeroOfBytes(Right):
+    """the zero point is that of uint8, which begins at 0: int8 begins at -128"""
+
+    def _zero(self, low: float, scale: float) -> float:
+        return float(-np.rint(low / scale))
+
+
+class ZeroWrongSign(Right):
+    """low / scale is added to the zero point: it is subtracted, so that low becomes -128"""
+
+    def _zero(self, low: float, scale: float) -> float:
+        return float(-128 + np.rint(low / scale))
+
+
+class HalvesUp(Right):
+    """halves are rounded up, as floor(x + 0.5) does: ties go to the even integer"""
+
+    def _round(self, x: Any) -> Any:
+        return np.floor(x + 0.5)
+
+
+class CutOff(Right):
+    """numbers are cut off towards 0: they are rounded to the nearest integer"""
+
+    def _round(self, x: Any) -> Any:
+        return np.trunc(x)
+
+
+class WrapsAround(Right):
+    """q is not clipped: 128 becomes -128 in int8"""
+
+    def _clipped(self, q: Any, least: int) -> Any:
+        return q.astype(np.int64).astype(np.int8)
+
+
+class LeastIgnored(Right):
+    """q is clipped to -128 whatever `least` says"""
+
+    def _clipped(self, q: Any, least: int) -> Any:
+        return np.clip(q, -128, 127).astype(np.int8)
+
+
+class ZeroAddedBack(Right):
+    """zero is subtracted after the multiplication: (q - zero) * scale"""
+
+    def _back(self, q: Any, scale: Any, zero: int) -> Any:
+        return q * scale - zero
+
+
+class WrongAxis(Right):
+    """the largest weight is taken along the channels and not of each: the scales are those of the other axis"""
+
+    def _axis(self, axis: Axis, W: Any) -> Axis:
+        return axis if axis is None else (1 if axis % W.ndim == 0 else 0)
+
+
+class SignsIgnored(Right):
+    """the largest weight is taken without its sign: a negative one can be larger, max |W|"""
+
+    def _largest(self, W: Any, others: Any, keep: bool) -> Any:
+        return W.max(axis=others, keepdims=keep)
+
+
+class ScaleOf128(Right):
+    """the largest weight is divided by 128: the integers end at 127"""
+
+    def _most(self) -> int:
+        return 128
+
+
+class InputsAreExact(Right):
+    """the error of x is left out of the bound: x is rounded as well"""
+
+    def _of_x(self, W: Any, x_scale: float, W_scale: Any) -> Any:
+        return np.zeros(len(W))
+
+
+class WeightsAreExact(Right):
+    """the error of the weights is left out of the bound"""
+
+    def _of_weights(self, x: Any, W_scale: Any) -> Any:
+        return np.zeros((len(x), 1))
+
+
+class BoundCancels(Right):
+    """the bound takes |sum x|: the errors of the weights have their own signs, so |x| comes before the sum"""
+
+    def _of_weights(self, x: Any, W_scale: Any) -> Any:
+        return np.abs(x.sum(axis=1, keepdims=True)) * W_scale / 2
+
+
+class GainOfSteps(Right):
+    """the gain compares steps: the mean square error goes with their squares"""
+
+    def gain(self, W: Any) -> Any:
+        return self.weight_scales(W, None) / np.mean(self.weight_scales(W, 0))
+
+
+class GainUpsideDown(Right):
+    """the gain is upside down: the error with one scale for all stands above"""
+
+    def gain(self, W: Any) -> Any:
+        return 1 / super().gain(W)
+
+
+class JumpsSummed(Right):
+    """the jumps of all batches are added up: one number for each pair of neighbours is asked for"""
+
+    def jumps(self, W: Any, slopes: Any, axis: Axis = 0) -> Any:
+        return super().jumps(W, slopes, axis).sum()
+
+
+class ScaleOfFirstBatch(Right):
+    """the scale of the first batch is kept: each batch's folded weights have their own"""
+
+    def jumps(self, W: Any, slopes: Any, axis: Axis = 0) -> Any:
+        scale = self.weight_scales(self._folded_weights(W, slopes[0]), axis)
+        integers = [self.quantize(self._folded_weights(W, a), scale, 0, -127) for a in slopes]
+        return np.array([np.count_nonzero(p != q) for p, q in pairwise(integers)])
+
+
+RECOGNIZER = Recognizer.of(Right, vars())

@@ -1,0 +1,95 @@
+"""Lab 14: right operations and a right walk, which run on the student's Vars. `type(a)` is the student's class."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from minorm.kernels.reference.sums import sum_to
+from minorm.labs.calling.sent import Sent
+
+
+def unbroadcast(dy: Any, shape: tuple[int, ...]) -> Any:
+    """Dy, summed to this shape."""
+    return sum_to(dy, tuple(shape))
+
+
+def sub(a: Any, b: Any) -> Any:
+    """The difference."""
+    return type(a)(
+        a.value - b.value, (a, b), lambda dy: (sum_to(dy, a.value.shape), sum_to(np.negative(dy), b.value.shape))
+    )
+
+
+def mul(a: Any, b: Any) -> Any:
+    """The product."""
+    return type(a)(
+        a.value * b.value,
+        (a, b),
+        lambda dy: (sum_to(dy * b.value, a.value.shape), sum_to(dy * a.value, b.value.shape)),
+    )
+
+
+def power(a: Any, p: float) -> Any:
+    """A power."""
+    return type(a)(a.value**p, (a,), lambda dy: (p * dy * a.value ** (p - 1),))
+
+
+def sum_over(a: Any, axes: tuple[int, ...]) -> Any:
+    """A sum."""
+    return type(a)(np.sum(a.value, axis=tuple(axes), keepdims=True), (a,), lambda dy: (dy + np.zeros(a.value.shape),))
+
+
+def mean_over(a: Any, axes: tuple[int, ...]) -> Any:
+    """A mean."""
+    mean = np.mean(a.value, axis=tuple(axes), keepdims=True)
+    return type(a)(mean, (a,), lambda dy: ((dy + np.zeros(a.value.shape)) * mean.size / a.value.size,))
+
+
+def order(root: Any) -> list[Any]:
+    """Root first: a Var follows when all that use it are there."""
+    uses: dict[Any, int] = {root: 0}
+    waiting = [root]
+    for node in waiting:
+        for one in node.inputs:
+            if one not in uses:
+                uses[one] = 0
+                waiting.append(one)
+            uses[one] += 1
+    found = [root]
+    for node in found:
+        for one in node.inputs:
+            uses[one] -= 1
+            if uses[one] == 0:
+                found.append(one)
+    return found
+
+
+def backward(root: Any, dy: Any = 1.0) -> None:
+    """Finds an order by itself, since the student's may be wrong."""
+    found, entered, waiting = [], set(), [(root, False)]
+    while waiting:
+        node, left = waiting.pop()
+        if left:
+            found.append(node)
+        elif node not in entered:
+            entered.add(node)
+            waiting.append((node, True))
+            waiting.extend((one, False) for one in node.inputs)
+    for node in found:
+        node.grad = np.zeros(node.value.shape)
+    root.grad = root.grad + dy
+    for node in reversed(found):
+        if node.back is not None:
+            for one, gradient in zip(node.inputs, node.back(node.grad), strict=True):
+                one.grad = one.grad + gradient
+
+
+def detach(a: Any) -> Any:
+    """The value alone."""
+    return type(a)(a.value)
+
+
+OPERATIONS = {function.__name__: Sent(function) for function in (sub, mul, power, sum_over, mean_over)}
+WALK = {function.__name__: Sent(function) for function in (order, backward, detach)}

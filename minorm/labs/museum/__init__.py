@@ -1,0 +1,14 @@
+"""The museum of lab 15: faults of normalization that shipped, each as a small program that behaves as the tool did.
+
+    exhibits        the eight faulty programs
+    plaques         who shipped each fault, in which version, and where docs/conformance/ tells of it
+    exhibit_errors  cases, and how far an exhibit is from the formula
+
+A case is a dict of arguments: `exhibit("A")(**case)` runs it, `off("A", case)` says how far from the formula it is.
+"""
+
+from minorm.labs.museum.exhibit_errors import checked, distance, off
+from minorm.labs.museum.exhibits import exhibit, quiet
+from minorm.labs.museum.plaques import PLAQUES, Plaque, guide
+
+__all__ = ["PLAQUES", "Plaque", "checked", "distance", "exhibit", "guide", "off", "quiet"]
