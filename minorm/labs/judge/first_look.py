@@ -85,7 +85,7 @@ def asked(lab: Lab, said: str, code: str | None) -> tuple[Lab, str]:
     """The lab in the variant of this code, and what there is to say of a file that names another one.
 
     said  the code in the file
-    code  empty for the lab without a variant; None for the variant that the file names, ValueError where there is none
+    code  empty for the lab without a variant; None for the variant that the file names, ValueError if it is unknown
     """
     if code is None or code == said:
         return lab.of_variant(lab.variants.read(said)), ""

@@ -261,7 +261,7 @@ def _judged(lab: Lab, paths: Sequence[Path], options: Options, judges: Judges) -
 
 
 def _question(lab: Lab, paths: Sequence[Path], options: Options, scratch: str) -> dict[str, Any]:
-    """What a judge is asked."""
+    """The question for a judge."""
     return {
         "lab": lab.number,
         "lab_dir": lab.lab_dir and str(lab.lab_dir),

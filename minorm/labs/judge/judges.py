@@ -37,7 +37,7 @@ class Judges:
         self._lock, self._ended = threading.Lock(), False
 
     def ask(self, question: Mapping[str, Any], seconds: float) -> dict[str, Any]:
-        """What a new judge says, {"report": ..., "seen": ...} or {"problem": ...}, within so many seconds."""
+        """Begin a judge and return its answer: {"report": ..., "seen": ...}, or {"problem": ...} where there is none."""
         judge = self._begun()
         if judge is None:
             return {"problem": "stopped"}

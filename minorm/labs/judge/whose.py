@@ -4,7 +4,7 @@ A number, an e-mail address or a name of the roster stands in the submission's n
 Lovelace_98_file`, `lovelaceada_1234_lab01.ipynb`. Case and accents do not count, and neither does the order of a name:
 `Lovelace, Ada` is Ada Lovelace. Where all that speaks for one student is a part of what speaks for another, the other
 one counts: Anna Maria Schmidt before Anna Maria, and of two with one name the one whose number is there too. Where two
-are left, nobody decides.
+are left, the submission stays without a student.
 """
 
 from __future__ import annotations

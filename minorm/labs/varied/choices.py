@@ -1,4 +1,4 @@
-"""What varies in a lab, and the values of one variant.
+"""The table of a lab that varies, and the values of one variant.
 
     V = Variants(
         "lab01_forward",

@@ -77,7 +77,7 @@ def _pattern(piece: str) -> str:
 
 
 def _cell(variants: Variants, variant: Variant) -> str:
-    """What a variant's file has in addition."""
+    """The cell that a variant's file has in addition."""
     lines = [
         f"{name.upper()} = {row.shown[variant.places[name]]}  # {row.about}\n"
         for name, row in variants.rows.items()

@@ -70,7 +70,7 @@ def test_options_are_refused_before_anybody_is_judged(
     monkeypatch.chdir(tmp_path)
 
     def never(*_: object, **__: object) -> None:
-        raise AssertionError("somebody was judged")
+        raise AssertionError("a submission was judged")
 
     monkeypatch.setattr(judges.Judges, "ask", never)
     monkeypatch.setattr(finding, "find", never)

@@ -1,1 +1,1 @@
-"""What varies in each lab from year to year, and the plain lab's arguments and answers as a variant has them."""
+"""The table of each lab that varies from year to year, and its arguments and answers in a variant."""

@@ -1,4 +1,4 @@
-"""Lab 3 from year to year: eps, what three_terms is given, the axes of the tests' data, and the planted bugs."""
+"""Lab 3 from year to year: eps, an argument of three_terms, the axes of the tests' data, and the planted bugs."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ V = Variants(
 
 
 def third(rstd: Any) -> Any:
-    """What three_terms is given for rstd."""
+    """The variant's argument of three_terms, from rstd."""
     return {"rstd": rstd, "std": 1 / rstd, "var + eps": rstd**-2.0}[V.third]
 
 

@@ -140,7 +140,7 @@ def rounded_bits(x: Any) -> Any:
 
 
 def root(value: Any) -> Any:
-    """What root_mean_square gives for a root."""
+    """The answer of root_mean_square, from the root."""
     with np.errstate(divide="ignore"):
         return {"root": np.positive, "log2": np.log2, "log": np.log, "log10": np.log10}[V.root](value)
 

@@ -125,7 +125,7 @@ V = Variants(
 
 
 def second(var: Any, m: Any) -> Any:
-    """What is told in place of a variance of m numbers."""
+    """The number that stands for a variance of m numbers."""
     return {"var": var, "M": m * var, "std": np.sqrt(var)}[V.second]
 
 
@@ -135,7 +135,7 @@ def variance(told: Any, m: Any) -> Any:
 
 
 def scale(rstd: Any) -> Any:
-    """What input_gradient is given for rstd."""
+    """The variant's argument of input_gradient, from rstd."""
     return {"rstd": rstd, "std": 1 / rstd, "var + eps": rstd**-2.0, "rstd^2": rstd**2}[V.scale]
 
 

@@ -59,7 +59,7 @@ def stored(value: float) -> float:
 
 
 def axes_as_asked(reduced: tuple[int, ...], ndim: int) -> Any:
-    """What batch_axes gives for these reduced axes."""
+    """The answer of batch_axes, from the reduced axes."""
     if V.axes == "mask":
         return sum(1 << axis for axis in reduced)
     return reduced if V.axes == "reduced" else tuple(axis for axis in range(ndim) if axis not in reduced)
