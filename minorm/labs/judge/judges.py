@@ -37,7 +37,7 @@ class Judges:
         self._lock, self._ended = threading.Lock(), False
 
     def ask(self, question: Mapping[str, Any], seconds: float) -> dict[str, Any]:
-        """Begin a judge and return its answer: {"report": ..., "seen": ...}, or {"problem": ...} where there is none."""
+        """Begin a judge and return its answer: {"report": ..., "seen": ...}, or {"problem": ...} if it has none."""
         judge = self._begun()
         if judge is None:
             return {"problem": "stopped"}

@@ -68,6 +68,7 @@ def test_options_go_with_it(halved: Any) -> None:
     for lab, name in ((5, "recalibrate"), (10, "attributes")):
         found = catalogue.find(lab)
         (sent,) = [functions[name] for functions in found.provided.values() if name in functions]
+        assert isinstance(sent, Sent)
         with found.variants.using(found.variants.of(2027)):
             told = Told(name, sent.source, lambda: None)
             keywords = told._function.keywords
