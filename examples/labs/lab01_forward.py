@@ -72,7 +72,9 @@ check("1.1")
 # %%
 def normalize(x, axes, eps=1e-5, centered=True):
     """xhat = (x - mean) / sqrt(var + eps)."""
-    raise NotImplementedError("Task 1.2: subtract the mean and divide by the root of var + eps")
+    raise NotImplementedError(
+        "Task 1.2: subtract the mean and divide by the root of var + eps"
+    )
 
 
 # %% tags=["check"]
@@ -125,7 +127,9 @@ show(
 # %%
 def affine(xhat, s, b, axis):
     """y = xhat * s + b, where the first axis of s and b is `axis` of xhat. Either may be None."""
-    raise NotImplementedError("Task 1.3: multiply by s and add b, lined up with axis `axis`")
+    raise NotImplementedError(
+        "Task 1.3: multiply by s and add b, lined up with axis `axis`"
+    )
 
 
 # %% tags=["check"]

@@ -78,7 +78,9 @@ check("4.1")
 # %%
 def unbiased(var, m):
     """The estimate that divides by m - 1, from the variance that divides by m; m > 1."""
-    raise NotImplementedError("Task 4.2: from the population's variance to the unbiased estimate")
+    raise NotImplementedError(
+        "Task 4.2: from the population's variance to the unbiased estimate"
+    )
 
 
 # %% tags=["check"]

@@ -63,7 +63,9 @@ def accuracy(model, images, labels):
 
 def accuracy_in_training(model, images, labels, batch_size):
     """The same in training mode, batch after batch in order; images that fill no batch at the end are left out."""
-    raise NotImplementedError("Task 5.1: accuracy in training mode, with batches of this size")
+    raise NotImplementedError(
+        "Task 5.1: accuracy in training mode, with batches of this size"
+    )
 
 
 # %% tags=["check"]
@@ -88,7 +90,9 @@ check("5.1")
 # %%
 def spread_of_batch_mean(m):
     """The standard deviation of a batch's mean, in sigma."""
-    raise NotImplementedError("Task 5.2: how far the mean of m elements is from the truth")
+    raise NotImplementedError(
+        "Task 5.2: how far the mean of m elements is from the truth"
+    )
 
 
 def spread_of_running_mean(m, momentum):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import base64
 import itertools
 import re
 import sys
@@ -113,7 +114,7 @@ def test_every_figure_has_a_text_that_says_what_is_to_be_seen(number: int) -> No
 
 
 def test_a_notebook_gets_the_text_with_the_picture(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As nbconvert reads it; a figure that stays open would be shown twice."""
+    """As an <img> and as a PNG with metadata. A figure that stays open would be shown twice."""
     sent: list[Any] = []
     display = types.ModuleType("IPython.display")
     display.display = lambda *what, **said: sent.append((what, said))  # type: ignore[attr-defined]
@@ -122,8 +123,14 @@ def test_a_notebook_gets_the_text_with_the_picture(monkeypatch: pytest.MonkeyPat
     closed: list[Any] = []
     monkeypatch.setattr(pictures.plt, "close", closed.append)
     figure = Figure()
-    pictures.show(figure, "a line that rises")
-    assert sent == [((figure,), {"metadata": {"image/png": {"alt": "a line that rises"}}})]
+    pictures.show(figure, 'a "line" that rises by < 1')
+    (((data,), said),) = sent
+    assert said == {"raw": True, "metadata": {"image/png": {"alt": 'a "line" that rises by < 1'}}}
+    assert base64.b64decode(data["image/png"]).startswith(b"\x89PNG")
+    assert data["text/html"] == (
+        f'<img alt="a &quot;line&quot; that rises by &lt; 1" src="data:image/png;base64,{data["image/png"]}">'
+    )
+    assert data["text/plain"] == 'a "line" that rises by < 1'
     assert closed == [figure]
 
 
