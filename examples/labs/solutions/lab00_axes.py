@@ -229,8 +229,8 @@ figure.suptitle(
 )
 show(
     figure,
-    "Four grids of cells, one for each norm. Each grid shows 4 images with 6 channels of "
-    "5 pixels. The cells that share a mean with one element are blue. BatchNorm: one "
+    "Four grids of cells, one for each norm. Each grid shows 4 images with 6 channels "
+    "of 5 pixels. The cells that share a mean with one element are blue. BatchNorm: one "
     "channel in all images, 20 cells. InstanceNorm: one channel of one image, 5 cells. "
     "GroupNorm with 3 groups: two neighbouring channels of one image, 10 cells. "
     "LayerNorm: all cells of one image, 30 cells.",

@@ -142,7 +142,8 @@ show(
     figure,
     "Three panels with histograms of four channels. Before: four peaks of different "
     "width around -4, 0, 3 and 8. After BatchNorm: the four curves lie on top of each "
-    "other, around 0. After LayerNorm: four separate peaks as before, on a smaller scale.",
+    "other, around 0. After LayerNorm: four separate peaks as before, on a smaller "
+    "scale.",
 )
 
 # %% [markdown]
