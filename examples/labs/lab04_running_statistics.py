@@ -70,7 +70,6 @@ def update(mean, var, x, momentum=0.9):
     """The running mean and the running var after the batch x."""
     raise NotImplementedError("Task 4.1: one step of the running statistics")
 
-
 # %% tags=["check"]
 check("4.1")
 
@@ -95,7 +94,6 @@ def unbiased(var, m):
         "Task 4.2: turn the population variance into the unbiased estimate"
     )
 
-
 # %% tags=["check"]
 check("4.2")
 
@@ -119,7 +117,6 @@ def cumulative_momentum(seen):
     raise NotImplementedError(
         "Task 4.3: the momentum that gives all batches the same weight"
     )
-
 
 # %% tags=["check"]
 check("4.3")
@@ -180,11 +177,11 @@ show(
 
 # %% [markdown]
 # **What you see.** On the left, the plain average is best: it arrives with the first
-# batch and gets smoother all the time. Momentum 0.99 is smooth too, but it starts at 0
-# and has not quite arrived after 200 batches. Momentum 0.5 arrives at once but jitters.
-# On the right, momentum 0.5 and 0.9 follow the jump. Momentum 0.99 follows slowly. The
-# plain average never forgets the first 100 batches and ends near 2, halfway between 3 and
-# 1.
+# batch and gets smoother all the time. Momentum 0.99 is smooth too, but it is still below
+# 3 after 200 batches. Momentum 0.5 arrives at once but jitters. On the right, momentum
+# 0.5 and 0.9 follow the jump. Momentum 0.99 has only reached about 1.9 when the jump
+# comes, and then it falls slowly. The plain average never forgets the first 100 batches
+# and ends near 2, halfway between 3 and 1.
 #
 # If you know that the data does not change, use the average. During training the weights
 # change, so the data behind a layer changes all the time. Then you need a momentum.
@@ -257,7 +254,6 @@ def trajectory(batches, convention, momentum=None):
     """A list of the running (mean, var) after each batch, in one convention."""
     raise NotImplementedError("Task 4.4: the running statistics after each batch")
 
-
 # %% tags=["check"]
 check("4.4")
 
@@ -306,7 +302,6 @@ def onnx_running_var(torch_running_var, torch_momentum, batches, m):
     """
     raise NotImplementedError("Task 4.5: convert PyTorch's running variance to ONNX's")
 
-
 # %% tags=["check"]
 check("4.5")
 
@@ -337,7 +332,6 @@ def test_training(norm):
 def test_evaluation(norm):
     """Test what norm.evaluate returns."""
     raise NotImplementedError("Task 4.6: test norm.evaluate")
-
 
 # %% tags=["check"]
 check("4.6")
