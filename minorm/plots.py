@@ -19,6 +19,7 @@ import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
+from matplotlib.ticker import LogFormatter
 
 from minorm.optim import RangeTest
 from minorm.support.masking import printable, printable_lines
@@ -41,9 +42,9 @@ STYLE: dict[Any, Any] = {
     "axes.axisbelow": True,
     "legend.frameon": False,
     "legend.fontsize": 9,
-    "text.parse_math": False,  # a "$" in a name is a "$"
     "text.usetex": False,
 }
+LITERAL: dict[Any, Any] = {**STYLE, "text.parse_math": False}  # for names from outside: a "$" is a "$"
 
 
 def __dir__() -> list[str]:
@@ -65,7 +66,7 @@ def training_picture(
     watch       what the BatchNorm layers saw at every step
     population  the same layers, shown all training images as one batch
     """
-    with mpl.rc_context(STYLE):
+    with mpl.rc_context(LITERAL):
         figure = Figure(figsize=(14, 7.6), layout=ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.1))
         FigureCanvasAgg(figure)
         figure.suptitle(printable_lines(title), x=0.01, ha="left", fontsize=13, fontweight="bold")
@@ -83,7 +84,7 @@ def training_picture(
 def curves(history: Sequence[dict[str, Any]], title: str = "") -> Figure:
     """Loss, accuracy and learning rate by epoch, of the rows of a log.csv (`training.read_log`)."""
     epochs = [row["epoch"] for row in history]
-    with mpl.rc_context(STYLE):
+    with mpl.rc_context(LITERAL):
         figure = Figure(figsize=(13, 4), layout=ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.1))
         FigureCanvasAgg(figure)
         figure.suptitle(printable_lines(title), x=0.01, ha="left", fontsize=13, fontweight="bold")
@@ -108,7 +109,7 @@ def curves(history: Sequence[dict[str, Any]], title: str = "") -> Figure:
 
 def learning_rates(test: RangeTest, title: str = "") -> Figure:
     """Loss by learning rate, as `mn.optim.lr_finder` found it, with the rates that it suggests."""
-    with mpl.rc_context(STYLE):
+    with mpl.rc_context(LITERAL):
         figure = Figure(figsize=(8, 4.5), layout=ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.1))
         FigureCanvasAgg(figure)
         figure.suptitle(printable_lines(title), x=0.01, ha="left", fontsize=13, fontweight="bold")
@@ -122,6 +123,8 @@ def learning_rates(test: RangeTest, title: str = "") -> Figure:
         least, first = min(test.smoothed), test.smoothed[0]
         room = max(first - least, 0.1 * abs(first))
         axes.set(xscale="log", ylim=(least - 0.2 * room, first + room), xlabel="learning rate", ylabel="loss")
+        axes.xaxis.set_major_formatter("{x:g}")  # the usual ones write mathematics, which is literal here
+        axes.xaxis.set_minor_formatter(LogFormatter())
         axes.set(title="Loss while the learning rate rises")
         axes.legend(loc="upper left")
     return figure
@@ -132,7 +135,7 @@ def confusion(matrix: Any, names: Sequence[str], title: str = "") -> Figure:
     count = len(names)
     side = min(14.0, max(4.0, 0.42 * count + 2.2))
     shares = matrix / np.maximum(matrix.sum(1, keepdims=True), 1)
-    with mpl.rc_context({**STYLE, "axes.grid": False}):
+    with mpl.rc_context({**LITERAL, "axes.grid": False}):
         figure = Figure(figsize=(side, side), layout=ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.1))
         FigureCanvasAgg(figure)
         axes = figure.subplots()

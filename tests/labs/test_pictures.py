@@ -48,6 +48,17 @@ def cielab(colour: str, seen: Any) -> Any:
     return np.array([116 * y - 16, 500 * (x - y), 200 * (y - z)])
 
 
+def test_powers_of_ten_on_an_axis_are_drawn_as_such() -> None:
+    with mpl.rc_context(plots.STYLE):
+        figure = Figure()
+        axes = figure.subplots()
+        axes.loglog([1, 1e6], [1, 1e6])
+        figure.canvas.draw()
+        labels = [label for label in axes.get_xticklabels() if label.get_text()]
+    assert labels
+    assert all(label.get_parse_math() for label in labels)
+
+
 def plot_cells(number: int) -> list[str]:
     text = (SOLUTIONS / f"{catalogue.find(number).file}.py").read_text()
     return [cell.text for cell in cells.read_percent(text) if "plot" in cell.tags]
