@@ -159,7 +159,12 @@ show(
 )
 
 # %% [markdown]
-# **What you see.** WHAT91
+# **What you see.** The mean of the variances is wrong by 2 to 50 %, and the error grows
+# with the number of ranks: a rank with few numbers has a small variance, and the
+# distances between the means are missing. Parts of different sizes make it worse, because
+# a rank with two numbers counts as much as a rank with a hundred. The sums in float32
+# lose no part of the variance, but rounding costs nearly 0.1 %. Merged moments are exact
+# to about 14 digits for any number of ranks.
 #
 # ## Ranks in one process
 #
@@ -260,7 +265,7 @@ def share(rank, images):
 
 
 def sum_gradients(rank, gradients):
-    """A list of gradients, each summed over all ranks, with one message."""
+    """The list of gradients, each summed over all ranks, with one message."""
     # SOLUTION 9.4: gradients summed over the ranks
     flat = rank.all_reduce(np.concatenate([gradient.ravel() for gradient in gradients]))
     ends = np.cumsum([gradient.size for gradient in gradients])
@@ -372,7 +377,7 @@ assert np.allclose(synced, one, rtol=1e-9)
 # %% [markdown]
 # **What you see.** With merged statistics, the losses of five ranks agree with those of
 # one computer to about 15 digits. Only the rounding differs. With separate statistics,
-# they differ from the first step on, by up to a few hundredths.
+# they differ from the first step on, by up to about 0.1.
 #
 # ## Task 9.6: the same bits
 #
@@ -398,7 +403,7 @@ assert np.allclose(synced, one, rtol=1e-9)
 
 # %%
 def tree_sum(vectors):
-    """The sum over the first axis of vectors, which has the shape (S, n), added as a tree."""
+    """The sum of S vectors, added as a tree. vectors: (S, n)."""
     # SOLUTION 9.6: the sum as a tree
     level = list(vectors)
     while len(level) > 1:
@@ -434,7 +439,7 @@ vectors = (rng.standard_normal((8, 1000)) * sizes_of_values).astype(np.float32)
 
 
 def in_order(process, mine):
-    """Each process adds its own vectors in order. Then the partial sums are added in order."""
+    """Each process adds its own vectors in order, then come the partial sums."""
     return np.add.accumulate(process.all_gather(np.add.accumulate(mine)[-1]))[-1]
 
 
@@ -452,7 +457,10 @@ for name, way in (("added in order", in_order), ("added as a tree", sum_over)):
     print(f"    {two} with 2 processes, {four} with 4, {eight} with 8")
 
 # %% [markdown]
-# **What you see.** WHAT96
+# **What you see.** In order, several hundred of the 1000 numbers differ with 2 and with 4
+# processes. With 8 processes none differ, because each process then has one vector and
+# the order is the same as with one process. With the tree no number differs, for any
+# number of processes.
 #
 # `minorm.distributed` adds in the same way and merges statistics in the same tree. So
 # training gives the same file, however many processes run the ranks. Its ranks are the
