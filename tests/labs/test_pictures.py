@@ -35,6 +35,7 @@ SEEN = {
         "no blue cones": (1.255528, -0.076749, -0.178779, -0.078411, 0.930809, 0.147602, 0.004733, 0.691367, 0.3039),
     }.items()
 }
+GUESSED = (0, 1, 4, 5, 9, 10, 11, 12)
 numbered = pytest.mark.parametrize("number", catalogue.numbers())
 
 
@@ -122,6 +123,20 @@ def test_every_figure_has_a_text_that_says_what_is_to_be_seen(number: int) -> No
             said = "".join(str(part.value) for part in parts if isinstance(part, ast.Constant))
             assert 100 <= len(said) <= 600, said
             assert said.endswith(".")
+
+
+@pytest.mark.parametrize("number", GUESSED)
+def test_a_student_guesses_before_each_picture_and_reads_the_answer_after_it(number: int) -> None:
+    found = cells.read_percent((SOLUTIONS / f"{catalogue.find(number).file}.py").read_text())
+    drawn = [place for place, cell in enumerate(found) if "plot" in cell.tags and "    figure,\n" in cell.text]
+    assert drawn
+    for place in drawn:
+        before, after = found[place - 1], found[place + 1]
+        assert before.markdown
+        assert "**Guess before you run.**" in before.text
+        assert "**What you see.**" not in before.text.split("**Guess before you run.**")[1]
+        assert after.markdown
+        assert after.text.startswith("**What you see.**")
 
 
 def test_a_notebook_gets_the_text_with_the_picture(monkeypatch: pytest.MonkeyPatch) -> None:
