@@ -70,6 +70,7 @@ def update(mean, var, x, momentum=0.9):
     """The running mean and the running var after the batch x."""
     raise NotImplementedError("Task 4.1: one step of the running statistics")
 
+
 # %% tags=["check"]
 check("4.1")
 
@@ -93,6 +94,7 @@ def unbiased(var, m):
     raise NotImplementedError(
         "Task 4.2: turn the population variance into the unbiased estimate"
     )
+
 
 # %% tags=["check"]
 check("4.2")
@@ -118,6 +120,7 @@ def cumulative_momentum(seen):
         "Task 4.3: the momentum that gives all batches the same weight"
     )
 
+
 # %% tags=["check"]
 check("4.3")
 
@@ -128,7 +131,8 @@ check("4.3")
 # the true mean is 3 all the time. On the right, it jumps from 3 to 1 after 100 batches.
 # There is one curve for each of the momentums 0.5, 0.9 and 0.99, and one for the plain
 # average of all batches.
-#
+
+# %% [markdown]
 # **Guess before you run.** Which curve reaches 3 first? Which one is the smoothest? Which
 # curves reach 1 after the jump, and where does the plain average end?
 
@@ -185,7 +189,8 @@ show(
 #
 # If you know that the data does not change, use the average. During training the weights
 # change, so the data behind a layer changes all the time. Then you need a momentum.
-#
+
+# %% [markdown]
 # ### Try it with a slider
 #
 # The next cell shows the same jump with a slider for the momentum. (The slider needs
@@ -194,7 +199,8 @@ show(
 # left. The second is how much the line jitters. If batches are independent, the standard
 # deviation of the line is sqrt((1 - momentum) / (1 + momentum)) times that of a batch
 # mean, which is 1/4 here.
-#
+
+# %% [markdown]
 # **Guess before you run.** Choose a momentum and guess both numbers. Then move the slider
 # there, and read them in the legend.
 
@@ -232,7 +238,8 @@ slide(follow, "momentum", VALUES, first=0.9, without=(0.3, 0.9, 0.98))
 # %% [markdown]
 # **What you see.** A small momentum follows the jump sooner and jitters more. A large
 # momentum is smooth and follows late. No momentum is both fast and smooth.
-#
+
+# %% [markdown]
 # ## Task 4.4: four conventions
 #
 # | convention | momentum is | default | variance of the batch |
@@ -253,6 +260,7 @@ slide(follow, "momentum", VALUES, first=0.9, without=(0.3, 0.9, 0.98))
 def trajectory(batches, convention, momentum=None):
     """A list of the running (mean, var) after each batch, in one convention."""
     raise NotImplementedError("Task 4.4: the running statistics after each batch")
+
 
 # %% tags=["check"]
 check("4.4")
@@ -302,6 +310,7 @@ def onnx_running_var(torch_running_var, torch_momentum, batches, m):
     """
     raise NotImplementedError("Task 4.5: convert PyTorch's running variance to ONNX's")
 
+
 # %% tags=["check"]
 check("4.5")
 
@@ -332,6 +341,7 @@ def test_training(norm):
 def test_evaluation(norm):
     """Test what norm.evaluate returns."""
     raise NotImplementedError("Task 4.6: test norm.evaluate")
+
 
 # %% tags=["check"]
 check("4.6")

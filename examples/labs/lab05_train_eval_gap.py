@@ -138,7 +138,8 @@ check("5.2")
 # the true mean. Its vertical position is the xhat that BatchNorm computes in training
 # mode, together with m - 1 random other elements. The panels show m = 2, 4 and 64. The
 # dashed line shows evaluation mode with the true statistics.
-#
+
+# %% [markdown]
 # **Guess before you run.** Which values can xhat have in a batch of two? (Task 5.2
 # helps.) How close to the dashed line will the dots be for m = 64?
 
@@ -177,7 +178,8 @@ show(
 #
 # The next layer learns from these dots. In evaluation mode it gets the values on the
 # dashed line: other numbers than the ones it was trained on.
-#
+
+# %% [markdown]
 # ## Task 5.3: recalibrate
 #
 # A model may have good weights and bad running statistics. They may be too noisy (task
@@ -208,7 +210,8 @@ check("5.3")
 # forgets `eval()`. On the right, models were *trained* with small batches. Each is
 # measured in training mode, in evaluation mode, and in evaluation mode after
 # recalibration.
-#
+
+# %% [markdown]
 # **Guess before you run.** On the left: is training mode better or worse than evaluation
 # mode? From which batch size on are they nearly equal? On the right: can recalibration
 # repair a model that was trained with batches of two?
@@ -277,7 +280,8 @@ show(
 # nearly equal. On the right, evaluation mode is nearly as good as possible from a batch
 # size of eight on. A model that was trained with batches of two stays poor after
 # recalibration: its weights were trained on the signs only.
-#
+
+# %% [markdown]
 # ## Task 5.4: repair
 #
 # Five models need repair. `gap.broken(kind)` makes them. Each of them was good once, with
@@ -310,7 +314,8 @@ check("5.4")
 
 # %% [markdown]
 # The next plot shows the accuracy of the five models before and after your repair.
-#
+
+# %% [markdown]
 # **Guess before you run.** Which of the five models is the worst before the repair? Is
 # any of them still better than guessing, which gets 10 % right?
 
@@ -351,7 +356,8 @@ show(
 # about 10 % are right by chance. The other four have between about 55 and 75 % right.
 # After the repair all five have about 97 % right. New statistics were enough, and no
 # weight had to change.
-#
+
+# %% [markdown]
 # ## Task 5.5: freeze
 #
 # A good model has to learn to read mirrored digits. There are 400 labelled digits, and
@@ -377,7 +383,8 @@ check("5.5")
 # The next cell fine-tunes a model on the mirrored digits with batches of two. It does
 # this twice: as usual, and with your `freeze_norms`. Both models are recalibrated on
 # mirrored images first.
-#
+
+# %% [markdown]
 # **Guess before you run.** How many percent of the mirrored digits will each model get
 # right after eight epochs?
 
@@ -419,7 +426,8 @@ show(
 # %% [markdown]
 # **What you see.** With frozen BatchNorm layers the accuracy rises from below 40 % to
 # more than 90 %. Without freezing it ends near 40 %, about where it started.
-#
+
+# %% [markdown]
 # ## To think about
 #
 # 1. Which of the five models would have looked healthy during training, with a falling

@@ -86,7 +86,8 @@ check("9.1")
 # - the mean of the variances, with parts of equal size;
 # - the sums of x and x^2 over all ranks, in float32, and then E[x^2] - E[x]^2;
 # - your `merge`, with parts of different sizes.
-#
+
+# %% [markdown]
 # **Guess before you run.** Which of the first three ways has the largest error, and which
 # the smallest? Which errors grow with the number of ranks?
 
@@ -159,7 +160,8 @@ show(
 # a rank with two numbers counts as much as a rank with a hundred. The sums in float32
 # lose no part of the variance, but rounding costs nearly 0.1 %. Merged moments are exact
 # to about 14 digits for any number of ranks.
-#
+
+# %% [markdown]
 # ## Ranks in one process
 #
 # `simulate(R, program)` runs `program(rank)` R times at once, each time with another
@@ -295,7 +297,8 @@ check("9.5")
 # gradients. (`digits_network.losses_over_ranks` has thirty lines and is worth reading.)
 # For comparison, five other ranks normalize with their own statistics only. This is how
 # most people train.
-#
+
+# %% [markdown]
 # **Guess before you run.** How far will the losses of the five ranks be from those of one
 # computer: with merged statistics, and with separate statistics?
 
@@ -342,7 +345,8 @@ assert np.allclose(synced, one, rtol=1e-9)
 # **What you see.** With merged statistics, the losses of five ranks agree with those of
 # one computer to about 15 digits. Only the rounding differs. With separate statistics,
 # they differ from the first step on, by up to about 0.1.
-#
+
+# %% [markdown]
 # ## Task 9.6: the same bits
 #
 # Fifteen equal digits are not all digits. Run the same training on two computers instead
@@ -385,7 +389,8 @@ check("9.6")
 # %% [markdown]
 # The next cell adds eight random vectors of 1000 numbers with 1, 2, 4 and 8 processes. It
 # counts the numbers that differ from the result of one process.
-#
+
+# %% [markdown]
 # **Guess before you run.** How many of the 1000 numbers will differ if each process adds
 # in order? How many will differ with your tree?
 

@@ -166,7 +166,8 @@ check("10.3")
 # The next cell draws a table. Each row is one node, and each column is a version of
 # BatchNormalization. Your functions fill the table with "training", "inference" or
 # "refused". (In version 1 each node also has the required attribute `consumed_inputs`.)
-#
+
+# %% [markdown]
 # **Guess before you run.** The first row is a node with one output and no attribute. In
 # which versions does it train? Fill in the row on paper.
 
@@ -217,7 +218,8 @@ show(
 # %% [markdown]
 # **What you see.** The node with one output and no attribute trains up to version 6. From
 # version 7 on, the same node means inference.
-#
+
+# %% [markdown]
 # ## Task 10.4: which elements share a mean?
 #
 # Up to version 7 there is an attribute `spatial`. It says whether the positions share
@@ -333,7 +335,8 @@ check("10.7")
 # | epsilon=0.01 is ignored, for data of size 0.1 | y |
 # | the scales of GN 18 are tiled over the channels, not repeated | y |
 # | the variance of BN 14 divides by m - 1 | new_var |
-#
+
+# %% [markdown]
 # **Guess before you run.** Which of these mistakes is so small that a test with a loose
 # bound misses it?
 
@@ -390,7 +393,8 @@ show(
 # **What you see.** Only the variance that divides by m - 1 is easy to miss: its error is
 # about 0.05 %, because m is 400 here and a single step adds a tenth of it. The other
 # mistakes change the result by 20 % or more, and none of them gives an error message.
-#
+
+# %% [markdown]
 # ## To think about
 #
 # 1. The official converter from opset 6 to 7 removes `is_test` and keeps one output. For

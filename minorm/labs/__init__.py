@@ -59,8 +59,8 @@ One of your own lies in another folder, under shorter names (see own); all else 
 
 4. Plots: `plt.rcParams.update(STYLE)` and the colours of minorm.plots, which colour-blind people can tell apart;
    markers and line styles differ as well. A title says what is plotted and does not give the result; axes have names
-   and units. Before the plot a Markdown cell asks for a guess ("**Guess before you run.**"), and the cell after it gives
-   the answer ("**What you see.**"). Look at the plot, and end with `show(figure, "what the plot shows")` of pictures.
+   and units. The Markdown cell before the plot asks for a guess ("**Guess before you run.**"), and the cell after it
+   gives the answer ("**What you see.**"). Look at the plot, and end with `show(figure, "what it shows")` of pictures.
    No line of code is wider than 90 columns: examples/labs/ruff.toml lays it out.
 
 5. examples/labs/solutions/answers.md: an answer to each question to think about; docs/labs-reading.md: what to read.

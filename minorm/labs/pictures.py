@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import base64
 import html
 import importlib.util
-import io
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -22,11 +20,10 @@ def show(figure: Any, text: str) -> None:
     place for the text.
     """
     if in_notebook():
+        from IPython.core.pylabtools import print_figure
         from IPython.display import display
 
-        png = io.BytesIO()
-        figure.savefig(png, format="png", bbox_inches="tight")
-        encoded = base64.b64encode(png.getvalue()).decode()
+        encoded = print_figure(figure, base64=True)
         image = f'<img alt="{html.escape(text)}" src="data:image/png;base64,{encoded}">'
         data = {"text/html": image, "image/png": encoded, "text/plain": text}
         display(data, raw=True, metadata={"image/png": {"alt": text}})

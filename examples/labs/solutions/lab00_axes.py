@@ -181,7 +181,8 @@ check("0.4")
 # The next cell draws four images. Each image has six channels, and each channel has five
 # pixels. Each image is one line of cells, and each channel is a block of five cells. One
 # row is blue: the row that contains the third channel of the second image.
-#
+
+# %% [markdown]
 # **Guess before you run.** How many cells will be blue for BatchNorm, InstanceNorm,
 # GroupNorm with 3 groups, and LayerNorm? Write down four numbers.
 
@@ -241,7 +242,8 @@ show(
 # InstanceNorm takes 5 cells: one channel of one image. GroupNorm takes 2 x 5 = 10 cells:
 # the two channels of one group in one image. LayerNorm takes 6 x 5 = 30 cells: all
 # channels of one image.
-#
+
+# %% [markdown]
 # ## Task 0.5: from axes to loops
 #
 # Memory has no axes. An array is stored there as one long line of numbers. Each axis

@@ -106,7 +106,8 @@ check("1.2")
 # spread, as channels after a convolution do. Then it normalizes the data in two ways.
 # BatchNorm takes one mean for each channel. LayerNorm takes one mean over all channels of
 # a sample.
-#
+
+# %% [markdown]
 # **Guess before you run.** Sketch the histograms of the four channels after BatchNorm,
 # and after LayerNorm. Will the four curves lie on top of each other?
 
@@ -151,7 +152,8 @@ show(
 # the four curves lie on top of each other. After LayerNorm the four peaks are still
 # separate. LayerNorm scales all channels of a sample together, so the differences between
 # channels remain.
-#
+
+# %% [markdown]
 # ## Task 1.3: scale and bias
 #
 # Each normalization has learned parameters: the scale s and the bias b. With them, a
@@ -294,7 +296,8 @@ check("1.5")
 # The next cell trains a small network on 8 x 8 digits for one epoch. It does this twice:
 # with the library's kernels and with your forward. `digits_network.losses` is a training
 # loop of ten lines. It is worth reading.
-#
+
+# %% [markdown]
 # **Guess before you run.** How far apart will the two losses be at the end of the epoch?
 # In which digit will you see the first difference?
 
@@ -312,7 +315,8 @@ assert np.allclose(mine, library, rtol=1e-6)
 # %% [markdown]
 # **What you see.** The two losses agree to about 14 digits. Your forward computes the
 # same formula, but it adds the numbers in another order, so the rounding differs.
-#
+
+# %% [markdown]
 # ## To think about
 #
 # 1. Multiply x by 1000 and add 7. Which of the five norms give nearly the same y as

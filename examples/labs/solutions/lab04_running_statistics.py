@@ -78,6 +78,7 @@ def update(mean, var, x, momentum=0.9):
     return new_mean, new_var
     # END
 
+
 # %% tags=["check"]
 check("4.1")
 
@@ -101,6 +102,7 @@ def unbiased(var, m):
     # SOLUTION 4.2: turn the population variance into the unbiased estimate
     return var * m / (m - 1)
     # END
+
 
 # %% tags=["check"]
 check("4.2")
@@ -126,6 +128,7 @@ def cumulative_momentum(seen):
     return seen / (seen + 1)
     # END
 
+
 # %% tags=["check"]
 check("4.3")
 
@@ -136,7 +139,8 @@ check("4.3")
 # the true mean is 3 all the time. On the right, it jumps from 3 to 1 after 100 batches.
 # There is one curve for each of the momentums 0.5, 0.9 and 0.99, and one for the plain
 # average of all batches.
-#
+
+# %% [markdown]
 # **Guess before you run.** Which curve reaches 3 first? Which one is the smoothest? Which
 # curves reach 1 after the jump, and where does the plain average end?
 
@@ -193,7 +197,8 @@ show(
 #
 # If you know that the data does not change, use the average. During training the weights
 # change, so the data behind a layer changes all the time. Then you need a momentum.
-#
+
+# %% [markdown]
 # ### Try it with a slider
 #
 # The next cell shows the same jump with a slider for the momentum. (The slider needs
@@ -202,7 +207,8 @@ show(
 # left. The second is how much the line jitters. If batches are independent, the standard
 # deviation of the line is sqrt((1 - momentum) / (1 + momentum)) times that of a batch
 # mean, which is 1/4 here.
-#
+
+# %% [markdown]
 # **Guess before you run.** Choose a momentum and guess both numbers. Then move the slider
 # there, and read them in the legend.
 
@@ -240,7 +246,8 @@ slide(follow, "momentum", VALUES, first=0.9, without=(0.3, 0.9, 0.98))
 # %% [markdown]
 # **What you see.** A small momentum follows the jump sooner and jitters more. A large
 # momentum is smooth and follows late. No momentum is both fast and smooth.
-#
+
+# %% [markdown]
 # ## Task 4.4: four conventions
 #
 # | convention | momentum is | default | variance of the batch |
@@ -276,6 +283,7 @@ def trajectory(batches, convention, momentum=None):
         found.append((mean, var))
     return found
     # END
+
 
 # %% tags=["check"]
 check("4.4")
@@ -330,6 +338,7 @@ def onnx_running_var(torch_running_var, torch_momentum, batches, m):
     return (torch_running_var - initial) * (m - 1) / m + initial
     # END
 
+
 # %% tags=["check"]
 check("4.5")
 
@@ -379,6 +388,7 @@ def test_evaluation(norm):
     y = norm.evaluate(x, mean, var, eps=1e-2)
     np.testing.assert_allclose(y, expected, rtol=1e-9)
     # END
+
 
 # %% tags=["check"]
 check("4.6")

@@ -283,7 +283,8 @@ check("11.4")
 #
 # The next cell gives each suspect a random case with 180 elements on which it fails. Then
 # it runs your `smallest` and draws how many elements are left after each question.
-#
+
+# %% [markdown]
 # **Guess before you run.** How many elements will be left at the end, and after how many
 # questions? C gets windows of size 4. Can its case become as small as your own case for
 # C?
@@ -337,7 +338,8 @@ show(
 # questions. C keeps three elements, because its windows have size 4. Your own case for C
 # needs only two elements with windows of size 2. So try small attributes too: `smallest`
 # does not change them.
-#
+
+# %% [markdown]
 # ## Task 11.5: real bugs
 #
 # Now take the tools that people use, in the versions that are installed here. These
@@ -399,7 +401,8 @@ check("11.5")
 #
 # The next cell gives your six cases to all three oracles, and compares their answers with
 # the formula. It adds a seventh case: a model that crashes onnxruntime.
-#
+
+# %% [markdown]
 # **Guess before you run.** In how many of the 21 cells will an oracle be wrong? Is there
 # a case on which two oracles agree with each other and both are wrong?
 
@@ -467,7 +470,8 @@ show(
 # one is NaN, and one tool crashes. In the row of GroupNormalization, reference and
 # onnxruntime agree with each other, and both are wrong. At most five numbers are enough
 # to show each bug.
-#
+
+# %% [markdown]
 # ## To think about
 #
 # 1. If two oracles agree and the third does not, is the third one wrong? Find the row in

@@ -200,7 +200,8 @@ check("12.3")
 # The next cell trains for four epochs in float64, three times: with the library's kernels
 # and without a stop, with your kernels, and with a stop after two epochs. It draws the
 # three loss curves, and the differences from the first run.
-#
+
+# %% [markdown]
 # **Guess before you run.** How large will the difference be for your kernels? How large
 # will it be for the resumed run?
 
@@ -255,7 +256,8 @@ show(
 # **What you see.** The three curves look the same. Your kernels add numbers in another
 # order, so their losses differ in the last digit. The resumed run has no such reason to
 # differ, and its difference is 0 at every step.
-#
+
+# %% [markdown]
 # ## Task 12.4: a file for others
 #
 # `write(path, model)` exports an ONNX file. `read(path)` loads such a file as a module
@@ -322,7 +324,8 @@ check("12.5")
 #
 # The next cell runs the same fine-tuning three times: from the model in memory, from your
 # file, and from a file in the form for inference.
-#
+
+# %% [markdown]
 # **Guess before you run.** Which of the three loss curves will be identical? Will the
 # third curve lie above or below them, and why?
 
@@ -373,7 +376,8 @@ print("the same bits from memory and from the file:", same)
 # %% [markdown]
 # **What you see.** The curves from memory and from your file have the same bits. The form
 # for inference has no dropout, so its training loss soon lies a little lower.
-#
+
+# %% [markdown]
 # ## Task 12.6: everything together
 #
 # `everything(folder, seed)` uses your functions:
