@@ -56,7 +56,9 @@ plt.rcParams.update(STYLE)
 # %%
 def naive(x):
     """mean(x^2) - mean(x)^2 over axis 0."""
-    raise NotImplementedError("Task 2.1: the mean of the squares less the square of the mean")
+    raise NotImplementedError(
+        "Task 2.1: the mean of the squares less the square of the mean"
+    )
 
 
 # %% tags=["check"]

@@ -140,7 +140,9 @@ check("6.2")
 # %%
 def root_mean_square(x):
     """sqrt(mean(x^2)) over the last axis, which stays with length 1; in the type of x."""
-    raise NotImplementedError("Task 6.3: the root of the mean square, however large or small x is")
+    raise NotImplementedError(
+        "Task 6.3: the root of the mean square, however large or small x is"
+    )
 
 
 # %% tags=["check"]
@@ -160,7 +162,9 @@ check("6.3")
 # %%
 def layer_norm(x, s, b, eps=1e-5, compute="float32"):
     """y of x's type: normalized over the last axis, times s, plus b, which may both be None."""
-    raise NotImplementedError("Task 6.4: LayerNorm computed in one type and rounded to another")
+    raise NotImplementedError(
+        "Task 6.4: LayerNorm computed in one type and rounded to another"
+    )
 
 
 # %% tags=["check"]
@@ -278,7 +282,9 @@ check("6.5")
 # %%
 def within_bounds(norm, x, s, b, eps):
     """Assert that norm.layer_norm is right about x."""
-    raise NotImplementedError("Task 6.6: compare with the formula in float64, within half an ulp and what float32 does")
+    raise NotImplementedError(
+        "Task 6.6: compare with the formula in float64, within half an ulp and what float32 does"
+    )
 
 
 def test_rows(norm):

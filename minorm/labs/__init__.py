@@ -58,8 +58,10 @@ One of your own lies in another folder, under shorter names (see own); all else 
    student's test_ functions; an implementation is a dict of functions, which get and return what `wire` carries.
 
 4. Plots: `plt.rcParams.update(STYLE)` and the colours of minorm.plots, which colour-blind people can tell apart;
-   markers and line styles differ as well. A title says what is to be seen, axes have names and units. Look at it, and
-   end with `show(figure, "what is to be seen, for somebody who does not see it")` of pictures.
+   markers and line styles differ as well. A title says what is plotted and does not give the result; axes have names
+   and units. The Markdown cell before the plot asks for a guess ("**Guess before you run.**"), and the cell after it
+   gives the answer ("**What you see.**"). Look at the plot, and end with `show(figure, "what it shows")` of pictures.
+   No line of code is wider than 90 columns: examples/labs/ruff.toml lays it out.
 
 5. examples/labs/solutions/answers.md: an answer to each question to think about; docs/labs-reading.md: what to read.
 

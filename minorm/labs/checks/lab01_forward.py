@@ -1,4 +1,4 @@
-"""Lab 1: five norms against formulas in float64, written out here once more."""
+"""Lab 1: compares five norms with formulas in float64, which are written out here once more."""
 
 from __future__ import annotations
 
@@ -13,9 +13,7 @@ from minorm.labs.comparing import close, parts
 from minorm.labs.lab import Lab
 from minorm.tensor.creation import tensor
 
-LAB = Lab(
-    1, "lab01_forward", "Forward", "How little code does it take to have all five norms? One function.", minutes=75
-)
+LAB = Lab(1, "lab01_forward", "Forward", "How much code do all five norms need? One function.", minutes=75)
 
 
 def _moments(x: Any, axes: tuple[int, ...], centered: bool = True) -> tuple[Any, Any]:
@@ -79,7 +77,7 @@ def eps_inside(student: Any, rng: np.random.Generator) -> None:
         close(student.normalize(x, (1,), eps), _norm(x, (1,), eps), f"normalize of small numbers with eps={eps:g}")
 
 
-@LAB.check("1.2", "rows of equal numbers, and no centering")
+@LAB.check("1.2", "rows of equal numbers; without centering")
 def equal_numbers(student: Any, rng: np.random.Generator) -> None:
     close(student.normalize(np.full((2, 4), 3.0), (1,)), np.zeros((2, 4)), "normalize of rows of equal numbers")
     x = _data(rng, 3, 4)
@@ -100,7 +98,7 @@ def affine(student: Any, rng: np.random.Generator) -> None:
     close(student.affine(x, None, None, 1), x, "affine without s and b")
 
 
-@LAB.check("1.3", "one of the two, equal lengths")
+@LAB.check("1.3", "scale or bias alone, equal lengths")
 def affine_halves(student: Any, rng: np.random.Generator) -> None:
     x = rng.standard_normal((3, 3, 3))
     s = rng.standard_normal(3)

@@ -1,4 +1,4 @@
-"""Lab 4: trajectories of the running statistics under four conventions, and planted bugs."""
+"""Lab 4: compares running statistics with weighted sums over all batches, and runs students' tests on planted bugs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LAB = Lab(
     4,
     "lab04_running_statistics",
     "Running statistics",
-    "Why do two frameworks, given the same batches, disagree about the running variance?",
+    "Why do two frameworks disagree about the running variance, although both see the same batches?",
     minutes=75,
 )
 SHAPES = ((4, 3), (5, 3, 4), (2, 3, 3, 2))
@@ -51,7 +51,7 @@ def update(student: Any, rng: np.random.Generator) -> None:
             close(got, old * momentum + batch * (1 - momentum), what)
 
 
-@LAB.check("4.1", "old values stay as they are")
+@LAB.check("4.1", "old values are not changed")
 def arguments(student: Any, rng: np.random.Generator) -> None:
     values = {"mean": rng.standard_normal(3), "var": rng.uniform(1, 2, 3), "x": rng.standard_normal((4, 3))}
     new = parts(student.update(*values.values(), 0.5), 2, "update")
@@ -81,7 +81,7 @@ def cumulative(student: Any, rng: np.random.Generator) -> None:
 
 
 def _share(convention: str, momentum: float | None, seen: int) -> float:
-    """Of the new value."""
+    """The share of the new value."""
     if convention == "paper":
         return 1 / (seen + 1)
     if momentum is None:
@@ -90,7 +90,7 @@ def _share(convention: str, momentum: float | None, seen: int) -> float:
 
 
 def _trajectory(batches: list[Any], convention: str, momentum: float | None) -> list[tuple[Any, Any]]:
-    """Each point as a weighted sum of all batches, not step by step."""
+    """Each pair as a weighted sum of all batches, not step by step."""
     points = []
     fewer = 1 if convention in ("pytorch", "paper") else 0
     for count in range(1, len(batches) + 1):
@@ -167,7 +167,7 @@ def _implementation(
     blended: bool = False,
     evaluate_with_batch: bool = False,
 ) -> dict[str, Any]:
-    """BatchNorm without scale and bias, with something planted."""
+    """BatchNorm without scale and bias, with one planted bug."""
 
     def statistics(x: Any) -> tuple[Any, Any]:
         """The mean of sums, in the type to accumulate in; var over N alone, averaged, for the wrong axes."""
@@ -212,10 +212,10 @@ LAB.mutants(
         "momentum is the share of the new value": _implementation(inverted=True),
         "eps outside the root": _implementation(eps_outside=True),
         "the mean is not subtracted": _implementation(subtract=False),
-        "variance over the batch alone": _implementation(axes="N"),
+        "variance over the batch axis only": _implementation(axes="N"),
         "sums in float16": _implementation(accumulate=np.float16),
-        "training normalizes with the blended statistics": _implementation(blended=True),
-        "evaluation normalizes with the batch's": _implementation(evaluate_with_batch=True),
+        "training normalizes with the new running statistics": _implementation(blended=True),
+        "evaluation normalizes with the statistics of the batch": _implementation(evaluate_with_batch=True),
     },
     visible=True,
 )

@@ -1,7 +1,7 @@
-"""Lab 5: accuracies in both modes, running statistics taken anew, five repairs to a target, fine-tuning of two.
+"""Lab 5: checks accuracies in both modes, recalibrated statistics, five repairs, and fine-tuning with batches of two.
 
-What comes out of the student's process is a state dict, or what a function has set on layers; it is put into a model of
-ours, which is trained and measured here.
+The student's process returns a state dict, or what a function has set on layers. The judge puts it into its own model
+and trains and measures that model here.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ LAB = Lab(
     5,
     "lab05_train_eval_gap",
     "The gap between training and evaluation",
-    "When do training and evaluation mode disagree, and how is a model with wrong statistics repaired?",
+    "When do training mode and evaluation mode disagree, and how do you repair wrong statistics?",
     minutes=75,
     packages=("sklearn",),
 )
@@ -35,14 +35,14 @@ STATISTICS = ("running_mean", "running_var")
 
 
 def _share(model: Any, x: Any, labels: Any) -> float:
-    """Percent right in the mode that the model is in."""
+    """The percentage right, in the mode that the model is in."""
     with no_grad(), no_stats_update():
         found = model(tensor(x)).numpy().argmax(axis=1)
     return float(100 * np.mean(found == labels))
 
 
 def _loaded(found: Any, what: str) -> Any:
-    """A model of ours with the state that came back."""
+    """Our own model with the state that came back."""
     model = gap.network()
     try:
         model.load_state_dict(found)
@@ -88,8 +88,8 @@ def training(student: Any, rng: np.random.Generator) -> None:
     _measure(student, rng, "accuracy_in_training", 100, 16)
 
 
-@LAB.check("5.1", "no trace is left", points=2)
-def no_trace(student: Any, rng: np.random.Generator) -> None:
+@LAB.check("5.1", "the model is not changed", points=2)
+def unchanged(student: Any, rng: np.random.Generator) -> None:
     for _ in range(3):
         _measure(student, rng, "accuracy", 50, trace=True)
         _measure(student, rng, "accuracy_in_training", 50, 8, trace=True)
@@ -121,7 +121,7 @@ def other_momentum(student: Any, rng: np.random.Generator) -> None:
 
 
 def _averages(seed: int, batch_size: int) -> dict[str, Any]:
-    """The plain average of mean and var of every batch, by hooks of our own: the layers' inputs."""
+    """The plain average of mean and var over the batches, computed from each layer's input."""
     model, x, _, _ = trained(seed)
     model.train()
     layers = list(model.children())
@@ -149,7 +149,7 @@ def statistics(student: Any, rng: np.random.Generator) -> None:
             close(found[name], right, f"{name} after batches of {batch_size}", rtol=1e-3, atol=1e-4)
 
 
-@LAB.check("5.3", "weights, momentum and mode stay")
+@LAB.check("5.3", "weights, momentum and mode are not changed")
 def untouched(student: Any, rng: np.random.Generator) -> None:
     for training, momentum in ((True, 0.8), (False, 0.95)):
         seed = int(rng.integers(5))
@@ -197,7 +197,7 @@ def _mirrored(seed: int) -> Any:
 
 
 def _set_as(model: Any, said: dict[str, Any]) -> None:
-    """Set on a model of ours what the student's function has set on theirs."""
+    """Set on our model what the student's function has set on the student's model."""
     model.load_state_dict(said["values"])
     layers, parameters = list(model.modules()), list(model.parameters())
     for layer, frozen, training in zip(layers, said["frozen"], said["training"], strict=True):
@@ -234,8 +234,8 @@ def fine_tuning(student: Any, rng: np.random.Generator) -> None:
     true(share >= TUNED, "the tuned model on mirrored digits", f"at least {TUNED:g} % right", f"{share:.1f} %")
 
 
-@LAB.check("5.5", "statistics, scale and bias stand still, weights move", visible=True)
-def standing(student: Any, rng: np.random.Generator) -> None:
+@LAB.check("5.5", "statistics, scale and bias stay fixed, weights change", visible=True)
+def fixed(student: Any, rng: np.random.Generator) -> None:
     found = _tuned(student, int(rng.integers(5)))
     places = [name.rsplit(".", 1)[0] for name in found["before"] if name.endswith("running_mean")]
     still = [f"{place}.{name}" for place in places for name in (*STATISTICS, "weight", "bias")]
@@ -243,16 +243,16 @@ def standing(student: Any, rng: np.random.Generator) -> None:
     for name in found["before"]:
         if name.endswith("weight") and name not in still:
             moved = not np.array_equal(found["before"][name], found["after"][name])
-            true(moved, f"{name} after fine-tuning", "a change", "none")
+            true(moved, f"{name} after fine-tuning", "changed values", "the old values")
 
 
-@LAB.check("5.5", "unfreeze follows")
+@LAB.check("5.5", "layers learn again after unfreeze")
 def unfreezing(student: Any, rng: np.random.Generator) -> None:
     found = _tuned(student, int(rng.integers(5)), train=False)
-    equal(all(found["grads"]), True, "every parameter learns again after unfreeze")
+    equal(all(found["grads"]), True, "all parameters have requires_grad=True after unfreeze")
     name = next(name for name in found["before"] if name.endswith("running_mean"))
     moved = not np.array_equal(found["after"][name], found["unfrozen"][name])
-    true(moved, f"{name} after unfreeze and a batch in training mode", "a change", "none")
+    true(moved, f"{name} after unfreeze and a batch in training mode", "changed values", "the old values")
 
 
 LAB.provide("5.3", recalibrate=Sent(ours.recalibrate))
