@@ -26,10 +26,12 @@ from minorm.labs.calling import objects, submission
 from minorm.labs.calling.sent import Told
 from minorm.labs.calling.watching import Watched, WatchedModule
 from minorm.labs.calling.wire import Line, Packers, WireError, encode
+from minorm.labs.following import followed
+from minorm.labs.following.followed import FollowedArray
 from minorm.labs.sealed import entry
 
 TEST = "test_"
-SENT: Packers = {Statistics: objects.SENT[Statistics]}
+SENT: Packers = {kind: objects.SENT[kind] for kind in (Statistics, FollowedArray)}
 SECRET = ("minorm.labs.checks", "minorm.labs.wrong_kernels")
 BUILDERS: dict[str, Callable[..., Any]] = {"cython": compiling.build, "cuda": cuda.Program}
 
@@ -149,8 +151,12 @@ class Worker:
         return notes
 
     def do_call(self, name: str, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
-        """One of the student's functions."""
-        return Watched(function_of(self.module, name), name, self.changed)(*args, **options)
+        """One of the student's functions; given followed arrays, it also makes such."""
+        function = function_of(self.module, name)
+        if not any(map(_is_followed, _leaves([*args, *options.values()]))):
+            return Watched(function, name, self.changed)(*args, **options)
+        with followed.making(self._function(objects.FOLLOW), getattr(function, "__globals__", {})):
+            return function(*args, **options)
 
     def do_replace(self, names: Sequence[str], sources: dict[str, str]) -> None:
         """Put the judge's functions in place of the student's, by name: it says what they give, or sends a source."""
@@ -206,6 +212,17 @@ REFUSALS: dict[str, type[Exception]] = {
     "CompileError": compiling.CompileError,
     "RankError": ranks.RankError,
 }
+
+
+def _is_followed(value: Any) -> bool:
+    return isinstance(value.block if isinstance(value, Statistics) else value, FollowedArray)
+
+
+def _leaves(values: Sequence[Any]) -> list[Any]:
+    """What is in tuples and lists."""
+    return [
+        leaf for value in values for leaf in (_leaves(value) if isinstance(value, (tuple, list)) else [value])
+    ]
 
 
 def sendable(value: Any) -> Any:
