@@ -292,7 +292,7 @@ def forward(nest, x, s, b, equation, dtype=None):
         y = y * parameters(nest, s).astype(dtype)
     if b is not None:
         y = y + parameters(nest, b).astype(dtype)
-    mean, var, rstd = (np.float64(statistic.ravel()) for statistic in (mean, var, rstd))
+    mean, var, rstd = (v.ravel().astype(np.float64) for v in (mean, var, rstd))
     return like(nest, y, x), Statistics.of(mean, 0 * mean, var, rstd)
     # END
 

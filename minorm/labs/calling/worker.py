@@ -22,7 +22,7 @@ from typing import Any
 from minorm.kernels.protocol import Statistics
 from minorm.labs import compiling, cuda, ranks
 from minorm.labs.beside import Beside
-from minorm.labs.calling import objects, submission
+from minorm.labs.calling import closed_library, objects, submission
 from minorm.labs.calling.sent import Told
 from minorm.labs.calling.watching import Watched, WatchedModule
 from minorm.labs.calling.wire import Line, Packers, WireError, encode
@@ -142,8 +142,13 @@ class Worker:
     def do_prepare(self, text: Any, beside: tuple[str, str]) -> None:
         """Do nothing. The answer says that the library is imported, so its import takes none of the file's time."""
 
-    def do_load(self, text: Any, file: str, beside: tuple[str, str]) -> Any:
-        """Run the file's cells, an array of bytes, for a notebook with pictures is long; notes on what failed."""
+    def do_load(self, text: Any, file: str, beside: tuple[str, str], closed: bool = False) -> Any:
+        """Run the file's cells, an array of bytes, for a notebook with pictures is long; notes on what failed.
+
+        closed  whether the library's normalizations are closed before, so that nothing of the file's keeps them
+        """
+        if closed:
+            closed_library.close()
         self.beside = Beside(*beside)
         self.module, notes = submission.load(
             bytes(text).decode(), file, lambda place: self.ask({"ask": "running", "args": [place], "options": {}})
@@ -155,7 +160,8 @@ class Worker:
         function = function_of(self.module, name)
         if not any(map(_is_followed, _leaves([*args, *options.values()]))):
             return Watched(function, name, self.changed)(*args, **options)
-        with followed.making(self._function(objects.FOLLOW), getattr(function, "__globals__", {})):
+        names = getattr(function, "__globals__", {})
+        with closed_library.closed(), followed.making(self._function(objects.FOLLOW), names):
             return function(*args, **options)
 
     def do_replace(self, names: Sequence[str], sources: dict[str, str]) -> None:
@@ -183,8 +189,9 @@ class Worker:
         return getattr(self.beside.module(), name)(BUILDERS[kind](*pieces), **options)
 
     def do_tests(self) -> list[dict[str, Any]]:
-        """The student's tests against an implementation that stays in the judge's process."""
-        return run_tests(self.module, Absent(self.asked))
+        """The student's tests against an implementation that stays in the judge's process; nothing else to compare."""
+        with closed_library.closed():
+            return run_tests(self.module, Absent(self.asked))
 
     def asked(self, name: str, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
         """What a function of the judge's says."""
