@@ -83,7 +83,7 @@ def _backward_pass(
 
 def _walks_the_graph(student: Any, rng: np.random.Generator) -> None:
     _far_graph(student, rng, (3, 5), (1,), 0.3)
-    _backward_pass(student, "graph", (), tuple(rng.standard_normal((2, 4, 64))), ((1,), 1e-3))
+    _backward_pass(student, "graph", (), tuple(rng.standard_normal((2, 3, 32))), ((1,), 1e-3))
 
 
 @LAB.check("3.1", "the graph against finite differences", points=2, visible=True)
@@ -103,7 +103,7 @@ def graph_odd(student: Any, rng: np.random.Generator) -> None:
 
 def _is_the_formula(student: Any, rng: np.random.Generator) -> None:
     """To more digits than finite differences have."""
-    x, g = rng.standard_normal((2, 4, 64))
+    x, g = rng.standard_normal((2, 3, 32))
     xhat, rstd = _xhat(x, (1,), 1e-3)
     right = rstd * (g - g.mean(axis=1, keepdims=True) - xhat * (g * xhat).mean(axis=1, keepdims=True))
     got = student.three_terms(g, xhat, rstd, (1,))
@@ -189,7 +189,7 @@ def _plug(student: Any, rng: np.random.Generator, layers: tuple[str, ...], offse
 
 
 def _is_one_pass(student: Any, rng: np.random.Generator) -> None:
-    x, dy = rng.standard_normal((2, 8, 2, 16))
+    x, dy = rng.standard_normal((2, 4, 2, 12))
     nest, equation = plan(x.shape, (0, 2), param=(1,)), Equation(1e-3)
     _, found = _in_two_parts(nest, x, None, None, equation)
     _backward_pass(student, "backward", (nest,), (dy, x), (found, rng.standard_normal(2), equation))

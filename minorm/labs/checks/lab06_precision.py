@@ -27,6 +27,7 @@ LAB = Lab(
 )
 HALVES = {"float16": dtypes.float16, "bfloat16": dtypes.bfloat16}
 FLOATS = {**HALVES, "float32": dtypes.float32}
+INTEGERS = ("uint16", "uint32", "uint64", "int8", "int16", "int32", "int64")
 
 
 def _ulp(v: Any, dtype: Any) -> Any:
@@ -36,11 +37,22 @@ def _ulp(v: Any, dtype: Any) -> Any:
     return 2.0 ** (exponent - 1.0 - facts.nmant)
 
 
+def _from_exponents(student: Any, rng: np.random.Generator) -> None:
+    """The distance follows from an exponent and a number of bits; NumPy's own narrow types would tell it."""
+    v = rng.standard_normal(30) * 10.0 ** rng.integers(-3, 4, 30)
+    for name in FLOATS:
+        follow, what = Follower(plain=8 * v.size, decisions=8 * v.size), f"ulp of some numbers in {name}"
+        answer = follow.call(student, "ulp", follow.array(v), name)
+        verdicts.types(follow, [*INTEGERS, "float64"], what)
+        verdicts.same_answer(answer, student.call("ulp", (v, name), {}), what)
+
+
 @LAB.check("6.1", "units in the last place", points=2, visible=True)
 def units(student: Any, rng: np.random.Generator) -> None:
     for name, dtype in FLOATS.items():
         v = rng.standard_normal(50) * 10.0 ** rng.integers(-3, 4, 50)
         close(student.ulp(v, name), _ulp(v, dtype), f"ulp of some numbers in {name}", rtol=0, atol=0)
+    _from_exponents(student, rng)
 
 
 @LAB.check("6.1", "powers of two, tiny numbers and 0")
@@ -51,6 +63,7 @@ def edges(student: Any, rng: np.random.Generator) -> None:
             close(student.ulp(v, name), _ulp(v, dtype), f"ulp({v[0]:.17g}, {name}), ...", rtol=0, atol=0)
     tiny = 2.0 ** np.array([-126.0, -130, -133])
     close(student.ulp(tiny, "bfloat16"), np.full(3, 2.0**-133), "ulp of tiny numbers in bfloat16", rtol=0, atol=0)
+    _from_exponents(student, rng)
 
 
 @LAB.check("6.1", "errors in ulp", visible=True)
@@ -72,8 +85,6 @@ def _bits(student: Any, x: Any, what: str) -> None:
     held = np.isnan(found[nan].view(ml_dtypes.bfloat16).astype(np.float32))
     true(held.all(), what, "NaN stays NaN", "a number or infinity")
 
-
-INTEGERS = ("uint16", "uint32", "uint64", "int8", "int16", "int32", "int64")
 
 
 def _by_hand(student: Any, name: str, x: Any) -> None:
@@ -202,12 +213,9 @@ def _rounded_once(
     _bounded(got, right, size, np.dtype(dtype), _slack(compute, dtype), what)
 
 
-CHAINS = (("float16", "float32"), ("bfloat16", "float32"), ("bfloat16", "float64"), ("float32", "float64"))
-
-
-def _chain(student: Any, rng: np.random.Generator) -> None:
+def _chain(student: Any, rng: np.random.Generator, *kinds: tuple[str, str]) -> None:
     """Each number on the way to y is of the type to compute in, neither narrower nor wider."""
-    for narrow, wide in CHAINS:
+    for narrow, wide in kinds:
         x, s, b = ((rng.standard_normal(shape) + 1).astype(FLOATS[narrow]) for shape in ((3, 40), 40, 40))
         follow, what = Follower(), f"layer_norm of {narrow} numbers, compute={wide!r}"
         answer = follow.call(student, "layer_norm", *(follow.array(v) for v in (x, s, b)), 1e-5, wide)
@@ -220,7 +228,7 @@ def halves(student: Any, rng: np.random.Generator) -> None:
     for dtype in HALVES.values():
         for shape in ((20, 7), (6, 300), (2, 10_000)):
             _rounded_once(student, rng, dtype, shape, 1.0, "float32")
-    _chain(student, rng)
+    _chain(student, rng, ("float16", "float32"), ("bfloat16", "float32"))
 
 
 @LAB.check("6.4", "large numbers", points=2)
@@ -228,14 +236,14 @@ def large(student: Any, rng: np.random.Generator) -> None:
     _rounded_once(student, rng, dtypes.float16, (8, 100), 8000.0, "float32")
     _rounded_once(student, rng, dtypes.bfloat16, (8, 100), 1e15, "float32")
     _rounded_once(student, rng, dtypes.bfloat16, (8, 100), 1e30, "float64")
-    _chain(student, rng)
+    _chain(student, rng, ("bfloat16", "float32"), ("bfloat16", "float64"))
 
 
 @LAB.check("6.4", "float32 in float64")
 def wider(student: Any, rng: np.random.Generator) -> None:
     _rounded_once(student, rng, dtypes.float32, (10, 50), 1.0, "float64")
     _rounded_once(student, rng, dtypes.float32, (4, 1000), 1e25, "float64")
-    _chain(student, rng)
+    _chain(student, rng, ("float32", "float64"))
 
 
 @LAB.check("6.4", "parameters of other types, or none")
@@ -247,7 +255,7 @@ def mixed(student: Any, rng: np.random.Generator) -> None:
         types = " and ".join("none" if v is None else str(v.dtype) for v in (scale, bias))
         got = student.layer_norm(x, scale, bias, 1e-3)
         _bounded(got, right, size, dtypes.float16, 2e-6, f"layer_norm of float16 with s and b {types}")
-    _chain(student, rng)
+    _chain(student, rng, ("float16", "float32"))
 
 
 def _run(student: Any, layer: str, x: Any, s: Any, b: Any, compute: str | None) -> Any:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-LARGEST = 1 << 22  # elements of a result
+LARGEST = 1 << 20  # elements of a result
 FUNCTIONS: dict[str, Callable[..., Any]] = {name: getattr(np, name) for name in """
     all allclose amax amin any append argmax argmin argsort around array array_equal array_split asanyarray asarray
     ascontiguousarray atleast_1d atleast_2d average broadcast_to clip column_stack concatenate copy copyto corrcoef

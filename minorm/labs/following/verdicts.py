@@ -14,7 +14,7 @@ from minorm.labs.comparing import Wrong
 from minorm.labs.following.follower import Event, Follower, Value
 
 VARIANCES = ("var", "std", "nanvar", "nanstd", "cov", "corrcoef")
-WORK = 1000  # numbers computed for each number given: a gradient takes a few dozen, finite differences thousands
+WORK = 300  # numbers computed for each number given: a gradient takes a few dozen, finite differences more
 
 
 def same_answer(followed: Any, plain: Any, what: str) -> None:

@@ -65,7 +65,7 @@ BUGS = {
                 ),
                 ("    scaled = np.ldexp(x, -exponent)\n", "    scaled, exponent = x, 0\n"),
             ],
-            {NO_WIDER},
+            {ROOT, OVERFLOW, NO_WIDER},
         ),
         # one exponent for all rows
         ([("np.abs(x).max(axis=-1, keepdims=True))[1]", "np.abs(x).max())[1]")], {NO_WIDER}),

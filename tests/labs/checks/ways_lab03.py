@@ -126,7 +126,7 @@ def _differences(x, g, axes, eps, h=1e-5):
 def _complex_step(x, g, axes, eps):
     dx = np.zeros(x.shape)
     for i in np.ndindex(x.shape):
-        z = x.astype(complex)
+        z = x.astype(np.complex128)
         z[i] += 1e-30j
         dx[i] = (g * _forward(z, axes, eps)).sum().imag / 1e-30
     return dx
@@ -169,7 +169,7 @@ TOGETHER = """for j in range(x4.shape[2]):
             dx[:, :, j, i] = (g * (forward(x4 + e) - forward(x4 - e))).sum(axis=(2, 3)) / (2 * h)
 """
 
-# The task, what is done in place of it, the code, words of the message, and the points that it still earns.
+# The task, what is done in place of it, the code, and words of the message.
 CHEATS: list[tuple[str, str, str, str]] = [
     ("3.1", "finite differences", DIFFERENCES + """
 def graph(x, g, axes, eps=1e-5): return _differences(x, g, axes, eps)
@@ -184,7 +184,7 @@ def graph(x, g, axes, eps=1e-5):
 """, "near 1,000,000"),
     ("3.1", "a complex step", DIFFERENCES + """
 def graph(x, g, axes, eps=1e-5): return _complex_step(x, g, axes, eps)
-""", "gave complex128"),
+""", "complex"),
     ("3.1", "the library's autograd", """
 import minorm as mn
 def graph(x, g, axes, eps=1e-5):
@@ -193,7 +193,7 @@ def graph(x, g, axes, eps=1e-5):
     c = v - v.mean(dim=axes, keepdim=True)
     (c * ((c * c).mean(dim=axes, keepdim=True) + eps) ** -0.5).backward(mn.tensor(g))
     return v.grad.numpy()
-""", ""),
+""", "graph"),
     ("3.2", "finite differences", DIFFERENCES + """
 def three_terms(g, xhat, rstd, axes):
     x = xhat / rstd
@@ -204,7 +204,7 @@ def three_terms(g, xhat, rstd, axes):
 def three_terms(g, xhat, rstd, axes):
     x = xhat / rstd
     return _complex_step(x, g, axes, rstd ** -2 - (x * x).mean(axis=axes, keepdims=True))
-""", "gave complex128"),
+""", "complex"),
     ("3.2", "a whole pass with more steps, so with more digits", DIFFERENCES + """
 def three_terms(g, xhat, rstd, axes):
     x = xhat / rstd
@@ -236,5 +236,5 @@ def parameter_gradients(dy, xhat, axes): return (dy * xhat).mean(axis=axes), dy.
 from minorm.kernels.reference import norm as library
 def backward(nest, dy, x, stats, s, equation, needs=(True, True)):
     return library.backward(nest, dy, x, stats, s, equation, needs)
-""", ""),
+""", "is closed here"),
 ]  # fmt: skip
