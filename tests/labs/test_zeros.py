@@ -52,6 +52,8 @@ def instead_of(function: Callable[..., Any], kind: str) -> Callable[..., Any]:
 
 
 PLAIN = {"None": None, "zero": 0, "one": 1, "a NaN": float("nan"), "True": True, "an empty tuple": (), "a text": ""}
+RARE = ("True", "an empty tuple", "a text")
+KINDS = [*(pytest.param(kind, marks=pytest.mark.slow) if kind in RARE else kind for kind in PLAIN), "the input"]
 LIKE = ["zeros", "ones", "NaN"]  # of the shape and type that a right function's answers have
 QUICK = [n for n in catalogue.numbers() if n not in (5, 7, 8)]
 
@@ -70,7 +72,7 @@ def earned(number: int, kind: str) -> list[str]:
 
 
 @pytest.mark.parametrize("number", [*QUICK, pytest.param(5, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("kind", [*PLAIN, "the input"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_no_answer_at_all_earns_nothing(number: int, kind: str) -> None:
     assert earned(number, kind) == []
 

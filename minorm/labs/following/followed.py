@@ -137,7 +137,9 @@ def packed(value: Any) -> Any:
     """What travels: arrays of the judge's by number, and what NumPy's functions take beside arrays."""
     if isinstance(value, FollowedArray):
         return {"followed": value.number}
-    if value is None or isinstance(value, (bool, int, float, str, np.ndarray, np.generic)):
+    if isinstance(value, np.generic):  # np.float64 is a float as well, and decides a type where a float does not
+        return {"value": _ORIGINALS["asarray"](value)}
+    if value is None or isinstance(value, (bool, int, float, str, np.ndarray)):
         return {"value": value}
     if isinstance(value, slice):
         return {"slice": [packed(part) for part in (value.start, value.stop, value.step)]}

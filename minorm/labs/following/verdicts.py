@@ -20,7 +20,8 @@ WORK = 300  # numbers computed for each number given: a gradient takes a few doz
 def same_answer(followed: Any, plain: Any, what: str) -> None:
     """The function must not compute in another way when it is looked at."""
     for one, other in zip(_flat(followed), _flat(plain), strict=True):
-        if not np.array_equal(np.asarray(one), np.asarray(other), equal_nan=True):
+        first, second = np.asarray(one), np.asarray(other)
+        if first.dtype != second.dtype or not np.array_equal(first, second, equal_nan=first.dtype.kind == "f"):
             raise Wrong(
                 what, "the same numbers, however the check calls it",
                 "other numbers when the check follows each operation; does the code ask what kind of array it has?",
@@ -73,8 +74,10 @@ def rounded_once(follow: Follower, wide: str, narrow: str, what: str) -> None:
                 )
         elif event.kind == "moved" and event.depends and narrow != wide:
             from_wide = any(str(value.value.dtype) == wide for value in event.inputs)
-            into = [value for value in event.outputs if str(value.value.dtype) == narrow]
-            rounded |= {id(value.buffer): event.name for value in into if from_wide}
+            before = next((rounded[id(value.buffer)] for value in event.inputs if id(value.buffer) in rounded), None)
+            for value in event.outputs:
+                if before or (from_wide and str(value.value.dtype) == narrow):
+                    rounded[id(value.buffer)] = before or event.name
             other = next((name for name in floats if name not in (wide, narrow, "float16", "bfloat16", "float32")), "")
             if other:
                 raise Wrong(what, f"{wide} on the way to y", f"{event.name} gave {other}")
