@@ -1,4 +1,4 @@
-"""A submission in sealed processes: one for the file, one for its tests, one for each rank, one for native code, one for what is ours.
+"""A submission in sealed processes: for the file, its tests, each rank, native code, and what is ours.
 
 Each starts when it is first needed, and again when it was lost. No two share anything: what one of them remembers, or
 tells by way of memory or files, reaches no other.

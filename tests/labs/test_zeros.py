@@ -92,8 +92,10 @@ def test_no_text_of_a_kernel_earns_nothing(number: int, kind: str) -> None:
 KERNELS = {
     7: [("    return total\n", "    return ZERO\n"), ("return lane_sum(", "return ZERO * lane_sum("),
         ("    return mean, m2 / n\n", "    return ZERO, ZERO\n")],
-    8: [("= (x[start + i] - mean[blockIdx.x]) * rstd[blockIdx.x];", "= ZERO;"), ("    return sum;\n", "    return ZERO;\n"),
-        ("var[blockIdx.x] = squares - rest * rest;", "var[blockIdx.x] = ZERO;"), ("    return v;\n", "    return ZERO;\n")],
+    8: [("= (x[start + i] - mean[blockIdx.x]) * rstd[blockIdx.x];", "= ZERO;"),
+        ("    return sum;\n", "    return ZERO;\n"),
+        ("var[blockIdx.x] = squares - rest * rest;", "var[blockIdx.x] = ZERO;"),
+        ("    return v;\n", "    return ZERO;\n")],
 }  # fmt: skip
 
 
@@ -103,5 +105,5 @@ KERNELS = {
 def test_a_kernel_of_constants_earns_nothing(judge_changed: Any, number: int, constant: str) -> None:
     changes = [(old, new.replace("ZERO", constant)) for old, new in KERNELS[number]]
     report = judge_changed(number, *changes, patience=3)
-    rows = [f"{row.task} {row.title}" for row in report.outcomes if row.earned and not row.title.startswith("bug")]
-    assert [row for row in rows if "your tests pass" not in row] == []
+    kernels = [row for row in report.outcomes if row.task != "8.3" and "passes with" not in row.remark]
+    assert {row.title for row in kernels if row.earned} <= {"as many threads as asked for"}  # which they do start

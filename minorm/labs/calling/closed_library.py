@@ -17,8 +17,8 @@ from minorm.kernels import cpu, reference, variance
 
 PROTOCOL = ("moments", "apply", "grad_sums", "grad_params", "grad_input", "forward", "backward")
 PACKAGES = (
-    "torch", "tensorflow", "jax", "flax", "keras", "onnxruntime", "onnx", "cupy", "scipy.stats", "sklearn.preprocessing",
-    "statsmodels",
+    "torch", "tensorflow", "jax", "flax", "keras", "onnxruntime", "onnx", "cupy", "scipy.stats", "statsmodels",
+    "sklearn.preprocessing",
 )  # fmt: skip
 WHY = "is closed here: use a formula, an invariant or a finite difference of your own, or your own earlier solution"
 

@@ -75,7 +75,10 @@ SENT: Packers = {
     Followed: ("followed", lambda array: (array.number, array.shape, array.dtype)),
     FollowedArray: ("followed", lambda array: array.number),
 }  # fmt: skip
-TAKEN_BACK: Makers = {"statistics": statistics, "followed": Followed}  # all that the judge makes of a stranger's message
+TAKEN_BACK: Makers = {
+    "statistics": statistics,
+    "followed": Followed,
+}  # all that the judge makes of a stranger's message
 
 
 def made_for_students(function: Callable[[str], Any], rank: Callable[[int, int], Any]) -> Makers:

@@ -227,9 +227,7 @@ def _is_followed(value: Any) -> bool:
 
 def _leaves(values: Sequence[Any]) -> list[Any]:
     """What is in tuples and lists."""
-    return [
-        leaf for value in values for leaf in (_leaves(value) if isinstance(value, (tuple, list)) else [value])
-    ]
+    return [leaf for value in values for leaf in (_leaves(value) if isinstance(value, (tuple, list)) else [value])]
 
 
 def sendable(value: Any) -> Any:

@@ -104,7 +104,7 @@ def _merges_pieces(student: Any, rng: np.random.Generator) -> None:
         follow, what = _followed(student, "chan", x, pieces=pieces)
         cut = np.array_split(x, pieces)
         ends = np.cumsum([len(piece) for piece in cut])
-        verdicts.blocks_apart(follow, ends, what, "pieces by themselves, and then their n, mean and M")
+        verdicts.blocks_apart(follow, ends.tolist(), what, "pieces by themselves, and then their n, mean and M")
         each, merged = np.array([_sums(piece) for piece in cut]), np.array([_sums(x[:end]) for end in ends])
         counts = [np.reshape(n, (-1, *[1] * (x.ndim - 1))) for n in ([len(piece) for piece in cut], ends)]
         verdicts.formed(follow, [each, each / counts[0]], what, "M of each piece", rtol=1e-3)

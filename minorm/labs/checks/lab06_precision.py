@@ -86,7 +86,6 @@ def _bits(student: Any, x: Any, what: str) -> None:
     true(held.all(), what, "NaN stays NaN", "a number or infinity")
 
 
-
 def _by_hand(student: Any, name: str, x: Any) -> None:
     """Bits as integers: no conversion of NumPy's to a narrower type."""
     follow, what = Follower(decisions=8 * x.size), f"{name} of some numbers"

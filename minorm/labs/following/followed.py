@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from minorm.labs.calling.wire import TYPES
-from minorm.labs.following.evaluating import METHODS
+from minorm.labs.following.numpy_operations import METHODS
 
 Ask = Callable[..., Any]
 BINARY = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "and", "or", "xor", "lshift", "rshift")

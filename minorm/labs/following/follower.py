@@ -18,58 +18,19 @@ import numpy as np
 from minorm.kernels.protocol import Statistics
 from minorm.labs.calling.objects import FOLLOW, Followed
 from minorm.labs.calling.student import Failure
-from minorm.labs.following import evaluating
+from minorm.labs.following import numpy_operations
 from minorm.labs.following.followed import dtype_named
+from minorm.labs.following.listed import Buffer, Event, Value, is_view_index, shown, with_axes
 
 MOST = 200_000  # operations
 LONGEST = 5_000_000  # numbers that are written down
-MAKING = {*evaluating.SHAPED, "zeros_like", "ones_like", "empty_like", "full_like"} - {"broadcast_to"}
+MAKING = {*numpy_operations.SHAPED, "zeros_like", "ones_like", "empty_like", "full_like"} - {"broadcast_to"}
 MOVING = {
     "append", "array", "asanyarray", "asarray", "ascontiguousarray", "assign", "astype", "concatenate", "column_stack",
     "copy", "copyto", "fill", "flatten", "hstack", "index", "ravel", "repeat", "reshape", "roll", "stack", "take",
     "tile", "vstack", "view",
 }  # fmt: skip
 COPYING = {"array", "asanyarray", "asarray", "ascontiguousarray", "copy", "astype"}
-
-
-@dataclass(eq=False)
-class Buffer:
-    """Numbers that lie somewhere. data: whether they depend on what was given; born, read: operations, by place."""
-
-    size: int
-    data: bool
-    born: int
-    read: int = -1
-    rows: bool = False
-
-
-@dataclass(eq=False)
-class Value:
-    """An array or a number of NumPy's, and where it lies; rows: which (first, last) of the data, and columns."""
-
-    number: int
-    value: Any
-    buffer: Buffer
-    rows: tuple[int, int] | None = None
-    columns: tuple[int, int] = (0, 0)
-
-
-@dataclass(eq=False)
-class Event:
-    """One operation. kind: "made", "view", "moved" or "computed"; types: those of its results, and any asked for."""
-
-    place: int
-    name: str
-    kind: str
-    inputs: list[Value]
-    outputs: list[Value]
-    types: list[str]
-    numbers: Any
-
-    @property
-    def depends(self) -> bool:
-        """Whether its results depend on the data."""
-        return any(value.buffer.data for value in self.outputs)
 
 
 @dataclass(eq=False)
@@ -116,9 +77,9 @@ class Follower:
         """One operation for the student's process."""
         try:
             if kind == "refused":
-                raise evaluating.Unknown(name)
+                raise numpy_operations.Unknown(name)
             return self._served(kind, name, args, options)
-        except evaluating.Unknown as error:
+        except numpy_operations.Unknown as error:
             self.reason = self.reason or f"{error}, which the check cannot follow"
             raise TypeError(self.reason) from None
         except OverflowError as error:
@@ -126,17 +87,17 @@ class Follower:
 
     def _served(self, kind: str, name: str, args: Any, options: Any) -> Any:
         if len(self.events) >= MOST or self._written > LONGEST:
-            raise evaluating.Unknown("more operations than expected")
+            raise numpy_operations.Unknown("more operations than expected")
         given: list[Value] = []
         positional = [self._taken(value, given) for value in args["list"]]
         named = {key: self._taken(value, given) for key, value in options["dict"].items()}
         if kind == "conversion":
-            raise evaluating.Unknown(f"{name} of an array, or list(), memoryview() or the like of its numbers")
+            raise numpy_operations.Unknown(f"{name} of an array, or list(), memoryview() or the like of its numbers")
         if kind == "plain":
             return {"plain": self._plain(name, given[0])}
         if name == "array" and named.get("copy") is False:
             named.pop("copy")
-        result = evaluating.evaluated(kind, name, positional, named)
+        result = numpy_operations.evaluated(kind, name, positional, named)
         return self._noted(kind, name, positional, named, given, result)
 
     # What comes
@@ -153,12 +114,12 @@ class Follower:
             return slice(*(self._taken(item, given) for item in value))
         if kind == "dtype":
             if not re.fullmatch(r"[a-z]+[0-9]*", value):
-                raise evaluating.Unknown(f"the type {value}")
+                raise numpy_operations.Unknown(f"the type {value}")
             return dtype_named(value)
         if kind == "ellipsis":
             return ...
         if isinstance(value, str) and re.match(r"[<>|=]?[SUVOMma]\d", value):
-            raise evaluating.Unknown(f"the type {value[:20]}")
+            raise numpy_operations.Unknown(f"the type {value[:20]}")
         return value
 
     def _plain(self, name: str, source: Value) -> Any:
@@ -167,12 +128,12 @@ class Follower:
         if name == "bool":
             self.decisions -= 1
             if self.decisions < 0:
-                raise evaluating.Unknown("`if` or `while` for so many numbers")
+                raise numpy_operations.Unknown("`if` or `while` for so many numbers")
             return bool(source.value)
         self.plain -= size
         if self.plain < 0:
             words = {"item": ".item()", "tolist": ".tolist()"}.get(name, f"{name}() (or math's and statistics')")
-            raise evaluating.Unknown(f"{words} makes Python's number of one of NumPy's type {source.value.dtype}")
+            raise numpy_operations.Unknown(f"{words} makes Python's number of one of NumPy's type {source.value.dtype}")
         if name in ("item", "tolist"):
             return getattr(source.value, name)()
         return {"int": int, "float": float}[name](source.value)
@@ -183,16 +144,17 @@ class Follower:
         self, kind: str, name: str, args: list[Any], options: dict[str, Any], given: list[Value], result: Any
     ) -> Any:
         place = len(self.events)
-        if kind == "index" and name == "assign" or (result is None and name in ("copyto", "fill", "at.at")):
-            outputs, reply = [given[0]], {"plain": None}
-            given[0].buffer.data |= any(value.buffer.data for value in given[1:])
+        if (kind == "index" and name == "assign") or (result is None and name in ("copyto", "fill", "at.at")):
+            outputs = [given[0]]
+            reply: dict[str, Any] = {"plain": None}
+            given[0].buffer.depends |= any(value.buffer.depends for value in given[1:])
             kept: Any = [given[0].value]
             what = "moved"
         else:
             found = list(result) if isinstance(result, (tuple, list)) else [result]
             if name.endswith(".at"):
                 found = [args[0]]
-            data = name not in MAKING and any(value.buffer.data for value in given)
+            data = name not in MAKING and any(value.buffer.depends for value in given)
             outputs = [self._output(value, given, data, place, kind, args) for value in found]
             what = self._kind(name, outputs, given)
             if what == "moved" and name in COPYING:
@@ -204,28 +166,28 @@ class Follower:
         for value in given:
             if what not in ("view", "made"):
                 value.buffer.read = place
-        numbers = [np.ravel(np.asarray(value)).astype(np.float64) for value in kept if np.asarray(value).dtype.kind != "c"]
+        numbers = [
+            np.ravel(np.asarray(value)).astype(np.float64) for value in kept if np.asarray(value).dtype.kind != "c"
+        ]
         flat = np.concatenate(numbers) if numbers else np.zeros(0)
         self._written += flat.size if what == "view" else sum(np.size(value.value) for value in outputs)
         types = [str(value.value.dtype) for value in outputs]
         asked = [options.get("dtype"), *(args[1:2] if name in ("view", "astype") else [])]
         types += [str(np.dtype(one)) for one in asked if one is not None and kind != "index"]
-        self.events.append(Event(place, _shown(kind, name), what, given, outputs, types, flat))
+        self.events.append(Event(place, shown(kind, name), what, given, outputs, types, flat))
         return reply
 
-    def _output(
-        self, value: Any, given: list[Value], data: bool, place: int, kind: str, args: list[Any]
-    ) -> Value:
+    def _output(self, value: Any, given: list[Value], data: bool, place: int, kind: str, args: list[Any]) -> Value:
         if isinstance(value, (bool, int, float)):
             value = np.asarray(value)[()]
         if not isinstance(value, (np.ndarray, np.generic)):
-            raise evaluating.Unknown(f"a result that is a {type(value).__name__}")
+            raise numpy_operations.Unknown(f"a result that is a {type(value).__name__}")
         if isinstance(value, np.ndarray):
             made = self._held(value, data, place)
-            made.buffer.data |= data
-        elif kind == "index" and _basic(args[1]):  # a number that lies where the array does
+            made.buffer.depends |= data
+        elif kind == "index" and is_view_index(args[1]):  # a number that lies where the array does
             made = self._new(value, given[0].buffer)
-            made.rows, made.columns = self._rows_of(args[0][_with_axes(args[1])])
+            made.rows, made.columns = self._rows_of(args[0][with_axes(args[1])])
         else:
             made = self._new(value, Buffer(1, data, place))
         return made
@@ -326,32 +288,3 @@ def _root(array: Any) -> Any:
 
 def _form(value: Value) -> tuple[tuple[int, ...], str]:
     return tuple(np.shape(value.value)), str(value.value.dtype)
-
-
-def _basic(index: Any) -> bool:
-    """Whether an index gives a view, or one number."""
-    parts = index if isinstance(index, tuple) else (index,)
-    return all(part is None or part is ... or isinstance(part, (int, slice, np.integer)) for part in parts)
-
-
-def _with_axes(index: Any) -> tuple[Any, ...]:
-    """The same index, for an array without axes in place of a number."""
-    parts = index if isinstance(index, tuple) else (index,)
-    return parts if ... in parts else (*parts, ...)
-
-
-SIGNS: dict[str, str] = {
-    "add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//", "mod": "%", "pow": "**", "matmul": "@",
-    "lt": "<", "le": "<=", "eq": "==", "ne": "!=", "gt": ">", "ge": ">=", "neg": "-", "pos": "+", "invert": "~",
-    "and": "&", "or": "|", "xor": "^", "lshift": "<<", "rshift": ">>", "abs": "abs",
-}  # fmt: skip
-
-
-def _shown(kind: str, name: str) -> str:
-    """As a student writes it."""
-    if kind == "operator":
-        in_place = name.startswith("i") and name[1:] in SIGNS
-        return f"{SIGNS[name[1:]]}=" if in_place else SIGNS[name]
-    if kind == "ufunc":
-        return f"np.{name.removesuffix('.__call__')}"
-    return f"np.{name}" if kind == "function" else f".{name}" if kind == "method" else f"an index ({name})"

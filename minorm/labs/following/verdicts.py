@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from minorm.labs.comparing import Wrong
-from minorm.labs.following.follower import Event, Follower, Value
+from minorm.labs.following.follower import Follower
+from minorm.labs.following.listed import Event, Value
 
 VARIANCES = ("var", "std", "nanvar", "nanstd", "cov", "corrcoef")
 WORK = 300  # numbers computed for each number given: a gradient takes a few dozen, finite differences more
@@ -120,7 +121,7 @@ def one_pass(follow: Follower, rows: int, columns: int, what: str) -> None:
         at[first : last + 1] = row
     most = 8 * columns
     buffers = {value.buffer for event in follow.events for value in (*event.inputs, *event.outputs)}
-    kept = [buffer for buffer in buffers if buffer.data and not buffer.rows]
+    kept = [buffer for buffer in buffers if buffer.depends and not buffer.rows]
     for turn in turns:
         held = sum(buffer.size for buffer in kept if buffer.born < turn <= buffer.read)
         if held > most:

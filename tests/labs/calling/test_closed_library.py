@@ -43,7 +43,10 @@ WAYS: dict[str, Callable[[], Any]] = {
 @pytest.mark.parametrize("way", WAYS)
 def test_ways_are_closed(way: str) -> None:
     LAYER(X)
-    with closed(), pytest.raises(LibraryClosed, match="closed here: use a formula, an invariant or a finite difference"):
+    with (
+        closed(),
+        pytest.raises(LibraryClosed, match="closed here: use a formula, an invariant or a finite difference"),
+    ):
         WAYS[way]()
 
 

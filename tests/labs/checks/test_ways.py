@@ -1,4 +1,4 @@
-"""Labs 2, 3 and 6: honest ways to write a task earn its points; a right answer by another way than the task's does not."""
+"""Labs 2, 3 and 6: honest ways to write a task earn its points, and right answers by another way do not."""
 
 from __future__ import annotations
 
@@ -41,7 +41,8 @@ def outcomes(number: int, task: str, text: str) -> list[Outcome]:
 def pairs(name: str) -> Any:
     found = []
     for number, ways in WAYS.items():
-        rows = [(task, *way) for task, found in ways.HONEST.items() for way in found] if name == "HONEST" else ways.CHEATS
+        honest = [(task, *way) for task, written in ways.HONEST.items() for way in written]
+        rows = honest if name == "HONEST" else ways.CHEATS
         found += [pytest.param(number, *row, id=f"{row[0]} {row[1]}") for row in rows]
     return found
 

@@ -142,7 +142,8 @@ def forward(nest, x, s, b, equation, dtype=None):
 """),
         ("the layer norm of 6.4 in steps", """
 def forward(nest, x, s, b, equation, dtype=None):
-    wide = dtype if dtype is not None else np.promote_types(np.float32, x.dtype) if x.dtype.itemsize > 2 else np.dtype("f4")
+    wide = np.dtype("f4") if x.dtype.itemsize == 2 else x.dtype
+    wide = wide if dtype is None else dtype
     rows = four(nest, x).astype(wide)
     mean = rows.mean(axis=(2, 3), keepdims=True, dtype=wide)
     if not equation.centered:

@@ -13,19 +13,27 @@ from typing import Any
 import numpy as np
 
 LARGEST = 1 << 20  # elements of a result
-FUNCTIONS: dict[str, Callable[..., Any]] = {name: getattr(np, name) for name in """
-    all allclose amax amin any append argmax argmin argsort around array array_equal array_split asanyarray asarray
-    ascontiguousarray atleast_1d atleast_2d average broadcast_to clip column_stack concatenate copy copyto corrcoef
-    count_nonzero cov cumprod cumsum diagonal diff dot einsum empty empty_like expand_dims flip full full_like hsplit
-    hstack inner isclose max mean median min moveaxis nan_to_num nanmean nanstd nansum nanvar ones ones_like outer prod
-    ptp ravel repeat reshape roll round sort split squeeze stack std sum swapaxes take tensordot tile trace transpose
-    var vdot vsplit vstack where zeros zeros_like
-""".split()} | {"norm": np.linalg.norm}  # fmt: skip
-METHODS = set("""
-    all any argmax argmin argsort astype clip copy cumprod cumsum diagonal dot fill flatten max mean min prod ravel
-    repeat reshape round squeeze std sum swapaxes take trace transpose var view
-""".split())  # fmt: skip
-NOT_FUNCTIONS = {"and": operator.and_, "or": operator.or_, "abs": operator.abs, "invert": operator.invert}
+FUNCTIONS: dict[str, Callable[..., Any]] = {name: getattr(np, name) for name in (
+    "all", "allclose", "amax", "amin", "any", "append", "argmax", "argmin", "argsort", "around", "array",
+    "array_equal", "array_split", "asanyarray", "asarray", "ascontiguousarray", "atleast_1d", "atleast_2d",
+    "average", "broadcast_to", "clip", "column_stack", "concatenate", "copy", "copyto", "corrcoef",
+    "count_nonzero", "cov", "cumprod", "cumsum", "diagonal", "diff", "dot", "einsum", "empty", "empty_like",
+    "expand_dims", "flip", "full", "full_like", "hsplit", "hstack", "inner", "isclose", "max", "mean", "median",
+    "min", "moveaxis", "nan_to_num", "nanmean", "nanstd", "nansum", "nanvar", "ones", "ones_like", "outer",
+    "prod", "ptp", "ravel", "repeat", "reshape", "roll", "round", "sort", "split", "squeeze", "stack", "std",
+    "sum", "swapaxes", "take", "tensordot", "tile", "trace", "transpose", "var", "vdot", "vsplit", "vstack",
+    "where", "zeros", "zeros_like",
+)} | {"norm": np.linalg.norm}  # fmt: skip
+METHODS = {
+    "all", "any", "argmax", "argmin", "argsort", "astype", "clip", "copy", "cumprod", "cumsum", "diagonal",
+    "dot", "fill", "flatten", "max", "mean", "min", "prod", "ravel", "repeat", "reshape", "round", "squeeze",
+    "std", "sum", "swapaxes", "take", "trace", "transpose", "var", "view",
+}  # fmt: skip
+OPERATORS: dict[str, Callable[..., Any]] = {name: getattr(operator, name) for name in (
+    "abs", "add", "eq", "floordiv", "ge", "gt", "iadd", "iand", "ifloordiv", "ilshift", "imatmul", "imod",
+    "imul", "invert", "ior", "ipow", "irshift", "isub", "itruediv", "ixor", "le", "lshift", "lt", "matmul",
+    "mod", "mul", "ne", "neg", "pos", "pow", "rshift", "sub", "truediv", "xor",
+)} | {"and": operator.and_, "or": operator.or_}  # fmt: skip
 PRODUCTS = {"outer", "tensordot", "einsum", "dot", "matmul", "inner", "vdot", "cov", "corrcoef"}
 SHAPED = {"zeros": 0, "ones": 0, "empty": 0, "full": 0, "broadcast_to": 1}  # which argument is the shape
 SPREADING = {"where", "clip", "allclose", "isclose", "average"}
@@ -38,7 +46,7 @@ class Unknown(ValueError):
 def evaluated(kind: str, name: str, args: list[Any], options: dict[str, Any]) -> Any:
     """The result of NumPy's operation; Unknown where there is none of this name, and what NumPy raises."""
     function = _function(kind, name, args)
-    _require(name.split(".")[0], name.endswith(".outer"), args, options)
+    _require(name.split(".", maxsplit=1)[0], name.endswith(".outer"), args, options)
     with np.errstate(all="ignore"):
         return function(*args, **options)
 
@@ -48,15 +56,16 @@ def _function(kind: str, name: str, args: list[Any]) -> Callable[..., Any]:
         ufunc, method = name.split(".")
         found = getattr(np, ufunc, None)
         if isinstance(found, np.ufunc) and method in ("__call__", "reduce", "accumulate", "reduceat", "outer", "at"):
-            return getattr(found, method)
+            chosen: Callable[..., Any] = getattr(found, method)
+            return chosen
     elif kind == "function" and name in FUNCTIONS:
         return FUNCTIONS[name]
     elif kind == "method" and name in METHODS and hasattr(args[0], name):
         return lambda array, *others, **options: getattr(array, name)(*others, **options)
-    elif kind == "operator":
-        return NOT_FUNCTIONS.get(name) or getattr(operator, {"iand": "iand", "ior": "ior"}.get(name, name))
+    elif kind == "operator" and name in OPERATORS:
+        return OPERATORS[name]
     elif kind == "index":
-        return {"index": operator.getitem, "assign": _assign}[name]
+        return operator.getitem if name == "index" else _assign
     raise Unknown(name)
 
 
