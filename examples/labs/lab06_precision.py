@@ -36,7 +36,7 @@ import matplotlib.pyplot as plt
 from minorm.labs.pictures import ink, show
 from minorm.plots import BLUE, GREEN, GREY, ORANGE, STYLE, VERMILLION
 
-plt.rcParams.update(STYLE)
+plt.rcParams.update(STYLE | {"text.parse_math": True})  # powers of ten on axes
 
 # %% [markdown]
 # ## Three formats

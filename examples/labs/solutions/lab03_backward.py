@@ -34,7 +34,7 @@ import matplotlib.pyplot as plt
 from minorm.labs.pictures import show
 from minorm.plots import BLUE, GREY, STYLE, VERMILLION
 
-plt.rcParams.update(STYLE)
+plt.rcParams.update(STYLE | {"text.parse_math": True})  # powers of ten on axes
 
 # %% [markdown]
 # ## The letters

@@ -66,7 +66,7 @@ class Follower:
         except Failure as failure:
             if failure.status != "error":
                 raise
-            why = self.reason or f"with the check's arrays in place of NumPy's it ended in {failure}"
+            why = self.reason or f"the check follows each operation, and cannot follow this: {failure}"
             raise Failure("not tried", f"{name}: {why}") from None
         if self.reason:
             raise Failure("not tried", f"{name}: {self.reason}")
