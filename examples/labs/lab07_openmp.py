@@ -133,7 +133,9 @@ def rates(functions, size):
 def summing(kernels, x, threads):
     """parallel_sum of x, ready to be called."""
     partial = np.empty(x.size // CHUNK + 1)
-    return lambda: kernels.parallel_sum(x.ctypes.data, x.size, partial.ctypes.data, threads)
+    return lambda: kernels.parallel_sum(
+        x.ctypes.data, x.size, partial.ctypes.data, threads
+    )
 
 
 kernels = build(plain_pyx(), lanes_pyx(), parallel_pyx())
@@ -148,26 +150,75 @@ CURVES = (
 found = []
 for size in SIZES:
     x = np.ones(size, np.float32)
-    plain, lanes = (lambda f=f, x=x: f(x.ctypes.data, x.size) for f in (kernels.plain_sum, kernels.lanes))
-    *speeds, one, all_of_them = rates([plain, lanes, summing(kernels, x, most), reader(x, 1), reader(x, most)], size)
+    plain, lanes = (
+        lambda f=f, x=x: f(x.ctypes.data, x.size)
+        for f in (kernels.plain_sum, kernels.lanes)
+    )
+    *speeds, one, all_of_them = rates(
+        [plain, lanes, summing(kernels, x, most), reader(x, 1), reader(x, most)], size
+    )
     found.append([*speeds, max(one, all_of_them)])
 figure, (left, right) = plt.subplots(1, 2, figsize=(12.5, 4.8), layout="constrained")
 for (name, color, style), values in zip(CURVES, np.transpose(found), strict=True):
-    left.loglog([4 * size for size in SIZES], values, style, color=color, markersize=5, linewidth=1.8, label=name)
-left.set(title="Lanes reach the roof of reading; the plain loop never does", ylabel="GB/s", ylim=(0.3, None))
-left.set_xticks([1 << 18, 1 << 20, 1 << 22, 1 << 24, 1 << 27], ["0.25 MB", "1 MB", "4 MB", "17 MB", "134 MB"])
+    left.loglog(
+        [4 * size for size in SIZES],
+        values,
+        style,
+        color=color,
+        markersize=5,
+        linewidth=1.8,
+        label=name,
+    )
+left.set(
+    title="Lanes reach the roof of reading; the plain loop never does",
+    ylabel="GB/s",
+    ylim=(0.3, None),
+)
+left.set_xticks(
+    [1 << 18, 1 << 20, 1 << 22, 1 << 24, 1 << 27],
+    ["0.25 MB", "1 MB", "4 MB", "17 MB", "134 MB"],
+)
 left.minorticks_off()
 left.set_xlabel("size of the array")
 left.legend(loc="lower right")
 counts = range(1, most + 1)
-for size, name, color, style in ((1 << 21, "8 MB", BLUE, "o-"), (1 << 25, "134 MB", VERMILLION, "s--")):
+for size, name, color, style in (
+    (1 << 21, "8 MB", BLUE, "o-"),
+    (1 << 25, "134 MB", VERMILLION, "s--"),
+):
     x = np.ones(size, np.float32)
     speeds = np.array(rates([summing(kernels, x, threads) for threads in counts], size))
-    right.plot(counts, speeds / speeds[0], style, color=color, markersize=7, linewidth=1.8, label=f"sum of {name}")
+    right.plot(
+        counts,
+        speeds / speeds[0],
+        style,
+        color=color,
+        markersize=7,
+        linewidth=1.8,
+        label=f"sum of {name}",
+    )
     read = np.array(rates([reader(x, threads) for threads in counts], size))
-    right.plot(counts, read / speeds[0], ":", color=color, linewidth=1.8, label=f"the roof: reading {name}")
-right.plot(counts, counts, "-", color=GREY, linewidth=1, label="twice the threads, twice the speed")
-right.set(title="From memory, threads only help up to its roof", xlabel="threads", ylabel="speed-up over one thread")
+    right.plot(
+        counts,
+        read / speeds[0],
+        ":",
+        color=color,
+        linewidth=1.8,
+        label=f"the roof: reading {name}",
+    )
+right.plot(
+    counts,
+    counts,
+    "-",
+    color=GREY,
+    linewidth=1,
+    label="twice the threads, twice the speed",
+)
+right.set(
+    title="From memory, threads only help up to its roof",
+    xlabel="threads",
+    ylabel="speed-up over one thread",
+)
 right.set(ylim=(0, None), xticks=list(counts)[:: max(1, most // 8)])
 right.legend(loc="best")
 show(
@@ -233,9 +284,14 @@ check("7.5")
 # %% tags=["plot"]
 from minorm.labs import digits_network
 
-library, mine = digits_network.losses(None), digits_network.losses(PartialBackend(moments=moments))
+library, mine = (
+    digits_network.losses(None),
+    digits_network.losses(PartialBackend(moments=moments)),
+)
 for step in (0, 10, 22):
-    print(f"step {step:2}: loss {library[step]:.6f} with the library's kernels, {mine[step]:.6f} with your statistics")
+    print(
+        f"step {step:2}: loss {library[step]:.6f} with the library's kernels, {mine[step]:.6f} with your statistics"
+    )
 assert np.allclose(mine, library, rtol=1e-2)
 
 # %% [markdown]

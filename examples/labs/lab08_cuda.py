@@ -130,12 +130,18 @@ def sums_of_ones(source, seed):
     except KernelError as error:
         return error
     found = np.unique([first, second])
-    return f"{len(found):3} different sums, from {found[0]:g} to {found[-1]:g}" if len(found) > 1 else f"{found[0]:g}"
+    return (
+        f"{len(found):3} different sums, from {found[0]:g} to {found[-1]:g}"
+        if len(found) > 1
+        else f"{found[0]:g}"
+    )
 
 
 for which in range(tree_cu().count("__syncthreads();")):
     for seed in range(3):
-        print(f"without barrier {which}, seed {seed}: {sums_of_ones(without_barrier(tree_cu(), which), seed)}")
+        print(
+            f"without barrier {which}, seed {seed}: {sums_of_ones(without_barrier(tree_cu(), which), seed)}"
+        )
 
 # %% [markdown]
 # ## Task 8.3: tests that find a missing barrier
@@ -232,19 +238,27 @@ for name, piece, color, style in WAYS:
     program = Program(piece, SUMS)
     if name != "atomicAdd":
         counts = [program.launch("sums", 1, threads, x, out, x.size) for threads in SIZES]
-        left.plot(SIZES, counts, style, color=color, markersize=6, linewidth=1.8, label=name)
+        left.plot(
+            SIZES, counts, style, color=color, markersize=6, linewidth=1.8, label=name
+        )
     errors = []
     for seed in range(10):
         program.launch("sums", 1, 512, x, out, x.size, seed=seed)
         errors.append((float(out[0]) - exact) / np.spacing(np.float32(exact)))
-    right.plot(range(10), errors, style, color=color, markersize=7, linewidth=1.6, label=name)
+    right.plot(
+        range(10), errors, style, color=color, markersize=7, linewidth=1.6, label=name
+    )
 left.set_xscale("log", base=2)
 left.set_xticks(SIZES, [str(size) for size in SIZES])
 left.set(title="Shuffles need two barriers, however large the block", ylim=(0, None))
 left.set(xlabel="threads in the block", ylabel="barriers for one sum")
 left.legend(loc="center right")
 right.axhline(0, color=GREY, linewidth=1)
-right.set(title="Atomics give another sum in each run", xlabel="run (seed)", ylabel="error, units in the last place")
+right.set(
+    title="Atomics give another sum in each run",
+    xlabel="run (seed)",
+    ylabel="error, units in the last place",
+)
 right.set_xticks(range(10))
 right.legend(loc="best")
 show(
@@ -301,9 +315,14 @@ check("8.6")
 # %% tags=["plot"]
 from minorm.labs import digits_network
 
-library, mine = digits_network.losses(None, 6), digits_network.losses(PartialBackend(moments=moments), 6)
+library, mine = (
+    digits_network.losses(None, 6),
+    digits_network.losses(PartialBackend(moments=moments), 6),
+)
 for step in (0, 2, 5):
-    print(f"step {step:2}: loss {library[step]:.6f} with the library's kernels, {mine[step]:.6f} with your statistics")
+    print(
+        f"step {step:2}: loss {library[step]:.6f} with the library's kernels, {mine[step]:.6f} with your statistics"
+    )
 assert np.allclose(mine, library, rtol=1e-2)
 
 # %% [markdown]
@@ -316,18 +335,24 @@ assert np.allclose(mine, library, rtol=1e-2)
 
 # %% tags=["plot"]
 if not cuda.is_available():
-    print("There is no GPU here (or no CuPy): nothing to measure. The shim says what is right, not what is fast.")
+    print(
+        "There is no GPU here (or no CuPy): nothing to measure. The shim says what is right, not what is fast."
+    )
 else:
     rows = np.random.default_rng(9).standard_normal((64, 5000)).astype(np.float32)
     found = [np.zeros((3, 64), np.float32) for _ in range(2)]
     Program(shuffle_cu(), moments_cu()).launch("moments", 64, 256, rows, *found[0], 5000)
     OnGpu(shuffle_cu(), moments_cu()).run("moments", 64, 256, rows, *found[1], 5000)
-    print(f"largest difference between CPU and {cuda.get_device_name()}: {np.abs(found[0] - found[1]).max():.2g}")
+    print(
+        f"largest difference between CPU and {cuda.get_device_name()}: {np.abs(found[0] - found[1]).max():.2g}"
+    )
     LENGTHS = [1 << power for power in range(8, 21, 2)]
     figure, panel = plt.subplots(figsize=(9, 4.6), layout="constrained")
     for name, piece, color, style in WAYS[:2]:
         speeds = gigabytes(OnGpu(piece, moments_cu()), LENGTHS, threads=256)
-        panel.semilogx(LENGTHS, speeds, style, color=color, markersize=6, linewidth=1.8, label=name)
+        panel.semilogx(
+            LENGTHS, speeds, style, color=color, markersize=6, linewidth=1.8, label=name
+        )
     panel.axhline(copying(), color=GREY, linestyle=":", label="the roof: copying")
     panel.set(title="How much of the bandwidth rows of your kernel get", ylim=(0, None))
     panel.set(xlabel="elements in a row (134 MB in all)", ylabel="GB/s")

@@ -6,6 +6,7 @@
     cascade      what builds on a wrong function, asked again with a right one; sent: one that works on models
     comparing    expected and got
     recognizing  the mistake behind a wrong answer, from the classes in checks/mistakes/
+    following/   sees how a function computes: its arrays stay with the judge
     student      the student's functions, here, or in processes of their own: remote, and there worker, submission,
                  watching; wire and objects: what goes between
     sealed/      the walls around such a process
@@ -53,6 +54,10 @@ One of your own lies in another folder, under shorter names (see own); all else 
 
    `LAB.provide("1.1", moments=right)` gives a right function for a task that later ones build on; what takes a model or
    another object goes as `Sent(right)`. Its own checks must pass with it (tests/labs/judge/test_cascade.py).
+
+   Where the way counts and not only the answer, `follow = Follower()`, `follow.call(student, "f", follow.array(x))` and
+   then a function of following/verdicts.py: which functions ran, in which types, over which rows. A function that does
+   what cannot be followed is "not tried". tests/labs/checks/ways_labNN.py has honest ways and cheats for each task.
 
    `digits.losses(backend, steps)` trains the demo's network. `LAB.mutants(task, right, {bug: wrong, ...})` grades the
    student's test_ functions; an implementation is a dict of functions, which get and return what `wire` carries.

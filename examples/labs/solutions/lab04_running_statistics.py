@@ -358,6 +358,9 @@ check("4.5")
 #
 # Choose your test data with care. Some bugs show only if there are positions, some only
 # if the variance or m is small, and some only if mean and var are not 0 and 1.
+#
+# minorm's normalizations, torch and similar libraries are closed while your tests run, as
+# in task 3.5. Compare with a formula, a property, or your own functions of this file.
 
 
 # %%

@@ -20,7 +20,7 @@ from minorm.support import masking
 
 Implementation = Mapping[str, Callable[..., Any]]  # what a student's code may ask for: functions by name
 MOST = 200  # calls that are kept, the last ones
-MAIN, NATIVE, YARDSTICK = "main", "native", "yardstick"
+MAIN, TESTS, NATIVE, YARDSTICK = "main", "tests", "native", "yardstick"
 
 
 @dataclass
@@ -96,17 +96,17 @@ class Student:
 
     def tests(self, implementation: Implementation) -> list[dict[str, Any]]:
         """Run the student's test_ functions against an implementation; [{"name": ..., "error": ... or None}, ...]."""
-        results = self.ask({"do": "tests"}, implementation)
+        results = self.ask({"do": "tests"}, implementation, TESTS)
         if not isinstance(results, list) or not all(
             isinstance(r, dict) and {"name", "error"} <= r.keys() for r in results
         ):
             raise Failure("error", "the tests gave no list of results")
         return [{"name": printable(r["name"]), "error": r["error"] and printable(r["error"])} for r in results]
 
-    def allow(self, seconds: float) -> None:
+    def allow(self, seconds: float, where: Any = MAIN) -> None:
         """The time for what is asked from now on, all together."""
 
-    def fresh(self) -> None:
+    def fresh(self, where: Any = MAIN) -> None:
         """Forget what the student's code may remember, where that is possible."""
 
     def native_threads(self) -> int:
@@ -114,7 +114,7 @@ class Student:
         return _tasks("self")
 
     def ask(self, request: dict[str, Any], serving: Implementation | None = None, where: Any = MAIN) -> Any:
-        """The value, or a Failure. where: MAIN, NATIVE, YARDSTICK or the number of a rank."""
+        """The value, or a Failure. where: MAIN, TESTS, NATIVE, YARDSTICK or the number of a rank."""
         raise NotImplementedError
 
     def _answer_of(self, reply: Any) -> Any:

@@ -15,7 +15,7 @@ from minorm.labs import gap
 from minorm.labs.beside.lab05_train_eval_gap import state, trained
 from minorm.labs.calling.sent import Sent
 from minorm.labs.checks.right import lab05_train_eval_gap as ours
-from minorm.labs.comparing import Wrong, close, equal, true
+from minorm.labs.comparing import Wrong, close, equal, numbers, true
 from minorm.labs.lab import Lab
 from minorm.normalization.running import no_stats_update
 from minorm.tensor.creation import tensor
@@ -30,6 +30,7 @@ LAB = Lab(
 )
 TARGET = 95.0
 TUNED = 65.0
+LEAST = 30.0  # percent that a trained model has right in either mode, in batches of eight
 MIRRORED = 400  # labelled images for fine-tuning
 STATISTICS = ("running_mean", "running_var")
 
@@ -73,6 +74,8 @@ def _measure(student: Any, rng: Any, function: str, count: int, batch_size: int 
         before = state(trained(seed)[0])
         _same(found["after"], before, before, f"after {what}")
         equal(found["training"], training, f"model.training after {what}")
+        share = float(numbers(found["answer"], what, "a share in percent"))
+        true(share >= LEAST, what, f"at least {LEAST:g} % right, of a trained model", f"{share:.1f} %")
     else:
         close(found["answer"], right, what, rtol=0, atol=1e-6)
 
@@ -159,6 +162,8 @@ def untouched(student: Any, rng: np.random.Generator) -> None:
         _same(found["after"], before, weights, "after recalibrate")
         equal(found["momenta"], [momentum] * 3, "momentum of the layers after recalibrate")
         equal(found["training"], training, "model.training after recalibrate")
+        moved = any(not np.array_equal(found["after"][name], before[name]) for name in before if name.endswith("mean"))
+        true(moved, "running_mean after recalibrate", "a change", "none")
 
 
 def _repair(student: Any, kind: str, seed: int) -> None:
@@ -217,13 +222,14 @@ def _tuned(student: Any, seed: int, train: bool = True) -> dict[str, Any]:
     if train:
         gap.train(model, x[:MIRRORED], labels[:MIRRORED], batch_size=2, epochs=3, lr=0.03, seed=seed)
     after = state(model)
+    frozen = [layer.frozen for layer in gap.norms(model)]
     for layer in gap.norms(model):
         layer.unfreeze()
     grads = [bool(parameter.requires_grad) for parameter in model.parameters()]
     model.train()
     with no_grad():
         model(tensor(x[:64]))
-    return {"before": before, "after": after, "unfrozen": state(model), "grads": grads}
+    return {"before": before, "after": after, "frozen": frozen, "unfrozen": state(model), "grads": grads}
 
 
 @LAB.check("5.5", "fine-tuning reaches its target", points=2, visible=True)
@@ -249,6 +255,7 @@ def fixed(student: Any, rng: np.random.Generator) -> None:
 @LAB.check("5.5", "layers learn again after unfreeze")
 def unfreezing(student: Any, rng: np.random.Generator) -> None:
     found = _tuned(student, int(rng.integers(5)), train=False)
+    equal(found["frozen"], [True] * len(found["frozen"]), "layer.frozen of each BatchNorm after freeze_norms")
     equal(all(found["grads"]), True, "all parameters have requires_grad=True after unfreeze")
     name = next(name for name in found["before"] if name.endswith("running_mean"))
     moved = not np.array_equal(found["after"][name], found["unfrozen"][name])

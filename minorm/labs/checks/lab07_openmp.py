@@ -75,6 +75,8 @@ def plain(student: Any, rng: np.random.Generator) -> None:
 @LAB.check("7.1", "nothing to add", seconds=SECONDS)
 def plain_empty(student: Any, rng: np.random.Generator) -> None:
     close(_summed(student, "plain_sum", np.zeros(0, np.float32)), 0.0, "plain_sum of no numbers")
+    x = rng.standard_normal(3).astype(np.float32)
+    close(_summed(student, "plain_sum", x), x.sum(dtype=np.float64), "plain_sum of three numbers", rtol=1e-4, atol=1e-5)
 
 
 def _lanes(student: Any, xs: list[Any]) -> None:
@@ -126,6 +128,7 @@ def _lane_speed(student: Any, rng: np.random.Generator) -> float:
 def lanes_fast(student: Any, rng: np.random.Generator) -> None:
     _summed(student, "lanes", np.ones(1, np.float32))  # compiled and loaded, before the clock runs
     speed = max(_lane_speed(student, rng) for _ in range(2))
+    _lanes(student, [rng.uniform(1, 2, 1000).astype(np.float32)])
     true(speed >= 2, "lanes of 1 MB", "at least twice as fast as a plain loop", f"{speed:.2f} times as fast")
 
 
@@ -162,6 +165,8 @@ def parallel_bits(student: Any, rng: np.random.Generator) -> None:
     for _ in range(4):
         x = (rng.standard_normal(40 * CHUNK + 5) * 10.0 ** rng.uniform(-3, 3, 40 * CHUNK + 5)).astype(np.float32)
         found = _shared(student, x=x, threads=list(THREADS), repeats=3)
+        near = np.abs(x).sum(dtype=np.float64)
+        close(found[0], x.sum(dtype=np.float64), f"parallel_sum of {x.size} numbers", rtol=0, atol=1e-5 * near)
         _bits(found, 3, f"parallel_sum of {x.size} numbers")
 
 
@@ -285,6 +290,8 @@ def moments_drifting(student: Any, rng: np.random.Generator) -> None:
 def moments_bits(student: Any, rng: np.random.Generator) -> None:
     x = (rng.standard_normal(30 * CHUNK + 5) * 10.0 ** rng.uniform(-3, 3, 30 * CHUNK + 5)).astype(np.float32)
     found = _merged(student, x, list(THREADS))
+    wide = x.astype(np.float64)
+    close(parts(found[0], 2, "parallel_moments"), (wide.mean(), wide.var()), "mean and var", rtol=1e-4, atol=1e-3)
     for place, name in enumerate(("mean", "var")):
         _bits([parts(pair, 2, "parallel_moments")[place] for pair in found], 1, name)
     _threads(student, "parallel_moments")

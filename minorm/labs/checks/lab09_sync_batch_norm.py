@@ -359,9 +359,11 @@ def same_bits(student: Any, rng: np.random.Generator) -> None:
 
 @LAB.check("9.6", "each process sends one vector in one message")
 def one_vector(student: Any, rng: np.random.Generator) -> None:
-    for results in carried(student, _vectors(rng, 8, 10), [1, 2, 4]):
-        for number, (_, messages, sent) in enumerate(results):
+    vectors = _vectors(rng, 8, 10)
+    for results in carried(student, vectors, [1, 2, 4]):
+        for number, (found, messages, sent) in enumerate(results):
             what = f"of process {number} of {len(results)}"
+            close(found, vectors.sum(0, dtype=np.float64), f"sum_over {what}", rtol=1e-3, atol=1e-2)
             at_most(messages, 1, f"messages {what}")
             at_most(sent, 10, f"numbers sent {what}")
 
