@@ -31,7 +31,11 @@ from minorm.labs.sealed import entry
 TEST = "test_"
 SENT: Packers = {Statistics: objects.SENT[Statistics]}
 SECRET = ("minorm.labs.checks", "minorm.labs.wrong_kernels")
-BUILDERS: dict[str, Callable[..., Any]] = {"cython": compiling.build, "cuda": cuda.Program}
+BUILDERS: dict[str, Callable[..., Any]] = {
+    "cython": compiling.build,
+    "counted": compiling.build_counted,
+    "cuda": cuda.Program,
+}
 
 
 def main(descriptor: int, plan: dict[str, Any]) -> None:
