@@ -181,7 +181,7 @@ def _is_tree(student: Any, rng: np.random.Generator) -> None:
     _, work, barriers = _worked(student, "tree_cu", _numbers(rng, 2, threads))
     _most(work["shared_reads"], 3 * steps + 2, what, "reads of shared memory", f", in a tree of {steps} steps")
     expected = f"about {steps + 2} barriers, for {steps} steps"
-    true(steps // 3 + 2 <= barriers <= steps + 3, what, expected, f"{barriers:g} barriers")
+    true(barriers >= steps // 3 + 2, what, expected, f"{barriers:g} barriers")
 
 
 def _by_shuffles(student: Any, rng: np.random.Generator, threads: int) -> None:
