@@ -153,8 +153,12 @@ def rates(functions, size):
 def summing(kernels, x, threads):
     """parallel_sum of x, ready to be called."""
     partial = np.empty(x.size // CHUNK + 1)
-    places = x.ctypes.data, x.size, partial.ctypes.data
-    return lambda: kernels.parallel_sum(*places, threads)
+
+    def call():
+        places = x.ctypes.data, x.size, partial.ctypes.data  # and keeps both arrays
+        return kernels.parallel_sum(*places, threads)
+
+    return call
 
 
 def alone(function, x):
@@ -215,8 +219,8 @@ show(
     "for all sizes. The curves of lanes, and of lanes with all threads, lie far above "
     "it, near the dotted roof of reading. They fall where the array no longer fits into "
     "the caches. Right, the speed-up of the sum against the number of threads, beside "
-    "the dotted roof of reading and the grey line of perfect speed-up. The best speed-up on "
-    f"this machine is {' and '.join(gains)}.",
+    "the dotted roof of reading and the grey line of perfect speed-up. The best speed-up "
+    f"on this machine is {' and '.join(gains)}.",
 )
 
 # %% [markdown]
