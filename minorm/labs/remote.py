@@ -107,11 +107,6 @@ class Remote(Student):
         self._used(name)
         return self._right[name](*args, **options)
 
-    def native_threads(self) -> int:
-        """As the kernel counts them, from outside."""
-        process = self._processes.get(NATIVE)
-        return process.threads() if process is not None else 0
-
     def ask(self, request: dict[str, Any], serving: Implementation | None = None, where: Any = MAIN) -> Any:
         """Send it and wait for the answer, serving what the code asks for in between."""
         process = self._loaded(where)

@@ -33,7 +33,11 @@ from minorm.labs.sealed import entry
 TEST = "test_"
 SENT: Packers = {kind: objects.SENT[kind] for kind in (Statistics, FollowedArray)}
 SECRET = ("minorm.labs.checks", "minorm.labs.wrong_kernels")
-BUILDERS: dict[str, Callable[..., Any]] = {"cython": compiling.build, "cuda": cuda.Program}
+BUILDERS: dict[str, Callable[..., Any]] = {
+    "cython": compiling.build,
+    "counted": compiling.build_counted,
+    "cuda": cuda.Program,
+}
 
 
 def main(descriptor: int, plan: dict[str, Any]) -> None:
