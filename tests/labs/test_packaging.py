@@ -51,5 +51,7 @@ def test_the_guide_tells_of_every_lab_and_of_no_other() -> None:
     rows = [line for line in text.splitlines() if line.startswith("| ")]
     labs = [catalogue.find(number) for number in catalogue.numbers()]
     for lab in labs:
-        assert any(row.startswith(f"| {lab.number} {lab.title} | {lab.minutes} |") for row in rows), lab.title
+        (row,) = (row for row in rows if row.startswith(f"| {lab.number} {lab.title} | {lab.minutes} |"))
+        words = re.match(r"labs? (\d+(?:, \d+)*(?: and \d+)?)", row.split(" | ")[2])
+        assert lab.needs == tuple(map(int, re.findall(r"\d+", words[1] if words else ""))), row
     assert len([row for row in rows if re.match(r"\| \d+ [A-Z]", row)]) == len(labs)

@@ -14,7 +14,12 @@ from minorm.labs.lab import Lab
 from minorm.tensor.creation import tensor
 
 LAB = Lab(
-    1, "lab01_forward", "Forward", "How little code does it take to have all five norms? One function.", minutes=75
+    1,
+    "lab01_forward",
+    "Forward",
+    "How little code does it take to have all five norms? One function.",
+    minutes=75,
+    needs=(0,),
 )
 
 

@@ -16,6 +16,7 @@ LAB = Lab(
     "Running statistics",
     "Why do two frameworks, given the same batches, disagree about the running variance?",
     minutes=75,
+    needs=(1,),
 )
 SHAPES = ((4, 3), (5, 3, 4), (2, 3, 3, 2))
 

@@ -26,6 +26,7 @@ LAB = Lab(
     "The gap between training and evaluation",
     "When do training and evaluation mode disagree, and how is a model with wrong statistics repaired?",
     minutes=75,
+    needs=(4,),
     packages=("sklearn",),
 )
 TARGET = 95.0

@@ -24,6 +24,7 @@ LAB = Lab(
     "SyncBatchNorm",
     "What must computers that share a batch tell each other, so that BatchNorm and training work as on one?",
     minutes=90,
+    needs=(1, 3),
     deadline=120,
     packages=("sklearn",),
 )

@@ -24,6 +24,7 @@ LAB = Lab(
     "Find the bug",
     "Two tools compute the same node and disagree: which one is wrong, and what is the smallest model that shows it?",
     minutes=150,
+    needs=(1,),
     packages=("onnx", "onnxruntime"),
 )
 LP, LRN, MVN = "LpNormalization", "LRN", "MeanVarianceNormalization"
