@@ -29,6 +29,7 @@ def test_a_build_takes_the_stubs_and_no_solution(tmp_path: Path) -> None:
     assert found == {f"{lab.file}.py": catalogue.notebook(lab) for lab in map(catalogue.find, catalogue.numbers())}
     assert (tmp_path / "lib/minorm/labs/judge/mistakes.md").exists()  # where hints come from
     assert not list((tmp_path / "lib").rglob("*solution*"))
+    assert not list((tmp_path / "lib").rglob("*examination*"))
     assert not [path for path in (tmp_path / "lib").rglob("*") if path.is_file() and strangers(path.read_text())]
 
 
