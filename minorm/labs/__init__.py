@@ -44,9 +44,10 @@ One of your own lies in another folder, under shorter names (see own); all else 
    define things and cost nothing. Plot cells define functions in untagged cells and call them in tagged ones.
 
 3. minorm/labs/checks/labNN_name.py: `LAB = Lab(...)` and its checks; it names the packages and programs without which
-   nobody is graded. Students' functions take and return what `wire` carries: numbers, text, arrays, tuples, lists,
-   dicts. A layer runs here, with the student's functions in it: `PartialBackend(forward=student.forward)`. So do ranks,
-   `student.at(rank).share(4)`, and clocks. What must have the student's module (a model as argument) is a function of
+   nobody is graded, and the labs that come before it, `needs`: the order of `labs list` follows from them. Students'
+   functions take and return what `wire` carries: numbers, text, arrays, tuples, lists, dicts. A layer runs here, with
+   the student's functions in it: `PartialBackend(forward=student.forward)`. So do ranks, `student.at(rank).share(4)`,
+   and clocks. What must have the student's module (a model as argument) is a function of
    minorm/labs/beside/labNN_name.py, `def tuned(module, kind)`, which runs in its process:
    `student.drive("tuned", kind="camera")`. Its answer is the student's word: let it decide, count and measure nothing,
    and compute the expected one here. `student.fresh()` begins a process that remembers nothing, and

@@ -219,3 +219,14 @@ def test_lab_4_draws_one_momentum_under_a_slider_and_three_without(live: bool, m
     assert [label.split(":")[0] for label in labels] == [f"momentum {value}" for value in expected]
     assert all(value in said for value in expected)
     pictures.plt.close("all")
+
+
+def test_powers_of_ten_are_read_as_formulas() -> None:
+    """Else an axis of a lab says $\\mathdefault{10^{3}}$."""
+    for style, read in ((plots.STYLE, True), (plots.PLAIN, False)):
+        with mpl.rc_context(style):
+            axes = Figure().subplots()
+            axes.set_xscale("log")
+            labels = axes.get_xticklabels()
+            assert "$" in "".join(label.get_text() for label in labels)
+            assert all(label.get_parse_math() is read for label in labels)

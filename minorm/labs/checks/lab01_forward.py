@@ -13,7 +13,14 @@ from minorm.labs.comparing import close, parts
 from minorm.labs.lab import Lab
 from minorm.tensor.creation import tensor
 
-LAB = Lab(1, "lab01_forward", "Forward", "How much code do all five norms need? One function.", minutes=75)
+LAB = Lab(
+    1,
+    "lab01_forward",
+    "Forward",
+    "How much code do all five norms need? One function.",
+    minutes=75,
+    needs=(0,),
+)
 
 
 def _moments(x: Any, axes: tuple[int, ...], centered: bool = True) -> tuple[Any, Any]:

@@ -23,6 +23,7 @@ LAB = Lab(
     "Stable variance",
     "What is the variance of numbers near ten million, in float32?",
     minutes=75,
+    needs=(1,),
 )
 STEP = 2.0**-23  # of float32 at 1
 Method = Callable[[Any], Any]

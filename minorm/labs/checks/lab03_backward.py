@@ -27,6 +27,7 @@ LAB = Lab(
     "Backward",
     "How does a gradient come back through a mean and a variance?",
     minutes=90,
+    needs=(1, 14),
     packages=("sklearn",),
 )
 ROUGH = {"rtol": 1e-5, "atol": 1e-7}  # finite differences know seven digits

@@ -16,6 +16,7 @@ LAB = Lab(
     "Running statistics",
     "Why do two frameworks disagree about the running variance, although both see the same batches?",
     minutes=75,
+    needs=(1,),
 )
 SHAPES = ((4, 3), (5, 3, 4), (2, 3, 3, 2))
 

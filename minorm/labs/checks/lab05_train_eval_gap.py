@@ -26,6 +26,7 @@ LAB = Lab(
     "The gap between training and evaluation",
     "When do training mode and evaluation mode disagree, and how do you repair wrong statistics?",
     minutes=75,
+    needs=(4,),
     packages=("sklearn",),
 )
 TARGET = 95.0

@@ -24,6 +24,7 @@ LAB = Lab(
     "Precision",
     "In which type must a normalization compute so that its 16-bit result is as good as 16 bits can show?",
     minutes=75,
+    needs=(1, 2),
 )
 HALVES = {"float16": dtypes.float16, "bfloat16": dtypes.bfloat16}
 FLOATS = {**HALVES, "float32": dtypes.float32}

@@ -26,6 +26,7 @@ LAB = Lab(
     "OpenMP in Cython",
     "How do threads share a sum so that it runs at the speed of memory, with the same bits for any number of them?",
     minutes=150,
+    needs=(1, 2),
     writes=True,
     deadline=120,
     packages=("Cython",),

@@ -24,6 +24,7 @@ LAB = Lab(
     "CUDA block reduction",
     "How do threads of a block add up what each has, why must they wait, and how does every run give the same bits?",
     minutes=180,
+    needs=(1, 2),
     writes=True,
     deadline=120,
     programs=COMPILERS,

@@ -24,6 +24,7 @@ LAB = Lab(
     "SyncBatchNorm",
     "What must computers that share a batch send each other, so that they train like one computer?",
     minutes=90,
+    needs=(1, 3),
     deadline=120,
     packages=("sklearn",),
 )

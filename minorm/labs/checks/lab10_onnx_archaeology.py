@@ -23,6 +23,7 @@ LAB = Lab(
     "ONNX archaeology",
     "What does a node of an old model mean, and where in the file is that written?",
     minutes=90,
+    needs=(1, 4),
     packages=("onnx",),
 )
 BATCH, GROUP = "BatchNormalization", "GroupNormalization"

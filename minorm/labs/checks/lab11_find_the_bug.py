@@ -24,6 +24,7 @@ LAB = Lab(
     "Find the bug",
     "Two tools disagree about a node: which one is wrong, and what is the smallest model that proves it?",
     minutes=150,
+    needs=(1,),
     packages=("onnx", "onnxruntime"),
 )
 LP, LRN, MVN = "LpNormalization", "LRN", "MeanVarianceNormalization"

@@ -27,6 +27,7 @@ LAB = Lab(
     "Capstone",
     "Train, stop, resume, export, import, fine-tune: what must not get lost, and how do you know that nothing did?",
     minutes=90,
+    needs=(1, 3, 5),
     writes=True,
     deadline=120,
     packages=("onnx", "sklearn"),
