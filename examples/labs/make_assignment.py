@@ -85,7 +85,9 @@ def check_{place}():
 def nbgrader(lab: Lab, seed: int) -> dict[str, str]:
     """The notebook of nbgrader's source folder: the students' one, and a cell with the points of each task."""
     notebook = json.loads(cells.to_notebook(cells.read_percent(catalogue.notebook(lab))))
-    heading = "## Points\n\nThe cells below are for the grader. Hand the notebook in with them."
+    heading = (
+        "## Points\n\nThe cells below are for the grader. Hand the notebook in with them."
+    )
     notebook["cells"].append(_cell("points", "markdown", heading))
     judge = JUDGE.format(number=lab.number, file=repr(f"{lab.file}.ipynb"), seed=seed)
     for task in lab.tasks:  # the judge runs once, for the first
@@ -102,17 +104,27 @@ def nbgrader(lab: Lab, seed: int) -> dict[str, str]:
             "task": False,
         }
         notebook["cells"].append(cell)
-    return {f"{lab.file}.ipynb": json.dumps(notebook, indent=1, ensure_ascii=False) + "\n"}
+    return {
+        f"{lab.file}.ipynb": json.dumps(notebook, indent=1, ensure_ascii=False) + "\n"
+    }
 
 
 def otter(lab: Lab, seed: int) -> dict[str, str]:
     """The students' notebook, and a file of tests for each task: a test case for each check, with its points."""
-    files = {f"{lab.file}.ipynb": cells.to_notebook(cells.read_percent(catalogue.notebook(lab)))}
-    judge = textwrap.indent(JUDGE.format(number=lab.number, file="file", seed=seed), "    ")
+    files = {
+        f"{lab.file}.ipynb": cells.to_notebook(
+            cells.read_percent(catalogue.notebook(lab))
+        )
+    }
+    judge = textwrap.indent(
+        JUDGE.format(number=lab.number, file="file", seed=seed), "    "
+    )
     for task in lab.tasks:
         text = TESTS.format(task=task, judge=judge, first=task == lab.tasks[0])
         for place, (title, points, hidden) in enumerate(_rows(lab.of_task(task)), 1):
-            text += TEST.format(title=f"{task} {title}", points=points, hidden=hidden, place=place)
+            text += TEST.format(
+                title=f"{task} {title}", points=points, hidden=hidden, place=place
+            )
         files[f"tests/task_{task.replace('.', '_')}.py"] = text
     return files
 
@@ -130,17 +142,38 @@ def _rows(lab: Lab) -> list[tuple[str, float, bool]]:
 
 
 def _cell(name: str, kind: str, text: str) -> dict[str, Any]:
-    code: dict[str, Any] = {"execution_count": None, "outputs": []} if kind == "code" else {}
-    return {"cell_type": kind, "id": name, "metadata": {}, "source": text.splitlines(keepends=True), **code}
+    code: dict[str, Any] = (
+        {"execution_count": None, "outputs": []} if kind == "code" else {}
+    )
+    return {
+        "cell_type": kind,
+        "id": name,
+        "metadata": {},
+        "source": text.splitlines(keepends=True),
+        **code,
+    }
 
 
 def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description="Makes a lab an assignment of nbgrader or of Otter-Grader.")
+    parser = argparse.ArgumentParser(
+        description="Makes a lab an assignment of nbgrader or of Otter-Grader."
+    )
     parser.add_argument("kind", choices=("nbgrader", "otter"))
     parser.add_argument("lab", type=int, metavar="N")
-    parser.add_argument("-o", "--out", required=True, metavar="DIR", help="made if it does not exist")
-    parser.add_argument("--seed", type=int, required=True, help="chooses the hidden numbers; keep yours secret")
-    parser.add_argument("--lab-dir", metavar="DIR", help="a folder with labs of your own, in place of the course")
+    parser.add_argument(
+        "-o", "--out", required=True, metavar="DIR", help="made if it does not exist"
+    )
+    parser.add_argument(
+        "--seed",
+        type=int,
+        required=True,
+        help="chooses the hidden numbers; keep yours secret",
+    )
+    parser.add_argument(
+        "--lab-dir",
+        metavar="DIR",
+        help="a folder with labs of your own, in place of the course",
+    )
     args = parser.parse_args(arguments)
     make = {"nbgrader": nbgrader, "otter": otter}[args.kind]
     for name, text in make(catalogue.find(args.lab, args.lab_dir), args.seed).items():
