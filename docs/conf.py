@@ -29,6 +29,7 @@ extensions = [
     "repository",
     "contents",
     "docstrings",
+    "figures",
     "reference",
 ]
 exclude_patterns = ["_build", "_ext"]

@@ -19,7 +19,6 @@ import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
-from matplotlib.ticker import LogFormatterMathtext, LogFormatterSciNotation
 
 from minorm.optim import RangeTest
 from minorm.support.masking import printable, printable_lines
@@ -42,9 +41,8 @@ STYLE: dict[Any, Any] = {
     "axes.axisbelow": True,
     "legend.frameon": False,
     "legend.fontsize": 9,
-    "text.parse_math": False,  # a "$" in a name is a "$"
-    "text.usetex": False,
 }
+PLAIN: dict[Any, Any] = {**STYLE, "text.parse_math": False, "text.usetex": False}  # a "$" in a user's name is a "$"
 
 
 def __dir__() -> list[str]:
@@ -66,7 +64,7 @@ def training_picture(
     watch       what the BatchNorm layers saw at every step
     population  the same layers, shown all training images as one batch
     """
-    with mpl.rc_context(STYLE):
+    with mpl.rc_context(PLAIN):
         figure = Figure(figsize=(14, 7.6), layout=ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.1))
         FigureCanvasAgg(figure)
         figure.suptitle(printable_lines(title), x=0.01, ha="left", fontsize=13, fontweight="bold")
@@ -84,7 +82,7 @@ def training_picture(
 def curves(history: Sequence[dict[str, Any]], title: str = "") -> Figure:
     """Loss, accuracy and learning rate by epoch, of the rows of a log.csv (`training.read_log`)."""
     epochs = [row["epoch"] for row in history]
-    with mpl.rc_context(STYLE):
+    with mpl.rc_context(PLAIN):
         figure = Figure(figsize=(13, 4), layout=ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.1))
         FigureCanvasAgg(figure)
         figure.suptitle(printable_lines(title), x=0.01, ha="left", fontsize=13, fontweight="bold")
@@ -109,7 +107,7 @@ def curves(history: Sequence[dict[str, Any]], title: str = "") -> Figure:
 
 def learning_rates(test: RangeTest, title: str = "") -> Figure:
     """Loss by learning rate, as `mn.optim.lr_finder` found it, with the rates that it suggests."""
-    with mpl.rc_context(STYLE):
+    with mpl.rc_context(PLAIN):
         figure = Figure(figsize=(8, 4.5), layout=ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.1))
         FigureCanvasAgg(figure)
         figure.suptitle(printable_lines(title), x=0.01, ha="left", fontsize=13, fontweight="bold")
@@ -122,29 +120,13 @@ def learning_rates(test: RangeTest, title: str = "") -> Figure:
                 axes.axvline(rate, color=colour, linestyle=line, label=f"{name}: {rate:.2g}")
         least, first = min(test.smoothed), test.smoothed[0]
         room = max(first - least, 0.1 * abs(first))
-        axes.set(xscale="log", ylim=(least - 0.2 * room, first + room), xlabel="learning rate", ylabel="loss")
+        axes.set_xscale("log")
+        axes.xaxis.set_major_formatter("{x:g}")  # 10 to a power would be a formula
+        axes.xaxis.set_minor_formatter("")
+        axes.set(ylim=(least - 0.2 * room, first + room), xlabel="learning rate", ylabel="loss")
         axes.set(title="Loss while the learning rate rises")
         axes.legend(loc="upper left")
-        plain_powers(figure)
     return figure
-
-
-def plain_powers(figure: Figure) -> None:
-    """Write the numbers of logarithmic axes as 0.001 and 1e+06: STYLE shows the source of matplotlib's 10^6."""
-    for axes in figure.axes:
-        for axis in (axes.xaxis, axes.yaxis):
-            transform: Any = axis.get_transform()
-            if isinstance(axis.get_major_formatter(), LogFormatterMathtext):
-                axis.set_major_formatter(_PlainPowers(transform.base))
-            if isinstance(axis.get_minor_formatter(), LogFormatterMathtext):
-                axis.set_minor_formatter(_PlainPowers(transform.base))
-
-
-class _PlainPowers(LogFormatterSciNotation):
-    """Labels the ticks that matplotlib's formatter does, as plain numbers."""
-
-    def __call__(self, x: float, pos: int | None = None) -> str:
-        return f"{x:g}" if super().__call__(x, pos) else ""
 
 
 def confusion(matrix: Any, names: Sequence[str], title: str = "") -> Figure:
@@ -152,7 +134,7 @@ def confusion(matrix: Any, names: Sequence[str], title: str = "") -> Figure:
     count = len(names)
     side = min(14.0, max(4.0, 0.42 * count + 2.2))
     shares = matrix / np.maximum(matrix.sum(1, keepdims=True), 1)
-    with mpl.rc_context({**STYLE, "axes.grid": False}):
+    with mpl.rc_context({**PLAIN, "axes.grid": False}):
         figure = Figure(figsize=(side, side), layout=ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.1))
         FigureCanvasAgg(figure)
         axes = figure.subplots()

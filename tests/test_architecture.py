@@ -58,7 +58,7 @@ MAY_IMPORT = {
         "plots": "optim training",
         "labs": (
             "loops devices graph kernels normalization tensor testing functional nn optim serialization data config "
-            "onnx models distributed training plots"
+            "onnx models distributed training"
         ),
         "autograd": "graph tensor",
         "random": "devices",

@@ -147,27 +147,5 @@ def test_learning_rates_draws_the_curve_and_the_suggestions() -> None:
         assert steepest.get_xdata()[0] == test.steepest
         assert minimum.get_xdata()[0] == test.minimum
         assert figure.axes[0].get_xscale() == "log"
-        assert [label.get_text() for label in figure.axes[0].get_xticklabels()][1:3] == ["0.0001", "0.001"]
-
-
-@pytest.mark.parametrize(("scale", "values"), [("log", (1e-7, 1e6)), ("log", (2, 5)), ("symlog", (-1e5, 1e5))])
-def test_numbers_of_logarithmic_axes_are_written_plainly(scale: str, values: tuple[float, float]) -> None:
-    """Each that matplotlib would write as a power; STYLE writes the "$" of names as it is."""
-    matplotlib = pytest.importorskip("matplotlib")
-    written = []
-    for plain in (False, True):
-        with matplotlib.rc_context(plots.STYLE):
-            figure = matplotlib.figure.Figure()
-            axes = figure.subplots()
-            axes.plot(values, values)
-            axes.set(xscale=scale, yscale="linear")
-            if plain:
-                plots.plain_powers(figure)
-            figure.draw_without_rendering()
-        labels = axes.get_xticklabels() + axes.get_xticklabels(minor=True)
-        written.append([label.get_text() for label in labels])
-    powers, numbers = written
-    assert any(text.startswith("$") for text in powers)
-    assert [bool(text) for text in powers] == [bool(text) for text in numbers]
-    for label in filter(lambda label: label.get_text(), labels):
-        assert float(label.get_text()) == pytest.approx(label.get_position()[0])
+        shown = [label.get_text() for label in figure.axes[0].get_xticklabels()]
+        assert {"0.0001", "0.01", "1"} <= set(shown), "not $10^{-4}$, which nothing reads as a formula here"

@@ -14,14 +14,14 @@
 # # Lab 8: CUDA block reduction
 #
 # **The question.** A GPU runs tens of thousands of threads at once, and for a mean all of them must agree on one
-# number. How do the threads of a block add up what each has, why must they wait for each other, and how does every run
+# number. How do the threads of a block add their numbers, why must they wait for each other, and how does every run
 # give the same bits?
 #
 # You write the kernel in CUDA: first a tree in shared memory, then shuffles within warps, then mean and variance of
-# rows, with which a network trains. In between you write tests that find a barrier that somebody forgot.
+# rows. A network trains with them. In between, you write tests that find a missing barrier in another kernel.
 #
 # You need labs 1 and 2, a C++ compiler (g++), and lab 7 or a rough idea of C. You need no GPU: everything runs
-# without one, and at the end it also runs on a GPU, if there is one. Time: about 180 minutes, in two parts of 90.
+# without one. If there is a GPU, your kernels run on it at the end. Time: about 180 minutes, in two parts of 90.
 
 # %%
 import numpy as np
@@ -50,8 +50,8 @@ plt.rcParams.update(STYLE)
 #   the size of the block, `blockIdx.x` the number of the block.
 # - 32 neighbours in a block are a *warp*, which the hardware runs together. One warp may be far ahead of another.
 # - `__shared__ float part[1024];` is an array that the threads of one block have in common; each block has its own.
-# - `__syncthreads();` is the *barrier*: no thread of the block goes on before all have come. What any of them wrote
-#   before it, all see after it; without it, nobody knows.
+# - `__syncthreads();` is the *barrier*: no thread of the block goes on before all have come. After it, all threads see
+#   what any of them wrote before it. Without it, a thread may read an old number.
 # - Blocks cannot wait for each other.
 #
 # `__global__ void f(...)` is a kernel, `__device__ float g(...)` a function that kernels call. Your functions return
@@ -60,22 +60,26 @@ plt.rcParams.update(STYLE)
 #     Program(piece, piece, ...).launch("name of the kernel", blocks, threads, arrays and numbers..., seed=0)
 #
 # compiles them with g++ and runs them on the CPU: one thread after the other, each up to its next barrier, in an
-# order that `seed` decides. So a kernel that is right by luck is wrong for some other seed. Arrays are NumPy's, in
-# float32.
+# order that `seed` decides. So a kernel that is right by luck is wrong for another seed. Arrays are NumPy's, in
+# float32. Kernels compute in `float` too: on many GPUs `double` is 32 or 64 times as slow. After a launch,
+# `program.work` counts what each thread of each block did, such as its reads of shared memory.
 #
 # ## Part A: a tree and its barriers (about 90 minutes)
 #
 # ## Task 8.1: a block for each row
 #
-# x has rows of m elements, one after the other, and one block is started for each row. Block r computes
-# `y = (x - mean[r]) * rstd[r]` for its row. Its threads share the row: thread t takes the elements t,
-# t + blockDim.x, t + 2 blockDim.x ... so that in each turn neighbours read neighbours, which memory likes best.
-# m need not be a multiple of the number of threads, and may be smaller.
+# x has rows of m elements, one after the other. Each row gets a block. Block r computes `y = (x - mean[r]) * rstd[r]`
+# for its row. Its threads share the row: thread t takes the elements t, t + blockDim.x, t + 2 blockDim.x ... In each
+# turn, neighbouring threads then read neighbouring elements, which is fastest. m need not be a multiple of the number
+# of threads, and may be smaller. The check counts what each thread writes.
 
 
 # %%
 def normalize_cu():
-    """CUDA with `__global__ void normalize(const float* x, const float* mean, const float* rstd, float* y, int m)`."""
+    """CUDA that defines the kernel normalize.
+
+    It takes `const float* x, const float* mean, const float* rstd, float* y, int m`.
+    """
     raise NotImplementedError("Task 8.1: a block for each row")
 
 
@@ -87,21 +91,25 @@ check("8.1")
 #
 # Each thread has a number v, and all must learn the sum. Let each write its v into shared memory. Then the first
 # half of the threads adds the second half's numbers to its own, the first quarter the second quarter's, and so on,
-# until the sum stands in part[0]: log2(blockDim.x) steps instead of blockDim.x - 1. Each number goes through so few
-# additions that the sum is more exact, too.
+# until the sum stands in part[0]. This takes log2(blockDim.x) steps instead of blockDim.x - 1. Each number goes through
+# few additions, so the sum is also more exact.
 #
 #     8 threads:   a b c d | e f g h   ->   a+e b+f | c+g d+h   ->   (a+e)+(c+g) | (b+f)+(d+h)   ->   the sum
 #
-# There must be a barrier between the write of a number and its read by another thread, every time. All threads must
-# come to it, so never put one into an `if` that not all take. And mind the end: the kernel calls your function
-# again, and a fast thread then writes into `part` while a slow one has not read the sum yet.
+# Whenever one thread writes a number and another reads it, a barrier must stand between. All threads must come to it,
+# so never put a barrier into an `if` that not all threads take. And mind the end: the kernel calls your function again,
+# and a fast thread then writes into `part` while a slow one has not read the sum yet.
 #
-# blockDim.x is a power of two, up to 1024. Barriers take time: use as many as needed, no more.
+# blockDim.x is a power of two, up to 1024. Barriers take time: use as many as needed, no more. The check counts what
+# each thread reads: about two numbers in each step. A thread that adds up all numbers alone reads too many.
 
 
 # %%
 def tree_cu():
-    """CUDA with `__device__ float block_sum(float v)`: the sum of v over the threads of the block, for each of them."""
+    """CUDA with `__device__ float block_sum(float v)`.
+
+    It gives each thread the sum of v over all threads of the block.
+    """
     raise NotImplementedError("Task 8.2: the sum of a block, by a tree in shared memory")
 
 
@@ -111,7 +119,10 @@ check("8.2")
 # %% [markdown]
 # ### What a missing barrier does
 #
-# Here each barrier of yours is left out in turn, and a block adds 256 ones, twice in a row, for three seeds.
+# The next cell leaves out each of your barriers in turn. Then a block adds 256 ones, twice in a row, for three seeds.
+
+# %% [markdown]
+# **Guess before you run.** Which barrier does the most harm when it is missing? And which shows only in the second sum?
 
 # %% tags=["plot"]
 TWICE = """
@@ -130,24 +141,27 @@ def sums_of_ones(source, seed):
     except KernelError as error:
         return error
     found = np.unique([first, second])
-    return f"{len(found):3} different sums, from {found[0]:g} to {found[-1]:g}" if len(found) > 1 else f"{found[0]:g}"
+    if len(found) == 1:
+        return f"{found[0]:g}"
+    return f"{len(found):3} different sums, from {found[0]:g} to {found[-1]:g}"
 
 
 for which in range(tree_cu().count("__syncthreads();")):
+    source = without_barrier(tree_cu(), which)
     for seed in range(3):
-        print(f"without barrier {which}, seed {seed}: {sums_of_ones(without_barrier(tree_cu(), which), seed)}")
+        print(f"without barrier {which}, seed {seed}: {sums_of_ones(source, seed)}")
 
 # %% [markdown]
 # ## Task 8.3: tests that find a missing barrier
 #
-# Now the kernel is somebody else's. `gpu.moments(x, threads, seed)` runs it on the rows of a float32 matrix x, a block
-# for each row, with that many threads a block (a power of two, from 32 to 512), and returns mean and var of each row:
-# two vectors of float32, good to about five digits wherever x is not far from 0.
+# Now another person has written the kernel. `gpu.moments(x, threads, seed)` runs it on the rows of a float32 matrix x.
+# Each row gets a block of `threads` threads (a power of two, from 32 to 512). It returns mean and var of each row: two
+# vectors of float32, right to about five digits where x is not far from 0.
 #
 # Write functions named test_..., which take `gpu` and assert what must hold. They run on a right kernel and on wrong
-# ones. On a real GPU, a missing barrier shows in one run of a thousand; here `seed` decides who runs first. Which
-# facts hold for every seed? What has the shape of x to do with the shape of the block? Is var good where mean is not
-# 0?
+# ones. On a real GPU, a missing barrier may show in one run of a thousand. Here `seed` decides which thread runs first.
+# Which facts hold for every seed? What does the shape of x have to do with the shape of the block? Is var good where
+# mean is not 0?
 
 
 # %%
@@ -168,24 +182,28 @@ check("8.3")
 # ## Part B: shuffles, and a kernel that trains (about 90 minutes)
 #
 # This is a good place to stop: your tree is right in any order, and your tests notice when a barrier is missing. When
-# you come back, run the cells above again ("Run All Above Selected Cell"); nothing else is needed.
+# you come back, run the cells above again ("Run All Above Selected Cell"). You need nothing else.
 #
 # ## Task 8.4: shuffles
 #
-# The threads of a warp need no shared memory. `__shfl_xor_sync(0xffffffff, v, step)` gives each thread the v of the one
-# whose number in the warp differs in the bit `step`; all 32 must call it, and it needs no barrier. With the steps 16,
-# 8, 4, 2, 1 and `v += ` each thread of the warp ends with the warp's sum.
+# The threads of a warp need no shared memory. `__shfl_xor_sync(0xffffffff, v, step)` gives each thread the v of the
+# thread whose number in the warp differs in the bit `step`. All 32 threads must call it, and it needs no barrier. With
+# `v += ` and the steps 16, 8, 4, 2, 1, each thread of the warp ends with the warp's sum.
 #
-# So: first within each warp; then one thread of each warp writes its sum to shared memory; after a barrier every
-# warp adds up these sums, 32 at most, by shuffles again, with 0 where there is no warp. How many barriers does that
-# take, whatever the size of the block, so that the function can be called again?
+# So add first within each warp, by shuffles. Then one thread of each warp writes its sum to shared memory. After a
+# barrier, every warp adds these sums, 32 at most, by shuffles again, with 0 where there is no warp. How many barriers
+# does that take, whatever the size of the block, if the function can be called again?
 #
-# blockDim.x is a multiple of 32, up to 1024: 96 is one, too.
+# blockDim.x is a multiple of 32, up to 1024, so it may be 96. The check counts shuffles and reads of shared memory, and
+# tries whether the sum depends on each shuffle.
 
 
 # %%
 def shuffle_cu():
-    """CUDA with `__device__ float block_sum(float v)`, as before, for blocks of whole warps; by shuffles."""
+    """CUDA with `__device__ float block_sum(float v)`, by shuffles.
+
+    It does the same as before, for blocks of whole warps.
+    """
     raise NotImplementedError("Task 8.4: the sum of a block, by shuffles")
 
 
@@ -195,9 +213,15 @@ check("8.4")
 # %% [markdown]
 # ### Why not `atomicAdd`?
 #
-# `atomicAdd(&sum, v)` adds to one number in memory, and hardware sees to it that nothing gets lost: one line instead of
-# all of the above. But who comes first is different each time. Right, ten runs of each: the same 4096 numbers, added in
-# float32. Left, what a sum costs in barriers.
+# `atomicAdd(&sum, v)` adds v to one number in memory, and the hardware takes care that no addition is lost. That is one
+# line instead of all of the above. The next cell compares the three ways. On the left, it counts the barriers of one
+# sum. On the right, it adds the same 4096 numbers in float32, in ten runs of each way.
+
+# %% [markdown]
+# **Guess before you run.**
+#
+# 1. How many barriers does a sum over 32 threads take, by the tree and by shuffles? And over 1024 threads?
+# 2. Which of the three ways give the same bits in all ten runs?
 
 # %% tags=["plot"]
 SUMS = """
@@ -224,6 +248,7 @@ WAYS = (
     ("atomicAdd", ATOMIC, VERMILLION, "^:"),
 )
 SIZES = [32, 64, 128, 256, 512, 1024]
+LINE = {"linewidth": 1.8, "markersize": 6}
 x = np.random.default_rng(8).random(4096, np.float32)
 exact = x.astype(np.float64).sum()
 out = np.zeros(1, np.float32)
@@ -231,41 +256,47 @@ figure, (left, right) = plt.subplots(1, 2, figsize=(12.5, 4.6), layout="constrai
 for name, piece, color, style in WAYS:
     program = Program(piece, SUMS)
     if name != "atomicAdd":
-        counts = [program.launch("sums", 1, threads, x, out, x.size) for threads in SIZES]
-        left.plot(SIZES, counts, style, color=color, markersize=6, linewidth=1.8, label=name)
+        counts = [program.launch("sums", 1, size, x, out, x.size) for size in SIZES]
+        left.plot(SIZES, counts, style, color=color, label=name, **LINE)
     errors = []
     for seed in range(10):
         program.launch("sums", 1, 512, x, out, x.size, seed=seed)
         errors.append((float(out[0]) - exact) / np.spacing(np.float32(exact)))
-    right.plot(range(10), errors, style, color=color, markersize=7, linewidth=1.6, label=name)
+    right.plot(range(10), errors, style, color=color, label=name, **LINE)
 left.set_xscale("log", base=2)
 left.set_xticks(SIZES, [str(size) for size in SIZES])
 left.set(title="Shuffles need two barriers, however large the block", ylim=(0, None))
 left.set(xlabel="threads in the block", ylabel="barriers for one sum")
 left.legend(loc="center right")
 right.axhline(0, color=GREY, linewidth=1)
-right.set(title="Atomics give another sum in each run", xlabel="run (seed)", ylabel="error, units in the last place")
+right.set(title="Atomics give another sum in nearly each run", xlabel="run (seed)")
+right.set(ylabel="error, units in the last place")
 right.set_xticks(range(10))
 right.legend(loc="best")
 show(
     figure,
-    "Left, barriers for one sum against threads in the block, 32 to 1024: the tree needs 7 to 12, one more with "
-    "each doubling, shuffles always two. Right, the error of a sum in units in the last place over ten runs: tree "
-    "and shuffles are flat lines, atomicAdd gives another value in nearly each run.",
+    "Left, barriers for one sum against threads in the block, 32 to 1024. The tree needs "
+    "7 to 12 barriers, one more with each doubling. Shuffles always need two. Right, the "
+    "error of a sum in units in the last place, in ten runs. The lines of the tree and "
+    "of the shuffles are flat. The line of atomicAdd jumps up and down from run to run.",
 )
 
 # %% [markdown]
 # ## Task 8.5: moments of rows
 #
-# A kernel, a block for each row, that uses your block_sum and survives any offset, all in float32 (lab 2). First pass:
-# k, the mean as one float. Second pass: d, the mean of x - k, which is what k lacks, and the mean of (x - k)^2. Then
+# Write a kernel that computes the moments of rows in float32, at any offset (lab 2). Each row gets a block, whose
+# threads share its elements as in 8.1 and add up by your block_sum. The first pass computes k, the mean as one float.
+# The second pass computes d, the mean of x - k, which is the rounding error of k, and the mean of (x - k)^2. Then
 # var = mean((x - k)^2) - d^2, where d is tiny. Thread 0 writes k, d and var of its row. `block_sum` stands before your
-# piece.
+# piece. The check counts what each thread reads.
 
 
 # %%
 def moments_cu():
-    """CUDA with `__global__ void moments(const float* x, float* k, float* d, float* var, int m)`; uses block_sum."""
+    """CUDA that defines the kernel moments; it uses block_sum.
+
+    `__global__ void moments(const float* x, float* k, float* d, float* var, int m)`
+    """
     raise NotImplementedError("Task 8.5: k, d and var of every row, in float32")
 
 
@@ -275,7 +306,7 @@ check("8.5")
 # %% [markdown]
 # ## Task 8.6: yours, in a layer
 #
-# The `moments` of a backend: `four(nest, x)` has a row in its last two axes. Make the rows contiguous float32,
+# Write the `moments` of a backend. `four(nest, x)` has a row in its last two axes. Make the rows contiguous float32,
 # (nest.rows, m), launch your kernel once for all of them, and return k, d and var as float64 vectors. With `centered`
 # False (RMSNorm) k = d = 0, and var is the mean of the squares: var + (k + d)^2.
 
@@ -295,47 +326,61 @@ def moments(nest, x, centered):
 check("8.6")
 
 # %% [markdown]
-# And it trains. The demo's network on the digits, with statistics from your kernel in all its BatchNorm layers. The
-# network is float64 and your kernel reads float32, so the losses agree to five digits or so, not to ten.
+# ### It trains
+#
+# The demo's network learns the digits, once with the library's kernels, once with statistics from your kernel in all
+# its BatchNorm layers. The network computes in float64, and your kernel in float32.
+
+# %% [markdown]
+# **Guess before you run.** In how many digits do the two losses agree?
 
 # %% tags=["plot"]
 from minorm.labs import digits_network
 
-library, mine = digits_network.losses(None, 6), digits_network.losses(PartialBackend(moments=moments), 6)
+library = digits_network.losses(None, 6)
+mine = digits_network.losses(PartialBackend(moments=moments), 6)
 for step in (0, 2, 5):
-    print(f"step {step:2}: loss {library[step]:.6f} with the library's kernels, {mine[step]:.6f} with your statistics")
+    print(f"step {step:2}: loss {library[step]:.9f} with the library's kernels,", end=" ")
+    print(f"{mine[step]:.9f} with your statistics")
 assert np.allclose(mine, library, rtol=1e-2)
 
 # %% [markdown]
 # ## On a GPU, where there is one
 #
-# The same text, through CuPy: results against those from the CPU, and the speed of your moments kernel for rows of
-# different lengths, beside that of copying. A byte is counted once for each time it must move: moments read x, a copy
-# reads and writes. Your kernel reads x twice, so where a row fits into no cache it can reach half the roof; on a GPU,
-# caches hold a row of 10,000 easily.
+# CuPy compiles the same text for the GPU. The next cell compares the results with those from the CPU. Then it measures
+# your moments kernel on rows of different lengths, beside copying, which is the roof. A byte counts once for each time
+# that it must move: moments read x, a copy reads and writes.
+
+# %% [markdown]
+# **Guess before you run.** Your kernel reads x twice. For which rows can it come near the roof, and for which only to
+# half of it? (On a GPU, caches hold a row of 10,000 elements easily.)
 
 # %% tags=["plot"]
 if not cuda.is_available():
-    print("There is no GPU here (or no CuPy): nothing to measure. The shim says what is right, not what is fast.")
+    print("There is no GPU here (or no CuPy), so this cell measures nothing.")
 else:
     rows = np.random.default_rng(9).standard_normal((64, 5000)).astype(np.float32)
     found = [np.zeros((3, 64), np.float32) for _ in range(2)]
     Program(shuffle_cu(), moments_cu()).launch("moments", 64, 256, rows, *found[0], 5000)
     OnGpu(shuffle_cu(), moments_cu()).run("moments", 64, 256, rows, *found[1], 5000)
-    print(f"largest difference between CPU and {cuda.get_device_name()}: {np.abs(found[0] - found[1]).max():.2g}")
+    apart, name = np.abs(found[0] - found[1]).max(), cuda.get_device_name()
+    print(f"largest difference between CPU and {name}: {apart:.2g}")
     LENGTHS = [1 << power for power in range(8, 21, 2)]
     figure, panel = plt.subplots(figsize=(9, 4.6), layout="constrained")
+    roof, seen = copying(), []
     for name, piece, color, style in WAYS[:2]:
         speeds = gigabytes(OnGpu(piece, moments_cu()), LENGTHS, threads=256)
-        panel.semilogx(LENGTHS, speeds, style, color=color, markersize=6, linewidth=1.8, label=name)
-    panel.axhline(copying(), color=GREY, linestyle=":", label="the roof: copying")
+        panel.semilogx(LENGTHS, speeds, style, color=color, label=name, **LINE)
+        seen.append(f"{name} from {min(speeds):.0f} to {max(speeds):.0f}")
+    panel.axhline(roof, color=GREY, linestyle=":", label="the roof: copying")
     panel.set(title="How much of the bandwidth rows of your kernel get", ylim=(0, None))
     panel.set(xlabel="elements in a row (134 MB in all)", ylabel="GB/s")
     panel.legend(loc="best")
     show(
         figure,
-        "GB per second of your moments kernel on this GPU against the elements in a row, logarithmic, with the "
-        "tree and with shuffles, and the speed of copying as a dotted line above.",
+        "GB per second of your moments kernel on this GPU against the elements in a row, "
+        f"on a logarithmic axis: {' and '.join(seen)}. The speed of copying is a dotted "
+        f"line at {roof:.0f}.",
     )
 
 # %% [markdown]

@@ -13,13 +13,16 @@
 # %% [markdown]
 # # Lab 11: Find the bug
 #
-# **The question.** Two tools compute the same node and disagree. Which one is wrong, and what is the smallest model
-# that shows it to somebody who has no time?
+# **The question.** Two tools compute the same node and get different results. Which tool
+# is wrong? And what is the smallest model that proves it to a busy developer?
 #
-# You write the judge (a distance and float64 formulas), a machine that makes failing models small, and then you hunt:
-# six planted bugs first, and after that real ones, in the tools that are installed on your machine. They are there.
+# First you write two tools of your own: a judge (a distance and some formulas in
+# float64), and a function that makes failing models smaller. Then you search for bugs.
+# You start with six planted bugs. After that come real bugs, in the tools that are
+# installed on your computer. They are there.
 #
-# You need lab 1, and `pip install onnx onnxruntime`; lab 10 helps. Time: about 150 minutes, in two parts of 75.
+# You need lab 1, and `pip install onnx onnxruntime`. Lab 10 helps. Time: about 150
+# minutes, in two parts of 75.
 
 # %%
 import numpy as np
@@ -40,15 +43,26 @@ plt.rcParams.update(STYLE)
 # %% [markdown]
 # ## Cases and oracles
 #
-# A *case* is one node and its numbers. `oracles.case` makes one, a dict that you may read and change:
+# A *case* is one node and its numbers. `oracles.case` makes a case: a dict that you may
+# read and change. The arguments are the operator, the opset and the inputs. Attributes
+# are passed by name.
 #
-#     oracles.case("LRN", 13, x, size=3, alpha=1.0)        operator, opset, inputs; attributes by name
-#     {"operator": "LRN", "opset": 13, "inputs": [x], "attributes": {"size": 3, "alpha": 1.0}, "outputs": ["y"]}
+#     oracles.case("LRN", 13, x, size=3, alpha=1.0)
 #
-# Numbers become float32. An *oracle* takes a case and gives a list of arrays: `oracles.reference` (onnx's
-# ReferenceEvaluator, the standard's own implementation), `oracles.runtime` (onnxruntime, in a process of its own) and
-# `oracles.minorm`. One that gives no answer raises `oracles.NoAnswer`; its `crashed` tells a crash from a refusal. All
-# three can be wrong.
+# returns
+#
+#     {"operator": "LRN", "opset": 13, "inputs": [x],
+#      "attributes": {"size": 3, "alpha": 1.0}, "outputs": ["y"]}
+#
+# The numbers become float32. An *oracle* takes a case and returns a list of arrays. There
+# are three oracles:
+#
+# - `oracles.reference` is ONNX's own implementation, the ReferenceEvaluator.
+# - `oracles.runtime` is onnxruntime, in a separate process.
+# - `oracles.minorm` is this library.
+#
+# An oracle without an answer raises `oracles.NoAnswer`. Its attribute `crashed` is True
+# after a crash and False if the oracle refused the case. All three oracles can be wrong.
 
 # %% tags=["plot"]
 case = oracles.case("LpNormalization", 22, [[3, 4]], p=2, axis=-1)
@@ -56,45 +70,50 @@ for name, oracle in oracles.ORACLES.items():
     print(f"{name:12}", oracle(case)[0])
 
 # %% [markdown]
-# ## Part A: the judge and the shrinking machine (about 75 minutes)
+# ## Part A: the judge and the shrinking function (about 75 minutes)
 #
 # ## Task 11.1: how far apart?
 #
-# `disagreement(got, right)` compares two lists of arrays and returns one number, which suits numbers of any size:
+# `disagreement(got, right)` compares two lists of arrays and returns one number. It must
+# work for numbers of any size:
 #
-# - for each pair of arrays, max |got - right| / max(1, max |right|), in float64; the largest of these counts;
-# - infinity where the lists differ in length, two arrays differ in shape, or one has a NaN where the other has none;
-# - NaN in the same places agree, and so do equal infinities; arrays without elements agree.
+# - For each pair of arrays, compute max |got - right| / max(1, max |right|) in float64.
+#   Return the largest of these numbers.
+# - Return infinity if the lists have different lengths, if two arrays have different
+#   shapes, or if one array has a NaN where the other has none.
+# - NaN in the same places agree. Equal infinities agree. Arrays without elements agree.
 
 
 # %%
 def disagreement(got, right):
-    """0 where two answers agree; infinity where they cannot be compared."""
-    raise NotImplementedError("Task 11.1: one number for two answers")
+    """0 if two answers agree, infinity if they cannot be compared."""
+    raise NotImplementedError("Task 11.1: one number for the distance of two answers")
 
 
 # %% tags=["check"]
 check("11.1")
 
 # %% [markdown]
-# ## Task 11.2: a formula of your own
+# ## Task 11.2: your own formula
 #
-# When oracles disagree somebody must decide, and the vote of the majority is no argument: two tools may have copied
-# from each other. A formula in float64, short enough to be read beside the specification, is.
+# If two oracles disagree, somebody must decide. A majority vote is not enough, because
+# one tool may have copied from another. A formula in float64 is better, if it is short
+# enough to compare with the specification line by line.
 #
-# - **LpNormalization** (axis -1, p 2): y = x / norm, and norm = (sum |x|^p)^(1/p) along the axis. Where norm is 0, y is
-#   0.
-# - **LRN** (size; alpha 0.0001, beta 0.75, bias 1): y = x / (bias + alpha / size * sum x^2)^beta. At channel c of x
-#   (N, C, D1, ...) the sum goes over the channels from c - floor((size - 1) / 2) to c + ceil((size - 1) / 2), as far as
-#   they exist.
-# - **MeanVarianceNormalization** (axes [0, 2, 3]): y = (x - mean) / (std + 1e-9), with mean and std over the axes.
+# - **LpNormalization** (axis -1, p 2): y = x / norm with norm = (sum |x|^p)^(1/p) along
+#   the axis. If norm is 0, y is 0.
+# - **LRN** (size; alpha 0.0001, beta 0.75, bias 1): y = x / (bias + alpha / size * sum
+#   x^2)^beta for x of shape (N, C, D1, ...). For channel c, the sum includes the channels
+#   from c - floor((size - 1) / 2) to c + ceil((size - 1) / 2), as far as they exist.
+# - **MeanVarianceNormalization** (axes [0, 2, 3]): y = (x - mean) / (std + 1e-9), with
+#   mean and std over the axes.
 #
-# The defaults are in brackets. An attribute that a case does not name has its default.
+# The brackets give the defaults. If a case does not name an attribute, use its default.
 
 
 # %%
 def formula(case):
-    """What a case of these three operators means: a list of one float64 array."""
+    """The right answer to a case of these operators: a list of one float64 array."""
     raise NotImplementedError("Task 11.2: three operators in float64")
 
 
@@ -104,40 +123,43 @@ check("11.2")
 # %% [markdown]
 # ## Task 11.3: make it small
 #
-# Nobody reads a bug report with 180 numbers in it. `smallest(case, fails)` gets a case with one input for which
-# `fails(case)` is true, and looks for a smaller one for which it still is. Try something, keep it if it still fails,
-# and go on until nothing more helps:
+# Nobody reads a bug report with 180 numbers. `smallest(case, fails)` gets a case with one
+# input for which `fails(case)` is true. It looks for a smaller case that fails as well.
+# Try a change, and keep it if the case still fails. Continue until no change helps:
 #
-# - *fewer elements*: half of an axis; an axis without one of its places;
-# - *simpler numbers*: an element becomes 0, or 1, or a whole number.
+# - *Fewer elements*: keep one half of an axis, or remove one index of an axis.
+# - *Simpler numbers*: replace an element by 0, by 1, or by a whole number.
 #
-# An axis keeps at least one place. Shapes first, as each step there saves many questions about numbers. `fails` may run
-# a slow tool, so ask at most 2000 times (a case of 180 elements takes about 100). The case that you are given stays as
-# it was: `dict(case, inputs=[x])` is a copy with another input.
+# An axis keeps at least one index. Try shapes first, because a smaller shape needs fewer
+# questions about numbers. `fails` may run a slow tool, so call it at most 2000 times. (A
+# case of 180 elements needs about 100 calls.) Do not change the given case: `dict(case,
+# inputs=[x])` is a copy with another input.
 
 
 # %%
 def smallest(case, fails):
-    """A smaller case of the same node that fails as well."""
+    """A smaller case of the same node that also fails."""
 
-    raise NotImplementedError("Task 11.3: shrink it as long as it fails")
+    raise NotImplementedError("Task 11.3: shrink the case as long as it fails")
 
 
 # %% tags=["check"]
 check("11.3")
 
 # %% [markdown]
-# ## Part B: the hunt (about 75 minutes)
+# ## Part B: the search (about 75 minutes)
 #
-# This is a good place to stop: your tools are ready, and what follows only uses them. When you come back, run the
-# cells above again ("Run All Above Selected Cell"); nothing else is needed.
+# This is a good place to stop. Your tools are ready, and the next tasks only use them.
+# When you come back, run all cells above again ("Run All Above Selected Cell"). You need
+# nothing else.
 #
 # ## Task 11.4: six suspects
 #
-# `oracles.suspect("A")` is an implementation with a planted bug; there are six. Show each at work: a case on which
-# it disagrees with the formula by more than 0.001. Size counts: one point for a case, another for the fewest
-# elements possible. (Their source is on your disk. Reading it is a way to find bugs too, but not the one this lab is
-# about: you will not have the source of the next tool.)
+# There are six implementations with a planted bug. `oracles.suspect("A")` returns the
+# first one. Find a case for each suspect on which it disagrees with the formula by more
+# than 0.001. You get one point for a case, and another point if it has the fewest
+# elements possible. (You could read the source of the suspects on your disk. That finds
+# bugs too, but you will not have the source of the next tool.)
 #
 # | suspect | operator | | suspect | operator |
 # |---|---|---|---|---|
@@ -145,14 +167,18 @@ check("11.3")
 # | B | LpNormalization | | E | MeanVarianceNormalization |
 # | C | LRN | | F | MeanVarianceNormalization |
 #
-# So that nobody wins with numbers on which everything breaks, minorm must agree with the formula on your case. Draw
-# cases at random, with many shapes, attributes, zeros, offsets; what fails goes through `smallest`. `hunt` below does
-# that for a shape and attributes of your choice.
+# Some numbers break every implementation. They do not count: minorm must agree with the
+# formula on your case. Draw random cases with many shapes and attributes, with zeros and
+# with offsets. Give each failing case to `smallest`. The function `hunt` below does this
+# for one shape and one set of attributes.
 
 
 # %%
 def wrong(oracle):
-    """`fails` for `smallest`: does this oracle disagree with the formula, or crash? A refusal is no failure."""
+    """A `fails` for `smallest`: True if the oracle disagrees with the formula or crashes.
+
+    A refusal does not count as a failure.
+    """
 
     def fails(case):
         try:
@@ -164,7 +190,7 @@ def wrong(oracle):
 
 
 def hunt(oracle, operator, shape, tries=100, seed=0, scale=1.0, offset=0.0, **attributes):
-    """The smallest failing case from random ones of this shape, or None."""
+    """The smallest failing case among random cases of this shape, or None."""
     rng = np.random.default_rng(seed)
     for _ in range(tries):
         x = scale * rng.integers(-3, 4, shape) + offset
@@ -185,7 +211,13 @@ check("11.4")
 # %% [markdown]
 # ### How a case shrinks
 #
-# Each suspect with a random case of 180 elements that it fails, and what is left of it after so many questions.
+# The next cell gives each suspect a random case with 180 elements on which it fails. Then
+# it runs your `smallest` and draws how many elements are left after each question.
+
+# %% [markdown]
+# **Guess before you run.** How many elements will be left at the end, and after how many
+# questions? C gets windows of size 4. Can its case become as small as your own case for
+# C?
 
 # %% tags=["plot"]
 LARGE = {
@@ -196,14 +228,19 @@ LARGE = {
     "E": ("MeanVarianceNormalization", {}, {}),
     "F": ("MeanVarianceNormalization", {}, {"offset": 20_000.0}),
 }
-figure, panels = plt.subplots(2, 3, figsize=(10.5, 5.4), sharex=True, sharey=True, layout="constrained")
-for panel, (name, (operator, said, numbers)) in zip(panels.flat, LARGE.items(), strict=True):
+figure, panels = plt.subplots(
+    2, 3, figsize=(10.5, 5.4), sharex=True, sharey=True, layout="constrained"
+)
+for panel, (name, (operator, said, numbers)) in zip(
+    panels.flat, LARGE.items(), strict=True
+):
     sizes = [180]
-    x = np.random.default_rng(3).normal(0, 2, (3, 5, 4, 3)) * numbers.get("scale", 1.0) + numbers.get("offset", 0.0)
+    x = np.random.default_rng(3).normal(0, 2, (3, 5, 4, 3))
+    x = x * numbers.get("scale", 1.0) + numbers.get("offset", 0.0)
     fails = wrong(oracles.suspect(name))
 
     def counted(case, fails=fails, sizes=sizes):
-        """`fails`, and how large the smallest case was that did."""
+        """Call `fails`, and record the size of the smallest failing case so far."""
         answer = fails(case)
         sizes.append(min(oracles.size(case), sizes[-1]) if answer else sizes[-1])
         return answer
@@ -218,36 +255,45 @@ for panel in panels[1]:
     panel.set_xlabel("questions asked")
 for panel in panels[:, 0]:
     panel.set_ylabel("elements left")
-figure.suptitle(
-    "From 180 elements to a few in some dozen questions (C has windows of 4: attributes count too)", x=0.01, ha="left"
-)
+figure.suptitle("How six failing cases shrink", x=0.01, ha="left")
 show(
     figure,
-    "Six panels, one for each suspect A to F: elements left of the failing case, logarithmic, against questions "
-    "asked. Each falls in steps from 180 to a few.",
+    "Six panels, one for each suspect A to F. Each shows the elements that are left of "
+    "the failing case, on a logarithmic axis, against the number of questions asked. "
+    "Each curve falls in steps from 180 to a few elements.",
 )
 
 # %% [markdown]
-# ## Task 11.5: the real thing
+# **What you see.** Every case shrinks to one, two or three elements with fewer than 50
+# questions. C keeps three elements, because its windows have size 4. Your own case for C
+# needs only two elements with windows of size 2. So try small attributes too: `smallest`
+# does not change them.
+
+# %% [markdown]
+# ## Task 11.5: real bugs
 #
-# Now the tools that people use, in the versions that are installed here. These are known to be wrong:
+# Now take the tools that people use, in the versions that are installed here. These
+# results are known to be wrong:
 #
-# | who | operator | a hint |
+# | tool | operator | hint |
 # |---|---|---|
-# | reference | LpNormalization | what is a norm of negative numbers? |
-# | reference | LRN | over which axis does the window move? |
-# | reference | BatchNormalization | opset 9 to 13, one output: whose mean should be used? |
+# | reference | LpNormalization | what is the norm of negative numbers? |
+# | reference | LRN | along which axis does the window move? |
+# | reference | BatchNormalization | opset 9 to 13, one output: which mean must be used? |
 # | onnxruntime | MeanVarianceNormalization | constant data |
-# | onnxruntime | GroupNormalization | a mean that is large beside the standard deviation |
-# | onnxruntime | BatchNormalization | opset 9, five outputs: the fifth; or let it crash |
+# | onnxruntime | GroupNormalization | a mean that is large compared with the standard deviation |
+# | onnxruntime | BatchNormalization | opset 9, five outputs: look at the fifth; or make it crash |
 #
-# Show each with a case: the tool's answer and the formula are more than 0.01 apart, or the tool crashes, while
-# another of the three oracles agrees with the formula to 0.001. A refusal is no bug. Again the fewest elements
-# count, including those of scale, bias, mean and variance. `oracles.formula` is that of BatchNormalization (inputs
-# x, scale, bias, mean, var) and GroupNormalization (21; x, scale, bias). Outputs are named with `outputs=["y",
-# "mean", ...]`; an output that is not wanted is `""`.
+# Find a case for each row. The tool's answer must differ from the formula by more than
+# 0.01, or the tool must crash. At the same time, another of the three oracles must agree
+# with the formula to 0.001. A refusal is not a bug. The fewest elements count again,
+# including those of scale, bias, mean and variance.
 #
-# If a tool has been fixed in the version you have, any case earns the point, and you may be glad.
+# `oracles.formula` has the formulas of BatchNormalization (inputs x, scale, bias, mean,
+# var) and of GroupNormalization 21 (inputs x, scale, bias). Name the outputs with
+# `outputs=["y", "mean", ...]`. The name `""` means that an output is not wanted.
+#
+# If your version of a tool has been fixed, any case earns the point.
 
 
 # %%
@@ -260,20 +306,34 @@ def defects():
 check("11.5")
 
 # %% [markdown]
-# ### Who disagrees with whom
+# ### Who disagrees with whom?
 #
-# Your six cases, and the model that crashes onnxruntime, given to all three oracles.
+# The next cell gives your six cases to all three oracles, and compares their answers with
+# the formula. It adds a seventh case: a model that crashes onnxruntime.
+
+# %% [markdown]
+# **Guess before you run.** In how many of the 21 cells will an oracle be wrong? Is there
+# a case on which two oracles agree with each other and both are wrong?
 
 # %% tags=["plot"]
 CASES = defects()
 CASES["onnxruntime, BatchNormalization in training"] = oracles.case(
-    "BatchNormalization", 15, np.ones((1, 1, 1, 1)), [1], [0], [0], [1], outputs=["y", "", ""], training_mode=1
+    "BatchNormalization",
+    15,
+    np.ones((1, 1, 1, 1)),
+    [1],
+    [0],
+    [0],
+    [1],
+    outputs=["y", "", ""],
+    training_mode=1,
 )
-GOOD, BAD, WORST, NONE = ("#DCEBF5", "black"), (ORANGE, "white"), (VERMILLION, "white"), ("#E6E6E6", "#505050")
+GOOD, BAD = ("#DCEBF5", "black"), (ORANGE, "white")
+WORST, NONE = (VERMILLION, "white"), ("#E6E6E6", "#505050")
 
 
 def verdict(oracle, case):
-    """What stands in a cell, and its colours."""
+    """The text of a cell, and its colours."""
     known = case["operator"] in ("BatchNormalization", "GroupNormalization")
     right = (oracles.formula if known else formula)(case)
     try:
@@ -289,32 +349,45 @@ figure, panel = plt.subplots(figsize=(9.5, 4.6), layout="constrained")
 labels = []
 for row, case in enumerate(CASES.values()):
     outputs = f", {len(case['outputs'])} outputs" if len(case["outputs"]) > 1 else ""
-    labels.append(f"{case['operator']} {case['opset']}{outputs}: {oracles.size(case)} in all")
+    name = f"{case['operator']} {case['opset']}{outputs}"
+    labels.append(f"{name}: {oracles.size(case)}")
     for column, oracle in enumerate(oracles.ORACLES.values()):
         text, colour, ink = verdict(oracle, case)
-        panel.add_patch(plt.Rectangle((column - 0.48, row - 0.46), 0.96, 0.92, color=colour))
+        corner = (column - 0.48, row - 0.46)
+        panel.add_patch(plt.Rectangle(corner, 0.96, 0.92, color=colour))
         panel.text(column, row, text, color=ink, ha="center", va="center")
 panel.set_xticks(range(3), list(oracles.ORACLES))
 panel.set_yticks(range(len(CASES)), labels)
-panel.set_ylabel("operator, opset: elements of its inputs")
-panel.set(xlim=(-0.5, 2.5), ylim=(len(CASES) - 0.5, -0.5), xlabel="oracle, against the formula in float64")
-figure.suptitle("One to five numbers are enough to show that a tool is wrong", x=0.01, ha="left")
+panel.set_ylabel("operator, opset, outputs: elements of its inputs")
+panel.set_xlabel("oracle, compared with the formula in float64")
+panel.set(xlim=(-0.5, 2.5), ylim=(len(CASES) - 0.5, -0.5))
+figure.suptitle("Seven cases and three oracles", x=0.01, ha="left")
 panel.grid(False)
 panel.tick_params(length=0)
 for spine in panel.spines.values():
     spine.set_visible(False)
 show(
     figure,
-    "A table of seven cases, in rows, by three oracles, in columns: reference, onnxruntime and minorm. Each cell "
-    "says agrees, how far off, NaN, crashes or refuses. minorm agrees everywhere; in the row of GroupNormalization "
-    "the two others are off by the same amount.",
+    "A table with seven cases in rows and three oracles in columns: reference, "
+    "onnxruntime and minorm. Each cell says agrees, how far off, NaN, crashes or "
+    "refuses. minorm agrees in every row. In the row of GroupNormalization the other "
+    "two are off by the same amount.",
 )
+
+# %% [markdown]
+# **What you see.** Eight of the 21 cells are wrong: six answers differ from the formula,
+# one is NaN, and one tool crashes. In the row of GroupNormalization, reference and
+# onnxruntime agree with each other, and both are wrong. At most five numbers are enough
+# to show each bug.
 
 # %% [markdown]
 # ## To think about
 #
-# 1. Where two oracles agree against the third, is the third wrong? Find the row in the picture that answers.
-# 2. minorm agrees everywhere in this picture, because its authors had the list of defects before they tested. How would
-#    you choose cases that nobody has thought of? What can a formula in float64 not find?
-# 3. Take one of your six cases and write the report: a title, the model, expected and got, versions. What would you
-#    want to read if you had to fix it?
+# 1. If two oracles agree and the third does not, is the third one wrong? Find the row in
+#    the picture that answers this.
+# 2. minorm agrees in every row of this picture, because its authors knew these defects
+#    before they tested. How would you choose cases that nobody has thought of? What can a
+#    formula in float64 not find?
+# 3. Take one of your six cases and write a bug report: a title, the model, the expected
+#    and the actual result, and the versions. What would you want to read if you had to
+#    fix the bug?

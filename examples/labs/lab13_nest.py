@@ -57,7 +57,9 @@ def steps(shape, strides, itemsize):
 
     ValueError where the strides, which are in bytes, do not visit one block of memory.
     """
-    raise NotImplementedError("Task 13.1: steps in elements, in the order of memory, and a refusal of gaps")
+    raise NotImplementedError(
+        "Task 13.1: steps in elements, in the order of memory, and a refusal of gaps"
+    )
 
 
 # %% tags=["check"]
@@ -87,7 +89,9 @@ def plan(shape, strides, itemsize, reduced, varies):
 
     reduced: the reduced axes. varies: the axes along which scale and bias vary.
     """
-    raise NotImplementedError("Task 13.2: kept and reduced loops, merged where both steps allow it")
+    raise NotImplementedError(
+        "Task 13.2: kept and reduced loops, merged where both steps allow it"
+    )
 
 
 # %% tags=["check"]

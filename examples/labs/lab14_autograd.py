@@ -56,7 +56,9 @@ plt.rcParams.update(STYLE)
 # %%
 def unbroadcast(dy, shape):
     """dy, summed to this shape: over all axes along which an array of it was repeated."""
-    raise NotImplementedError("Task 14.1: sum over new axes in front, and over axes that had length 1")
+    raise NotImplementedError(
+        "Task 14.1: sum over new axes in front, and over axes that had length 1"
+    )
 
 
 # %% tags=["check"]
@@ -176,7 +178,9 @@ def order(root):
 
 def backward(root, dy=1.0):
     """Set .grad of root, which is dy, and of all Vars that root was computed from."""
-    raise NotImplementedError("Task 14.3: go through the order; give each Var's gradient on to its inputs")
+    raise NotImplementedError(
+        "Task 14.3: go through the order; give each Var's gradient on to its inputs"
+    )
 
 
 def detach(a):
@@ -235,7 +239,9 @@ check("14.3")
 # %%
 def normalized(x, axes, eps, paths):
     """xhat of the Var x; gradients pass through `paths`: "direct", "mean", "variance"."""
-    raise NotImplementedError("Task 14.4: the normalization, with detach wherever a path is not in `paths`")
+    raise NotImplementedError(
+        "Task 14.4: the normalization, with detach wherever a path is not in `paths`"
+    )
 
 
 # %% [markdown]
@@ -441,7 +447,9 @@ output = (np.maximum(grid * s + b, 0) @ w2 + c).reshape(side, side)
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(11.5, 4.4), layout="constrained")
 left.plot(losses, color=BLUE, linewidth=1.8)
-left.set(title="Your autograd trains it", xlabel="training step", ylabel="mean square loss")
+left.set(
+    title="Your autograd trains it", xlabel="training step", ylabel="mean square loss"
+)
 right.contour(across, up, output, levels=[0], colors=[GREY], linewidths=2)
 for sign, color, marker in ((1, BLUE, "o"), (-1, VERMILLION, "^")):
     these = points[target[:, 0] == sign]

@@ -258,7 +258,9 @@ def split_heads(x, heads):
 
 def qk_logits(q, k, heads, s_q, s_k, eps=1e-6):
     """(N, heads, T, T) from q and k (N, T, heads * D), normalized in each head."""
-    raise NotImplementedError("Task 16.3: normalize queries and keys in each head, then multiply")
+    raise NotImplementedError(
+        "Task 16.3: normalize queries and keys in each head, then multiply"
+    )
 
 
 def logit_bound(s_q, s_k):
@@ -464,12 +466,16 @@ show(
 # %%
 def test_formula(norm):
     """What y must be."""
-    raise NotImplementedError("Task 16.6: compare with the real tokens, taken out one by one")
+    raise NotImplementedError(
+        "Task 16.6: compare with the real tokens, taken out one by one"
+    )
 
 
 def test_padding(norm):
     """What padding must not do."""
-    raise NotImplementedError("Task 16.6: padding is 0 in y, and its values do not matter")
+    raise NotImplementedError(
+        "Task 16.6: padding is 0 in y, and its values do not matter"
+    )
 
 
 # %% tags=["check"]

@@ -280,7 +280,9 @@ check("17.3")
 # %%
 def second_pass(x, t, w, s, b, total, eps=1e-5):
     """The five sums of one micro-batch. total: (N, mean, var) of the batch."""
-    raise NotImplementedError("Task 17.4: normalize with the batch's statistics, and add up")
+    raise NotImplementedError(
+        "Task 17.4: normalize with the batch's statistics, and add up"
+    )
 
 
 def gradients(sums, s, total, eps=1e-5):
@@ -354,7 +356,9 @@ def ghost_norm(x, size, eps=1e-5):
 
 def within_and_between(x, size):
     """Both parts of the batch's variance, (C) each."""
-    raise NotImplementedError("Task 17.5: the variance inside ghosts and that of their means")
+    raise NotImplementedError(
+        "Task 17.5: the variance inside ghosts and that of their means"
+    )
 
 
 # %% tags=["check"]

@@ -158,7 +158,9 @@ show(
 # %%
 def training_line(x, W, c, mean, var, eps, s, b):
     """slope and offset, (C) both, of y_folded = slope * y_training + offset."""
-    raise NotImplementedError("Task 18.3: the folded output as a line in the output of training")
+    raise NotImplementedError(
+        "Task 18.3: the folded output as a line in the output of training"
+    )
 
 
 # %% tags=["check"]

@@ -29,7 +29,7 @@ def add(commands: Any) -> None:
         description="Labs in which a student takes normalization apart and puts it back. docs/labs.md is the guide.",
     )
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    listing = actions.add_parser("list", help="show all labs")
+    listing = actions.add_parser("list", help="show all labs, in the order of a course")
     listing.set_defaults(run=_list)
 
     start = actions.add_parser("start", help="write a lab's notebook and Python file, with the tasks to do")
@@ -108,12 +108,19 @@ def add(commands: Any) -> None:
 
 
 def _list(args: argparse.Namespace) -> int:
-    labs = [catalogue.find(number, args.lab_dir) for number in catalogue.numbers(args.lab_dir)]
+    labs = catalogue.course(args.lab_dir)
     width = max(len(lab.title) for lab in labs)
     for lab in labs:
-        output.say(f"{lab.number:3}  {lab.title:{width}}  {lab.minutes:3} min, {lab.points:g} points")
+        numbers = [str(needed.number) for needed in catalogue.before(lab)]
+        needs = f", needs lab{'s' * (len(numbers) > 1)} {_listed(numbers)}" if numbers else ""
+        output.say(f"{lab.number:3}  {lab.title:{width}}  {lab.minutes:3} min, {lab.points:g} points{needs}")
         output.say(f"     {lab.question}")
     return 0
+
+
+def _listed(words: list[str]) -> str:
+    """`1`, `1 and 2`, `1, 3 and 5`."""
+    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
 
 
 def _start(args: argparse.Namespace) -> int:
@@ -132,6 +139,8 @@ def _start(args: argparse.Namespace) -> int:
     output.say(f"Lab {lab.number}, {lab.title}{variant}: {lab.question}")
     if args.seed is not None and not lab.variants:
         output.note(f"Lab {lab.number} has no variants: it is the same for every --seed.")
+    if earlier := [f"lab {needed.number} ({needed.title})" for needed in catalogue.before(lab)]:
+        output.say(f"Do {_listed(earlier)} first.")
     command = f"minorm labs check {lab.number} {paths[1]}" + (f" --lab-dir {args.lab_dir}" if args.lab_dir else "")
     output.say(f"Work in {paths[1]} or in {paths[0]}; then: {command}")
     if lacking := lab.missing():

@@ -6,6 +6,7 @@
     cascade      what builds on a wrong function, asked again with a right one; sent: one that works on models
     comparing    expected and got
     recognizing  the mistake behind a wrong answer, from the classes in checks/mistakes/
+    following/   sees how a function computes: its arrays stay with the judge
     student      the student's functions, here, or in processes of their own: remote, and there worker, submission,
                  watching; wire and objects: what goes between
     sealed/      the walls around such a process
@@ -45,9 +46,10 @@ One of your own lies in another folder, under shorter names (see own); all else 
    define things and cost nothing. Plot cells define functions in untagged cells and call them in tagged ones.
 
 3. minorm/labs/checks/labNN_name.py: `LAB = Lab(...)` and its checks; it names the packages and programs without which
-   nobody is graded. Students' functions take and return what `wire` carries: numbers, text, arrays, tuples, lists,
-   dicts. A layer runs here, with the student's functions in it: `PartialBackend(forward=student.forward)`. So do ranks,
-   `student.at(rank).share(4)`, and clocks. What must have the student's module (a model as argument) is a function of
+   nobody is graded, and the labs that come before it, `needs`: the order of `labs list` follows from them. Students'
+   functions take and return what `wire` carries: numbers, text, arrays, tuples, lists, dicts. A layer runs here, with
+   the student's functions in it: `PartialBackend(forward=student.forward)`. So do ranks, `student.at(rank).share(4)`,
+   and clocks. What must have the student's module (a model as argument) is a function of
    minorm/labs/beside/labNN_name.py, `def tuned(module, kind)`, which runs in its process:
    `student.drive("tuned", kind="camera")`. Its answer is the student's word: let it decide, count and measure nothing,
    and compute the expected one here. `student.fresh()` begins a process that remembers nothing, and
@@ -56,12 +58,18 @@ One of your own lies in another folder, under shorter names (see own); all else 
    `LAB.provide("1.1", moments=right)` gives a right function for a task that later ones build on; what takes a model or
    another object goes as `Sent(right)`. Its own checks must pass with it (tests/labs/judge/test_cascade.py).
 
+   Where the way counts and not only the answer, `follow = Follower()`, `follow.call(student, "f", follow.array(x))` and
+   then a function of following/verdicts.py: which functions ran, in which types, over which rows. A function that does
+   what cannot be followed is "not tried". tests/labs/checks/ways_labNN.py has honest ways and cheats for each task.
+
    `digits.losses(backend, steps)` trains the demo's network. `LAB.mutants(task, right, {bug: wrong, ...})` grades the
    student's test_ functions; an implementation is a dict of functions, which get and return what `wire` carries.
 
 4. Plots: `plt.rcParams.update(STYLE)` and the colours of minorm.plots, which colour-blind people can tell apart;
-   markers and line styles differ as well. A title says what is to be seen, axes have names and units. Look at it, and
-   end with `show(figure, "what is to be seen, for somebody who does not see it")` of pictures.
+   markers and line styles differ as well. A title says what is plotted and does not give the result; axes have names
+   and units. The Markdown cell before the plot asks for a guess ("**Guess before you run.**"), and the cell after it
+   gives the answer ("**What you see.**"). Look at the plot, and end with `show(figure, "what it shows")` of pictures.
+   No line of code is wider than 90 columns: examples/labs/ruff.toml lays it out.
 
 5. examples/labs/solutions/answers.md: an answer to each question to think about; docs/labs-reading.md: what to read.
 

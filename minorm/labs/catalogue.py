@@ -38,6 +38,36 @@ def find(number: int, lab_dir: str | Path | None = None) -> Lab:
     return lab
 
 
+def course(lab_dir: str | Path | None = None) -> list[Lab]:
+    """All labs in the order of a course: by number, but each behind the labs that it needs.
+
+    ValueError where labs need each other in a circle.
+    """
+    labs = {number: find(number, lab_dir) for number in numbers(lab_dir)}
+    placed: dict[int, Lab] = {}
+
+    def place(number: int, waiting: tuple[int, ...]) -> None:
+        if number in waiting:
+            circle = " needs ".join(map(str, [*waiting[waiting.index(number) :], number]))
+            raise ValueError(f"labs: needs go round in a circle, lab {circle}")
+        if number in labs and number not in placed:
+            for needed in sorted(labs[number].needs):
+                place(needed, (*waiting, number))
+            placed[number] = labs[number]
+
+    for number in labs:
+        place(number, ())
+    return list(placed.values())
+
+
+def before(lab: Lab) -> list[Lab]:
+    """The labs that this one needs, as far as they are there: of its own folder, or else of the course."""
+    own_numbers = [] if lab.lab_dir is None else numbers(lab.lab_dir)
+    there = numbers()
+    wanted = sorted(number for number in lab.needs if number in own_numbers or number in there)
+    return [find(number, lab.lab_dir if number in own_numbers else None) for number in wanted]
+
+
 def notebook(lab: Lab) -> str:
     """The text of the lab's file with stubs, in the percent format. FileNotFoundError where it is not here."""
     return rendering.rendered(_plain_notebook(lab), lab.variants, lab.variant)

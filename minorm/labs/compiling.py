@@ -47,13 +47,18 @@ def build(*pieces: str) -> ModuleType:
     A piece may be indented as a whole, as text inside a function is. Each text is built once. CompileError says what
     the compilers say, with the line they mean; ImportError where Cython is not installed.
     """
-    return _built(HEADER + "\n\n".join(map(textwrap.dedent, pieces)) + "\n")
+    return _built("cython", HEADER + "\n\n".join(map(textwrap.dedent, pieces)) + "\n")
+
+
+def build_counted(*pieces: str) -> ModuleType:
+    """The same, in a module that counts what each thread reads and writes (see thread_work.py)."""
+    return _built("counted", HEADER + "\n\n".join(map(textwrap.dedent, pieces)) + "\n")
 
 
 @functools.cache
-def _built(text: str) -> ModuleType:
-    target = shared_library("cython", text)
-    spec = importlib.util.spec_from_file_location(compiler.name_of("cython", text), target)
+def _built(kind: str, text: str) -> ModuleType:
+    target = shared_library(kind, text)
+    spec = importlib.util.spec_from_file_location(compiler.name_of(kind, text), target)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -62,7 +67,7 @@ def _built(text: str) -> ModuleType:
 
 
 def shared_library(kind: str, text: str) -> Path:
-    """The path of what the text of this kind, "cython" or "cuda", becomes; CompileError where it becomes nothing."""
+    """The path of the library that the text of this kind becomes; CompileError where the compiler refuses it."""
     if not elsewhere:
         return compiler.COMPILE[kind](text, folder())
     target = folder() / f"{compiler.name_of(kind, text)}.so"

@@ -22,6 +22,7 @@ from minorm.labs.compiling import CompileError, shared_library
 from minorm.labs.sealed import compiler
 
 MOST = 1024  # threads of a block
+WORK = ("shared_reads", "shared_writes", "reads", "writes", "shuffles", "atomics")  # of a thread
 GUARD = 64  # elements of NaN on both sides of an array
 LINE = 300  # characters of an error of a kernel
 COMPILERS = compiler.CUDA_COMPILERS
@@ -34,7 +35,7 @@ NAPS = """
 #undef __syncthreads
 #define __syncthreads() shim::nap(__LINE__)
 namespace shim {
-void nap(int line) {
+SHIM_UNCOUNTED void nap(int line) {
     wait(BLOCK, line);
     unsigned long long mixed = (random_state ^ (current / 32 + 1) * 0x9E3779B97F4A7C15ull) * 0xBF58476D1CE4E5B9ull;
     for (int rounds = mixed >> 63 ? 24 : 0; rounds > 0; rounds--) wait(WARP, line);
@@ -62,12 +63,21 @@ class Program:
         launchers = [_launcher(name, text, self.parameters[name]) for name, text in found.items()]
         naps = NAPS if "__shfl" in source else ""
         head = f'#include "{compiler.SHIM.name}"'
+        self.work: dict[str, Any] = {}
+        self.race = ""
         self.library = _compiled(
             "\n".join([head, naps, '#line 1 "kernel.cu"', source, '#line 1 "launcher"', *launchers])
         )
 
-    def launch(self, name: str, blocks: int, threads: int, *arguments: Any, seed: int = 0) -> int:
+    def launch(
+        self, name: str, blocks: int, threads: int, *arguments: Any, seed: int = 0, changed_shuffle: int = -1
+    ) -> int:
         """Run a kernel; arrays of float32 are changed in place. Returns how many barriers all blocks came through.
+
+        Afterwards `work` has what each thread did, blocks x threads for each of WORK: numbers of shared memory and of
+        arrays that it read and wrote, its shuffles and its atomic additions. `race` names two threads that use a number
+        of shared memory without a barrier between. changed_shuffle: the number, from 0, of a shuffle from which each
+        thread gets 1 too much.
 
         KernelError for a barrier that not all threads reach, and for a write outside of an array.
         """
@@ -91,8 +101,13 @@ class Program:
             room[GUARD : GUARD + value.size] = value.ravel()
             guarded.append((label, value, room))
             passed.append(ctypes.c_void_p(room.ctypes.data + 4 * GUARD))
+            self.library.shim_array(ctypes.c_void_p(room.ctypes.data), ctypes.c_void_p(room.nbytes))
+        work = np.zeros((blocks, threads, len(WORK)), np.int32)
+        self.library.shim_count(ctypes.c_void_p(work.ctypes.data), ctypes.c_int(changed_shuffle))
         function = getattr(self.library, f"launch_{name}")
         barriers = int(function(ctypes.c_int(blocks), ctypes.c_int(threads), ctypes.c_uint(seed), *passed))
+        self.work = dict(zip(WORK, np.moveaxis(work, -1, 0), strict=True))
+        self.race = self.library.shim_race().decode()
         if barriers < 0:
             raise KernelError(f"{name}: {self.library.shim_message().decode()}")
         for label, value, room in guarded:
@@ -123,12 +138,12 @@ def _launcher(name: str, parameters: str, parsed: list[tuple[str, str]]) -> str:
     call = ", ".join(label for _, label in parsed)
     return (
         f'extern "C" int launch_{name}(int blocks_, int threads_, unsigned seed_, {parameters}) '
-        f"{{ return shim::run(blocks_, threads_, seed_, [=] {{ {name}({call}); }}); }}"
+        f"{{ return shim::counted(blocks_, threads_, seed_, [=] {{ {name}({call}); }}); }}"
     )
 
 
 @functools.cache
 def _compiled(text: str) -> ctypes.CDLL:
     library = ctypes.CDLL(str(shared_library("cuda", text)))
-    library.shim_message.restype = ctypes.c_char_p
+    library.shim_message.restype = library.shim_race.restype = ctypes.c_char_p
     return library

@@ -10,6 +10,7 @@
 #include <cstring>
 #include <vector>
 
+#define SHIM_UNCOUNTED __attribute__((no_sanitize("thread")))  // where cuda_work.h counts what kernels do
 #define __global__
 #define __device__
 #define __host__
@@ -36,15 +37,18 @@ template <class T> T atomicAdd(T* p, T v) { T old = *p; *p += v; return old; }
 
 namespace shim {
 enum State { READY, BLOCK, WARP, DONE };
-struct Fiber { ucontext_t context; State state; int line; double slot; };
+struct Fiber { ucontext_t context; State state; int line; double slot; int passed[3]; };  // waits of each kind
 extern std::vector<Fiber> fibers;
-extern int current;
+extern int current, block_index;
+extern bool inside;  // a kernel, and not the scheduler
+extern char* stacks;
+const size_t stack_bytes = 64 << 10;
 extern unsigned long long random_state;
 
-inline int lane() { return current % 32; }
+SHIM_UNCOUNTED inline int lane() { return current % 32; }
 void wait(State state, int line);
 
-template <class T> T exchange(T v, int from, int line) {
+template <class T> SHIM_UNCOUNTED T exchange(T v, int from, int line) {
     int mine = current, source = mine / 32 * 32 + from;
     static_assert(sizeof(T) <= sizeof(double), "shuffles carry 4 or 8 bytes");
     std::memcpy(&fibers[mine].slot, &v, sizeof v);
@@ -69,7 +73,9 @@ std::vector<Fiber> fibers;
 ucontext_t scheduler;
 void (*body)(void*);
 void* argument;
-int current, barriers;
+int current, barriers, block_index;
+bool inside;
+char* stacks;
 char message[300];
 unsigned long long random_state;
 
@@ -78,13 +84,14 @@ unsigned dice(unsigned n) {  // xorshift
     return (random_state >> 11) % n;
 }
 
-__attribute__((noinline)) void wait(State state, int line) {
+__attribute__((noinline)) SHIM_UNCOUNTED void wait(State state, int line) {
     int mine = current;
     fibers[mine].state = state; fibers[mine].line = line;
     swapcontext(&fibers[mine].context, &scheduler);
+    fibers[mine].passed[state]++;
 }
 
-void enter() { body(argument); fibers[current].state = DONE; }
+SHIM_UNCOUNTED void enter() { body(argument); fibers[current].state = DONE; }
 
 bool together(int first, int last, State state) {  // do all of these wait at the same line?
     for (int t = first; t < last; t++)
@@ -106,13 +113,13 @@ int stuck() {
     return -1;
 }
 
-int run_block(int threads, char* stacks, size_t stack) {
+SHIM_UNCOUNTED int run_block(int threads) {
     fibers.assign(threads, Fiber());
     std::vector<int> order;
     for (int t = 0; t < threads; t++) {
         getcontext(&fibers[t].context);
-        fibers[t].context.uc_stack.ss_sp = stacks + t * stack;
-        fibers[t].context.uc_stack.ss_size = stack;
+        fibers[t].context.uc_stack.ss_sp = stacks + t * stack_bytes;
+        fibers[t].context.uc_stack.ss_size = stack_bytes;
         fibers[t].context.uc_link = &scheduler;
         fibers[t].state = READY;
         makecontext(&fibers[t].context, enter, 0);
@@ -125,7 +132,12 @@ int run_block(int threads, char* stacks, size_t stack) {
         if (order.empty() || ahead < 0) ahead = dice(4) > 0 ? dice(warps) : -1;
         if (order.empty()) continue;
         for (int i = (int)order.size() - 1; i > 0; i--) std::swap(order[i], order[dice(i + 1)]);
-        for (int t : order) { current = t; threadIdx.x = t; swapcontext(&scheduler, &fibers[t].context); }
+        for (int t : order) {
+            current = t; threadIdx.x = t;
+            inside = true;
+            swapcontext(&scheduler, &fibers[t].context);
+            inside = false;
+        }
         bool released = false, ended = true;  // or can some go on without any release?
         for (int t = 0; t < threads; t++) {
             ended = ended && fibers[t].state == DONE;
@@ -148,9 +160,8 @@ int run_block(int threads, char* stacks, size_t stack) {
 }
 
 int run_blocks(dim3 grid, int threads, unsigned seed, void (*call)(void*), void* kernel) {
-    const size_t stack = 64 << 10;
     const int blocks = grid.x * grid.y * grid.z;
-    char* stacks = (char*)malloc(stack * threads);
+    stacks = (char*)malloc(stack_bytes * threads);
     std::vector<int> order(blocks);
     body = call; argument = kernel; barriers = 0; message[0] = 0; random_state = 88172645463325252ull + 2654435761ull * seed;
     for (int i = 0; i < 10; i++) dice(2);
@@ -159,8 +170,9 @@ int run_blocks(dim3 grid, int threads, unsigned seed, void (*call)(void*), void*
     gridDim = grid; blockDim.x = threads;
     int result = 0;
     for (int b : order) {
+        block_index = b;
         blockIdx.x = b % grid.x; blockIdx.y = b / grid.x % grid.y; blockIdx.z = b / grid.x / grid.y;
-        if ((result = run_block(threads, stacks, stack)) < 0) break;
+        if ((result = run_block(threads)) < 0) break;
     }
     free(stacks);
     return result < 0 ? -1 : barriers;

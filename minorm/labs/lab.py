@@ -88,6 +88,7 @@ class Lab:
 
     file     of the notebook, without an ending: examples/labs/FILE.py
     minutes  of work for a student
+    needs    numbers of the labs that come before it; the catalogue puts a course in order by them
     packages  that solutions and checks import, beside NumPy
     programs  that they run: names, any of which will do
     writes   whether solutions write files: libraries that they have compiled, checkpoints
@@ -101,6 +102,7 @@ class Lab:
     title: str
     question: str
     minutes: int
+    needs: tuple[int, ...] = ()
     items: list[Check | mutation.Mutants] = field(default_factory=list)
     packages: Sequence[str] = ()
     programs: Sequence[str] = ()

@@ -1,7 +1,8 @@
-"""Pictures in the labs that also people can follow who do not see them, or see other colours."""
+"""Pictures with a text for people who do not see them, and colours that everybody can tell apart."""
 
 from __future__ import annotations
 
+import html
 import importlib.util
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -10,20 +11,22 @@ import matplotlib as mpl
 import matplotlib.pyplot as plt
 from matplotlib.colors import to_rgb
 
-from minorm.plots import plain_powers
-
 
 def show(figure: Any, text: str) -> None:
-    """Show a figure. text: what is to be seen, which a notebook keeps as the picture's alternative text.
+    """Show a figure. text: what the figure shows, which a notebook keeps as the picture's alternative text.
 
-    It goes where nbconvert and screen readers look for it, to `alt` in the metadata of the image. A program that runs
-    as a script has windows, which have no place for it. Numbers of logarithmic axes are written plainly.
+    The notebook gets the picture twice: as an <img> with `alt`, which notebooks and nbconvert's HTML prefer and screen
+    readers read, and as a PNG with the text in its metadata, for other formats. A script opens a window, which has no
+    place for the text.
     """
-    plain_powers(figure)
     if in_notebook():
+        from IPython.core.pylabtools import print_figure
         from IPython.display import display
 
-        display(figure, metadata={"image/png": {"alt": text}})
+        encoded = print_figure(figure, base64=True)
+        image = f'<img alt="{html.escape(text)}" src="data:image/png;base64,{encoded}">'
+        data = {"text/html": image, "image/png": encoded, "text/plain": text}
+        display(data, raw=True, metadata={"image/png": {"alt": text}})
         plt.close(figure)  # or the backend shows it once more, without the text
     else:
         plt.show()

@@ -1,4 +1,4 @@
-"""A submission in sealed processes: one for the file, one for each rank, one for native code, one for what is ours.
+"""A submission in sealed processes: for the file, its tests, each rank, native code, and what is ours.
 
 Each starts when it is first needed, and again when it was lost. No two share anything: what one of them remembers, or
 tells by way of memory or files, reaches no other.
@@ -22,6 +22,7 @@ from minorm.labs.calling.student import (
     MAIN,
     MOST,
     NATIVE,
+    TESTS,
     YARDSTICK,
     Call,
     Failure,
@@ -77,15 +78,15 @@ class Remote(Student):
         self.right: deque[Call] = deque(maxlen=MOST)
         self.printed, self.beginning = 0, ""
 
-    def allow(self, seconds: float) -> None:
+    def allow(self, seconds: float, where: Any = MAIN) -> None:
         """Loading does not count."""
-        self._loaded(MAIN)
+        self._loaded(where)
         self._deadline = time.monotonic() + seconds * self._patience
         self._seconds = seconds * self._patience
 
-    def fresh(self) -> None:
+    def fresh(self, where: Any = MAIN) -> None:
         """End the process of the file, so that the next call starts another."""
-        self._end(MAIN)
+        self._end(where)
 
     def replace(self, functions: Implementation, used: Callable[[str], None]) -> None:
         """From now on, these are in place of the student's, in fresh processes; `used` is told when one is called."""
@@ -105,11 +106,6 @@ class Remote(Student):
     def _instead(self, name: str, *args: Any, **options: Any) -> Any:
         self._used(name)
         return self._right[name](*args, **options)
-
-    def native_threads(self) -> int:
-        """As the kernel counts them, from outside."""
-        process = self._processes.get(NATIVE)
-        return process.threads() if process is not None else 0
 
     def ask(self, request: dict[str, Any], serving: Implementation | None = None, where: Any = MAIN) -> Any:
         """Send it and wait for the answer, serving what the code asks for in between."""
@@ -197,6 +193,7 @@ class Remote(Student):
         mine = where not in (NATIVE, YARDSTICK)  # with the student's Python
         text = self._text if mine else ""
         request = {"do": "load", "text": objects.as_bytes(text.encode()), "file": self._file, "beside": self._beside}
+        request["closed"] = where == TESTS
         # By a thread that lives as long as this: a process ends with the *thread* that started it.
         process = self._processes[where] = self._starter.submit(Process, self._walls, self._memory).result()
         limit = LOADING * self._patience
@@ -211,7 +208,7 @@ class Remote(Student):
                 sources = {name: right.source for name, right in self._right.items() if isinstance(right, Sent)}
                 replacing = {"do": "replace", "names": list(self._right), "sources": sources}
                 self._counted(process, replacing, {}, time.monotonic() + limit, where)["value"]
-            if mine:
+            if mine and where != TESTS:  # what failed there may have needed what is closed
                 self.notes = [printable(note) for note in notes][:20]
         except Failure as failure:
             if self._over():  # by no fault of the loading alone

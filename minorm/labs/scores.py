@@ -13,8 +13,10 @@ MUCH = 10_000  # bytes printed that deserve a word
 
 @dataclass(frozen=True)
 class Outcome:
-    """One check. status: passed, wrong, not done, error, too slow, died, lost; what, expected, got: one line each.
+    """One check. what, expected, got: one line each.
 
+    status  passed, wrong, not done, error, too slow, died, not run; or not tried, where this machine could not tell or
+            the check cannot follow the function
     remark  on how the function behaves, whether its answer is right or not; hint: at the mistake that was made
     failures  the calls that were made when it failed, by which `recognizing` finds the hint
     """

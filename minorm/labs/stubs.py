@@ -1,7 +1,7 @@
 """The notebook that students get, made of the solved one, so that the two cannot drift apart.
 
-Between `# SOLUTION 3.2: what to do` and `# END` stands what students write. A line that raises NotImplementedError
-takes its place; everything else stays the same.
+Students write the part between `# SOLUTION 3.2: what to do` and `# END`. In the stub, a statement that raises
+NotImplementedError takes its place. Everything else stays the same.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import re
 
 BEGIN = re.compile(r"^(?P<indent> *)# SOLUTION (?P<task>\d+\.\d+): (?P<what>.*)$")
 END = re.compile(r"^ *# END$")
+WIDTH = 90  # columns of a line of code in a lab
 
 
 def stub(solution: str) -> str:
@@ -22,7 +23,7 @@ def stub(solution: str) -> str:
             if inside:
                 raise ValueError(f"line {number}: a SOLUTION inside another, which begins in line {inside}")
             what = begin["what"].replace("\\", "\\\\").replace('"', '\\"')
-            lines.append(f'{begin["indent"]}raise NotImplementedError("Task {begin["task"]}: {what}")')
+            lines += refusal(begin["indent"], f"Task {begin['task']}: {what}")
             inside = number
         elif END.match(line):
             inside = 0
@@ -31,3 +32,11 @@ def stub(solution: str) -> str:
     if inside:
         raise ValueError(f"line {inside}: a SOLUTION without END")
     return "\n".join(lines) + "\n"
+
+
+def refusal(indent: str, said: str) -> list[str]:
+    """The lines that raise NotImplementedError: one, or three where one would be wider than WIDTH."""
+    line = f'{indent}raise NotImplementedError("{said}")'
+    if len(line) <= WIDTH:
+        return [line]
+    return [f"{indent}raise NotImplementedError(", f'{indent}    "{said}"', f"{indent})"]

@@ -26,6 +26,13 @@ def test_list(capsys: Capture) -> None:
     assert len(rows) == len(catalogue.numbers())
     assert re.fullmatch(r"  0  Axes +60 min, 18 points", rows[0])
     assert len({row.index(" min, ") for row in rows}) == 1
+    (capstone,) = (row for row in rows if "Capstone" in row)
+    assert capstone.endswith(" points, needs labs 1, 3 and 5")
+    order = [int(row.split()[0]) for row in rows]
+    assert sorted(order) == catalogue.numbers()
+    for row in rows:
+        needed = re.findall(r"\d+", row.partition("needs ")[2])
+        assert all(order.index(int(number)) < order.index(int(row.split()[0])) for number in needed), row
 
 
 def test_start_writes_both_files_and_never_over_work(tmp_path: Path, capsys: Capture) -> None:
@@ -38,6 +45,13 @@ def test_start_writes_both_files_and_never_over_work(tmp_path: Path, capsys: Cap
     assert main(["labs", "start", "0", "--to", str(to)]) == 1
     assert "already exists, with your work in it" in capsys.readouterr().err
     assert not (to / "lab00_axes.py").exists()
+
+
+def test_start_says_what_comes_before(tmp_path: Path, capsys: Capture) -> None:
+    assert main(["labs", "start", "0", "-o", str(tmp_path)]) == 0
+    assert " first." not in capsys.readouterr().out
+    assert main(["labs", "start", "6", "-o", str(tmp_path)]) == 0
+    assert "Do lab 1 (Forward) and lab 2 (Stable variance) first." in capsys.readouterr().out.splitlines()
 
 
 def test_a_variant_from_start_to_grades(tmp_path: Path, capsys: Capture) -> None:

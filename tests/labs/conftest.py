@@ -22,8 +22,9 @@ from minorm.labs import catalogue
 from minorm.labs.calling import submission
 from minorm.labs.calling.student import Here
 from minorm.labs.judge import judging
+from minorm.labs.judge.mutation import Mutants
 from minorm.labs.lab import SECONDS, Check
-from minorm.labs.scores import Report
+from minorm.labs.scores import Outcome, Report
 
 ROOT = Path(__file__).resolve().parents[2]
 SOLUTIONS = ROOT / "examples" / "labs" / "solutions"
@@ -69,6 +70,20 @@ def lost() -> Callable[..., set[str]]:
         return {row.title for row in rows if row.status != "passed"}
 
     return titles
+
+
+@pytest.fixture
+def rows_of_tests() -> Callable[[int, str], list[Outcome]]:
+    """rows_of_tests(3, text): what the solution earns for its tests when this text is executed behind it."""
+
+    def rows(number: int, text: str) -> list[Outcome]:
+        lab = catalogue.find(number)
+        lab = dataclasses.replace(lab, items=[item for item in lab.items if isinstance(item, Mutants)])
+        module, _ = submission.load(changed(number), "mine.py")
+        exec(compile(text, "mine.py", "exec"), module.__dict__)
+        return lab.run(Here(module, lab.beside), 1)
+
+    return rows
 
 
 @pytest.fixture

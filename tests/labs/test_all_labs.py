@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib.util
 import re
 import shutil
+from collections.abc import Callable
+from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
@@ -19,6 +21,19 @@ numbered = pytest.mark.parametrize("number", NUMBERS)
 SAMPLE = (0, 10)  # the notebooks that run even where not all are asked for with -m slow
 LONG = (3, 4, 6, 7, 8, 12, 16, 17)  # judging them takes 10 to 30 seconds each
 slow = pytest.mark.slow
+COLUMNS = 90  # of code, as wide as a notebook beside a slide shows it
+
+
+class Images(HTMLParser):
+    """The alternative text of each <img>, or None."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.texts: list[str | None] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag == "img":
+            self.texts.append(dict(attrs).get("alt"))
 
 
 def solution(number: int) -> Path:
@@ -76,7 +91,7 @@ def test_the_stub_earns_nothing_and_every_refusal_names_its_task(number: int) ->
 @numbered
 def test_every_task_has_a_stub_and_checks_seen_and_hidden(number: int) -> None:
     lab = catalogue.find(number)
-    stubs = set(re.findall(r'NotImplementedError\("Task (\d+\.\d+): ', stub(number).read_text()))
+    stubs = set(re.findall(r'NotImplementedError\(\s*"Task (\d+\.\d+): ', stub(number).read_text()))
     assert stubs == set(lab.tasks)
     seen = {item.task for item in lab.items if item.visible}
     assert seen == set(lab.tasks)
@@ -122,6 +137,26 @@ def test_the_solution_runs_as_a_notebook(number: int, tmp_path: Path) -> None:
     assert drawn, "no plot"
     assert all(len(output.metadata["image/png"]["alt"]) >= 100 for output in drawn), "a plot without a text"
     assert not any(output.get("name") == "stderr" for output in outputs), "warnings"
+    nbconvert = pytest.importorskip("nbconvert")
+    page, _ = nbconvert.HTMLExporter().from_notebook_node(notebook)
+    images = Images()
+    images.feed(page)
+    assert images.texts == [output.metadata["image/png"]["alt"] for output in drawn]
+    if number == 0:
+        assert "<pre><code>position = i0 * step0 + i1 * step1 + ...</code></pre>" in page
+
+
+@numbered
+@pytest.mark.parametrize("of", [solution, stub])
+def test_no_line_of_code_is_wider_than_a_notebook_shows(number: int, of: Callable[[int], Path]) -> None:
+    lines = of(number).read_text().splitlines()
+    wide = {
+        cell.line + place: len(line)
+        for cell in cells.read_percent(of(number).read_text())
+        for place, line in enumerate(cell.text.split("\n"))
+        if not cell.markdown and len(line) > COLUMNS
+    }
+    assert wide == {}, [lines[place - 1] for place in wide]
 
 
 @numbered

@@ -74,4 +74,4 @@ def test_the_reading_list_has_something_for_every_lab_and_says_what_to_look_for(
         assert len(row) == 3, row
         sought = row[2].strip()
         assert len(sought) > 40
-        assert len(re.findall(r"[.?](?= |$)", sought)) == 1, f"one sentence: {sought}"
+        assert 1 <= len(re.findall(r"[.?](?= |$)", sought)) <= 3, f"a few sentences: {sought}"

@@ -125,7 +125,7 @@ def test_a_mistake_costs_its_task_and_gets_the_folders_hint(tmp_path: Path, caps
     assert main(command) == 1
     out = capsys.readouterr().out
     assert "total 8 of 12 points" in out
-    assert "a mistake that is common here: decay and 1 - decay the wrong way round" in out
+    assert "a common mistake here: decay and 1 - decay the wrong way round" in out
     assert "passes with 20.1 right" in out
     assert main(["labs", "start", "20", "--lab-dir", str(tmp_path / "labs"), "-o", str(tmp_path)]) == 1
     assert f"labs/{NAME}: solution.py is missing; a lab has checks.py and solution.py" in capsys.readouterr().err
@@ -193,7 +193,7 @@ def test_the_example_has_the_form_of_a_lab() -> None:
     found = cells.read_percent(given)
     assert found[0].text.startswith(f"# Lab {lab.number}: {lab.title}")
     assert f"about {lab.minutes} minutes" in re.sub(r"\s+", " ", found[0].text)
-    assert set(re.findall(r'NotImplementedError\("Task (\d+\.\d+): ', given)) == set(lab.tasks)
+    assert set(re.findall(r'NotImplementedError\(\s*"Task (\d+\.\d+): ', given)) == set(lab.tasks)
     assert re.findall(r'^check\("(\d+\.\d+)"\)', given, re.MULTILINE) == lab.tasks
     assert {item.task for item in lab.items if item.visible} == set(lab.tasks)
     answers = (EXAMPLES / NAME / "answers.md").read_text()

@@ -29,6 +29,7 @@ def test_a_build_takes_the_stubs_and_no_solution(tmp_path: Path) -> None:
     assert found == {f"{lab.file}.py": catalogue.notebook(lab) for lab in map(catalogue.find, catalogue.numbers())}
     assert (tmp_path / "lib/minorm/labs/judge/mistakes.md").exists()  # where hints come from
     assert not list((tmp_path / "lib").rglob("*solution*"))
+    assert not list((tmp_path / "lib").rglob("*examination*"))
     assert not [path for path in (tmp_path / "lib").rglob("*") if path.is_file() and strangers(path.read_text())]
 
 
@@ -51,5 +52,7 @@ def test_the_guide_tells_of_every_lab_and_of_no_other() -> None:
     rows = [line for line in text.splitlines() if line.startswith("| ")]
     labs = [catalogue.find(number) for number in catalogue.numbers()]
     for lab in labs:
-        assert any(row.startswith(f"| {lab.number} {lab.title} | {lab.minutes} |") for row in rows), lab.title
+        (row,) = (row for row in rows if row.startswith(f"| {lab.number} {lab.title} | {lab.minutes} |"))
+        words = re.match(r"labs? (\d+(?:, \d+)*(?: and \d+)?)", row.split(" | ")[2])
+        assert lab.needs == tuple(map(int, re.findall(r"\d+", words[1] if words else ""))), row
     assert len([row for row in rows if re.match(r"\| \d+ [A-Z]", row)]) == len(labs)

@@ -18,11 +18,8 @@ MEAN = "    mean = x.mean(axis=axes, keepdims=True)\n"
 DDOF = ("np.square(x - mean).mean(axis=axes, keepdims=True)", "x.var(axis=axes, keepdims=True, ddof=1)")
 
 
-FASTER = "faster with more threads"  # in lab 7; whether they help depends on what else the machine does
-
-
 def lost(report: Report) -> set[str]:
-    return {row.task for row in report.outcomes if row.earned < row.points and row.title != FASTER}
+    return {row.task for row in report.outcomes if row.earned < row.points}
 
 
 def test_ddof_1_in_the_first_task_costs_that_task(judge_changed: Callable[..., Report]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import base64
 import itertools
 import re
 import sys
@@ -34,6 +35,7 @@ SEEN = {
         "no blue cones": (1.255528, -0.076749, -0.178779, -0.078411, 0.930809, 0.147602, 0.004733, 0.691367, 0.3039),
     }.items()
 }
+GUESSED = (0, 1, 4, 5, 9, 10, 11, 12)
 numbered = pytest.mark.parametrize("number", catalogue.numbers())
 
 
@@ -45,6 +47,17 @@ def cielab(colour: str, seen: Any) -> Any:
     xyz = to_xyz @ np.clip(seen @ light, 0, 1) / [0.9505, 1, 1.089]
     x, y, z = np.where(xyz > 0.008856, np.cbrt(xyz), 7.787 * xyz + 16 / 116)
     return np.array([116 * y - 16, 500 * (x - y), 200 * (y - z)])
+
+
+def test_powers_of_ten_on_an_axis_are_drawn_as_such() -> None:
+    with mpl.rc_context(plots.STYLE):
+        figure = Figure()
+        axes = figure.subplots()
+        axes.loglog([1, 1e6], [1, 1e6])
+        figure.canvas.draw()
+        labels = [label for label in axes.get_xticklabels() if label.get_text()]
+    assert labels
+    assert all(label.get_parse_math() for label in labels)
 
 
 def plot_cells(number: int) -> list[str]:
@@ -112,8 +125,22 @@ def test_every_figure_has_a_text_that_says_what_is_to_be_seen(number: int) -> No
             assert said.endswith(".")
 
 
+@pytest.mark.parametrize("number", GUESSED)
+def test_a_student_guesses_before_each_picture_and_reads_the_answer_after_it(number: int) -> None:
+    found = cells.read_percent((SOLUTIONS / f"{catalogue.find(number).file}.py").read_text())
+    drawn = [place for place, cell in enumerate(found) if "plot" in cell.tags and "    figure,\n" in cell.text]
+    assert drawn
+    for place in drawn:
+        before, after = found[place - 1], found[place + 1]
+        assert before.markdown
+        assert before.text.startswith("**Guess before you run.**")
+        assert after.markdown
+        assert after.text.startswith("**What you see.**")
+
+
 def test_a_notebook_gets_the_text_with_the_picture(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As nbconvert reads it; a figure that stays open would be shown twice."""
+    """As an <img> and as a PNG with metadata. A figure that stays open would be shown twice."""
+    pytest.importorskip("IPython")
     sent: list[Any] = []
     display = types.ModuleType("IPython.display")
     display.display = lambda *what, **said: sent.append((what, said))  # type: ignore[attr-defined]
@@ -122,8 +149,15 @@ def test_a_notebook_gets_the_text_with_the_picture(monkeypatch: pytest.MonkeyPat
     closed: list[Any] = []
     monkeypatch.setattr(pictures.plt, "close", closed.append)
     figure = Figure()
-    pictures.show(figure, "a line that rises")
-    assert sent == [((figure,), {"metadata": {"image/png": {"alt": "a line that rises"}}})]
+    figure.subplots()
+    pictures.show(figure, 'a "line" that rises by < 1')
+    (((data,), said),) = sent
+    assert said == {"raw": True, "metadata": {"image/png": {"alt": 'a "line" that rises by < 1'}}}
+    assert base64.b64decode(data["image/png"]).startswith(b"\x89PNG")
+    assert data["text/html"] == (
+        f'<img alt="a &quot;line&quot; that rises by &lt; 1" src="data:image/png;base64,{data["image/png"]}">'
+    )
+    assert data["text/plain"] == 'a "line" that rises by < 1'
     assert closed == [figure]
 
 
@@ -185,3 +219,14 @@ def test_lab_4_draws_one_momentum_under_a_slider_and_three_without(live: bool, m
     assert [label.split(":")[0] for label in labels] == [f"momentum {value}" for value in expected]
     assert all(value in said for value in expected)
     pictures.plt.close("all")
+
+
+def test_powers_of_ten_are_read_as_formulas() -> None:
+    """Else an axis of a lab says $\\mathdefault{10^{3}}$."""
+    for style, read in ((plots.STYLE, True), (plots.PLAIN, False)):
+        with mpl.rc_context(style):
+            axes = Figure().subplots()
+            axes.set_xscale("log")
+            labels = axes.get_xticklabels()
+            assert "$" in "".join(label.get_text() for label in labels)
+            assert all(label.get_parse_math() is read for label in labels)

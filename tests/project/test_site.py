@@ -13,7 +13,7 @@ from types import ModuleType
 
 import pytest
 
-from docs._ext import contents, docstrings
+from docs._ext import contents, docstrings, figures
 from tests import public_names
 
 pytest.importorskip("onnx", reason="minorm.onnx is among the packages")
@@ -81,3 +81,10 @@ def test_the_sidebar_leads_to_every_page() -> None:
 )
 def test_a_docstring_becomes_markup(text: str, markup: str) -> None:
     assert "\n".join(docstrings.to_rst(text.split("\n"))) == markup
+
+
+def test_a_picture_that_was_not_drawn_is_described(tmp_path: Path) -> None:
+    (tmp_path / "figures").mkdir()
+    (tmp_path / "figures" / "there.png").touch()
+    text = "![One](figures/there.png) and ![Two](figures/missing.png)"
+    assert figures.described(tmp_path, text) == "![One](figures/there.png) and *A picture: Two.*"

@@ -13,11 +13,13 @@
 # %% [markdown]
 # # Lab 1: Forward
 #
-# **The question.** How little code does it take to have BatchNorm, LayerNorm, InstanceNorm, GroupNorm and RMSNorm?
+# **The question.** How much code do BatchNorm, LayerNorm, InstanceNorm, GroupNorm and
+# RMSNorm need together?
 #
-# One function. In lab 0 you saw that they differ only in their axes. Here you write the equation once, get all five
-# from it in a line or two each, compare them with arithmetic in double precision, and at the end put yours into a
-# layer of a real network.
+# One function is enough. In lab 0 you saw that these norms differ only in their axes. In
+# this lab you write the equation once and build all five norms from it, each in one or
+# two lines. The checks compare your results with formulas in double precision. At the end
+# you put your function into a layer of a real network.
 #
 # You need lab 0 and NumPy's broadcasting. Time: about 75 minutes.
 
@@ -39,26 +41,35 @@ plt.rcParams.update(STYLE)
 # %% [markdown]
 # ## The mathematics
 #
-# For one row, the `m` elements that share their statistics:
+# A row is a set of `m` elements that share their statistics. For one row:
 #
-#     mean = 1/m sum(x)        var = 1/m sum((x - mean)^2)        rstd = 1 / sqrt(var + eps)
+#     mean = 1/m sum(x)       var = 1/m sum((x - mean)^2)       rstd = 1 / sqrt(var + eps)
 #
-#     xhat = (x - mean) * rstd                                    y = xhat * s + b
+#     xhat = (x - mean) * rstd                                  y = xhat * s + b
 #
-# Three remarks. The variance divides by m and not by m - 1: it describes the m numbers that are there and estimates
-# nothing. eps stands *inside* the root, and keeps rstd finite where all elements are equal. And RMSNorm leaves the mean
-# out, as if it were 0: then var is the mean of the squares. The code calls that `centered=False`.
+# Note three things:
 #
-# By hand: the row 1, 2, 3, 6 has mean 3 and variance (4 + 1 + 0 + 9) / 4 = 3.5. Its mean square is 50 / 4 = 12.5.
+# - The variance divides by m, not by m - 1. It describes the m numbers that are there. It
+#   is not an estimate for other numbers.
+# - eps is *inside* the root. It keeps rstd finite if all elements of a row are equal.
+# - RMSNorm does not subtract the mean. It takes the mean as 0, so var becomes the mean of
+#   the squares. The code calls this `centered=False`.
+#
+# An example to check by hand: the row 1, 2, 3, 6 has the mean 3 and the variance (4 + 1 +
+# 0 + 9) / 4 = 3.5. Its mean square is 50 / 4 = 12.5.
 #
 # ## Task 1.1: moments
 #
-# Keep the reduced axes as axes of length 1 (`keepdims=True`), so that x - mean broadcasts whatever the axes are.
+# Keep the reduced axes as axes of length 1 (`keepdims=True`). Then x - mean broadcasts
+# for any axes.
 
 
 # %%
 def moments(x, axes, centered=True):
-    """mean and var of x over `axes`, which stay as axes of length 1. Not centered: mean is 0, var the mean square."""
+    """mean and var of x over `axes`. The reduced axes stay as axes of length 1.
+
+    With centered=False, mean is 0 and var is the mean square.
+    """
     # SOLUTION 1.1: mean and population variance over the axes
     mean = x.mean(axis=axes, keepdims=True)
     if not centered:
@@ -72,12 +83,14 @@ check("1.1")
 
 # %% [markdown]
 # ## Task 1.2: xhat
+#
+# Compute xhat from the moments of task 1.1.
 
 
 # %%
 def normalize(x, axes, eps=1e-5, centered=True):
     """xhat = (x - mean) / sqrt(var + eps)."""
-    # SOLUTION 1.2: subtract the mean and divide by the root of var + eps
+    # SOLUTION 1.2: subtract the mean, divide by the root of var + eps
     mean, var = moments(x, axes, centered)
     return (x - mean) / np.sqrt(var + eps)
     # END
@@ -89,51 +102,76 @@ check("1.2")
 # %% [markdown]
 # ### Before and after
 #
-# Four channels, each with a mean and a spread of its own, as the channels behind a convolution have. What will
-# BatchNorm make of them, and what will LayerNorm, which takes one mean over all four? Guess first.
+# The next cell makes data with four channels. Each channel has its own mean and its own
+# spread, as channels after a convolution do. Then it normalizes the data in two ways.
+# BatchNorm takes one mean for each channel. LayerNorm takes one mean over all channels of
+# a sample.
+
+# %% [markdown]
+# **Guess before you run.** Sketch the histograms of the four channels after BatchNorm,
+# and after LayerNorm. Will the four curves lie on top of each other?
 
 # %% tags=["plot"]
 rng = np.random.default_rng(0)
 centres, spreads = np.array([-4.0, 0.0, 3.0, 8.0]), np.array([1.0, 0.4, 2.0, 0.7])
-x = (rng.standard_normal((500, 16, 4)) * spreads + centres).transpose(0, 2, 1)  # (N, C, L)
+x = (rng.standard_normal((500, 16, 4)) * spreads + centres).transpose(
+    0, 2, 1
+)  # (N, C, L)
 
+LOOKS = (BLUE, "-"), (VERMILLION, "--"), (GREEN, "-."), (PURPLE, ":")
 panels = {
-    "Before: each channel has its own scale": x,
-    "BatchNorm: every channel has mean 0, deviation 1": normalize(x, (0, 2)),
-    "LayerNorm: channels keep their distances": normalize(x, (1, 2)),
+    "Before": x,
+    "After BatchNorm": normalize(x, (0, 2)),
+    "After LayerNorm": normalize(x, (1, 2)),
 }
 figure, axes = plt.subplots(1, 3, figsize=(13, 3.8), layout="constrained")
 for panel, (title, values) in zip(axes, panels.items(), strict=True):
     bins = np.linspace(values.min(), values.max(), 80)
-    for channel, (color, style) in enumerate(
-        zip((BLUE, VERMILLION, GREEN, PURPLE), ("-", "--", "-.", ":"), strict=True)
-    ):
+    for channel, (color, style) in enumerate(LOOKS):
         panel.hist(
-            values[:, channel].ravel(), bins, histtype="step", color=color, linestyle=style, linewidth=1.8,
+            values[:, channel].ravel(),
+            bins,
+            histtype="step",
+            color=color,
+            linestyle=style,
+            linewidth=1.8,
             label=f"channel {channel}",
-        )  # fmt: skip
+        )
     panel.set(title=title, xlabel="value", ylabel="elements in a bin")
 axes[0].legend()
 show(
     figure,
-    "Three panels with the histograms of four channels. Before: four peaks of different width around -4, 0, 3 and "
-    "8. After BatchNorm: the four curves lie on each other, around 0. After LayerNorm: four peaks as before, still "
-    "apart, on a smaller scale.",
+    "Three panels with histograms of four channels. Before: four peaks of different "
+    "width around -4, 0, 3 and 8. After BatchNorm: the four curves lie on top of each "
+    "other, around 0. After LayerNorm: four separate peaks as before, on a smaller "
+    "scale.",
 )
+
+# %% [markdown]
+# **What you see.** After BatchNorm every channel has mean 0 and standard deviation 1, so
+# the four curves lie on top of each other. After LayerNorm the four peaks are still
+# separate. LayerNorm scales all channels of a sample together, so the differences between
+# channels remain.
 
 # %% [markdown]
 # ## Task 1.3: scale and bias
 #
-# So that a network can undo a normalization it does not want, each has parameters s and b that are learned. They vary
-# along some neighbouring axes of x and are constant along the others: (C) along axis 1, or LayerNorm's along all
-# trailing axes. NumPy lines shapes up at their *ends*; give s as many axes of length 1 behind as it takes to move it
-# to where it belongs. None means no scale, or no bias.
+# Each normalization has learned parameters: the scale s and the bias b. With them, a
+# network can undo a normalization that does not help. s and b vary along some
+# neighbouring axes of x and are constant along the others. For BatchNorm they have the
+# shape (C) and vary along axis 1. For LayerNorm they vary along all trailing axes.
+#
+# NumPy aligns shapes at their *ends*. Append axes of length 1 to s and b until they stand
+# at the right axis. None means that there is no scale, or no bias.
 
 
 # %%
 def affine(xhat, s, b, axis):
-    """y = xhat * s + b, where the first axis of s and b is `axis` of xhat. Either may be None."""
-    # SOLUTION 1.3: multiply by s and add b, lined up with axis `axis`
+    """y = xhat * s + b. The first axis of s and b is axis `axis` of xhat.
+
+    s, b, or both may be None.
+    """
+    # SOLUTION 1.3: multiply by s and add b, aligned with axis `axis`
     y = xhat
     for parameter, apply in ((s, np.multiply), (b, np.add)):
         if parameter is not None:
@@ -149,28 +187,32 @@ check("1.3")
 # %% [markdown]
 # ## Task 1.4: five norms
 #
-# Now each is a question of axes. x is (N, C, *positions) with any number of position axes; batch and layer
-# normalization also work without any. `normalized_shape` is a tuple, the trailing part of x's shape that LayerNorm
-# and RMSNorm reduce. GroupNorm splits axis 1, normalizes, and goes back to x's shape before s and b (C) come in.
+# Now each norm only needs its axes. x has the shape (N, C, *positions) with any number of
+# position axes. `batch_norm`, `layer_norm` and `rms_norm` must also work if there are no
+# position axes.
+#
+# `normalized_shape` is a tuple: the last part of x's shape. LayerNorm and RMSNorm reduce
+# these axes. GroupNorm splits axis 1, normalizes, and returns to x's shape. Only then
+# does it apply s and b of shape (C).
 
 
 # %%
 def batch_norm(x, s=None, b=None, eps=1e-5):
-    """Mean and var of each channel; s and b (C)."""
+    """One mean and one var for each channel. s and b have the shape (C)."""
     # SOLUTION 1.4: BatchNorm from normalize and affine
     return affine(normalize(x, (0, *range(2, x.ndim)), eps), s, b, 1)
     # END
 
 
 def instance_norm(x, s=None, b=None, eps=1e-5):
-    """Mean and var of each channel of each sample; s and b (C)."""
+    """One mean and one var for each channel of each sample. s and b: (C)."""
     # SOLUTION 1.4: InstanceNorm from normalize and affine
     return affine(normalize(x, tuple(range(2, x.ndim)), eps), s, b, 1)
     # END
 
 
 def group_norm(x, num_groups, s=None, b=None, eps=1e-5):
-    """Mean and var of each group of channels of each sample; s and b (C)."""
+    """One mean and one var for each group of channels of each sample. s and b: (C)."""
     # SOLUTION 1.4: GroupNorm from normalize and affine
     n, c = x.shape[:2]
     split = x.reshape(n, num_groups, c // num_groups, *x.shape[2:])
@@ -180,7 +222,7 @@ def group_norm(x, num_groups, s=None, b=None, eps=1e-5):
 
 
 def layer_norm(x, normalized_shape, s=None, b=None, eps=1e-5):
-    """Mean and var over the trailing axes; s and b have the shape normalized_shape."""
+    """Mean and var over the trailing axes. s and b have the shape normalized_shape."""
     # SOLUTION 1.4: LayerNorm from normalize and affine
     first = x.ndim - len(normalized_shape)
     return affine(normalize(x, tuple(range(first, x.ndim)), eps), s, b, first)
@@ -188,10 +230,11 @@ def layer_norm(x, normalized_shape, s=None, b=None, eps=1e-5):
 
 
 def rms_norm(x, normalized_shape, s=None, eps=1e-5):
-    """x / sqrt(mean square + eps) over the trailing axes; s has the shape normalized_shape."""
+    """x / sqrt(mean square + eps) over the trailing axes. s: normalized_shape."""
     # SOLUTION 1.4: RMSNorm from normalize and affine
     first = x.ndim - len(normalized_shape)
-    return affine(normalize(x, tuple(range(first, x.ndim)), eps, centered=False), s, None, first)
+    xhat = normalize(x, tuple(range(first, x.ndim)), eps, centered=False)
+    return affine(xhat, s, None, first)
     # END
 
 
@@ -199,19 +242,26 @@ def rms_norm(x, normalized_shape, s=None, eps=1e-5):
 check("1.4")
 
 # %% [markdown]
-# ## Task 1.5: yours, in a layer
+# ## Task 1.5: your code in a layer
 #
-# The layers of this library do not care who computes. `nn.BatchNorm2d(16, backend=mine)` takes any object with the
-# functions of `minorm/kernels/protocol.py`. What all norms have in common is called the *nest* there: the loops of
-# lab 0. Three helpers turn loops into NumPy again:
+# The layers of this library can use any code that computes a normalization.
+# `nn.BatchNorm2d(16, backend=mine)` takes any object with the functions of
+# `minorm/kernels/protocol.py`. One such function is `forward(nest, x, s, b, equation)`.
 #
-# - `four(nest, x)` is x with the axes (keep, keep, reduce, reduce). A row is the last two axes, always;
-# - `parameters(nest, s)` is s or b with the same four axes, of length 1 where it does not vary;
-# - `like(nest, y4, x)` brings a result with these four axes back into the shape of x.
+# `nest` holds the loops of lab 0. Every normalization has such a nest. Three helpers turn
+# the loops into NumPy arrays:
 #
-# `equation` has eps, centered, and `equation.rstd(var)`, which knows where eps belongs. A backend's forward returns
-# y and the statistics, `Statistics.of(k, d, var, rstd)`: four flat float64 vectors with one number for each row,
-# where mean = k + d. Why a mean takes two numbers is the subject of lab 2; here k is the mean and d is 0.
+# - `four(nest, x)` is x with the axes (keep, keep, reduce, reduce). The last two axes are
+#   always one row.
+# - `parameters(nest, s)` is s (or b) with the same four axes. An axis has length 1 if s
+#   does not vary along it.
+# - `like(nest, y4, x)` brings a result with these four axes back to the shape of x.
+#
+# `equation` holds `eps` and `centered`. `equation.rstd(var)` computes rstd from var.
+#
+# A backend's forward returns y and the statistics, `Statistics.of(k, d, var, rstd)`.
+# These are four flat float64 vectors with one number for each row, and mean = k + d. Lab
+# 2 shows why a mean is stored in two numbers. Here k is the mean and d is 0.
 
 # %%
 from minorm.kernels.partial import PartialBackend
@@ -220,7 +270,7 @@ from minorm.kernels.reference.norm import four, like, parameters
 
 
 def forward(nest, x, s, b, equation):
-    """y and the statistics; s and b may be None."""
+    """y and the statistics. s and b may be None."""
     # SOLUTION 1.5: the forward pass over the four loops of a nest
     x4 = four(nest, x)
     mean, var = moments(x4, (2, 3), equation.centered)
@@ -239,24 +289,39 @@ def forward(nest, x, s, b, equation):
 check("1.5")
 
 # %% [markdown]
-# Now train with it. `PartialBackend` takes everything that you have not written from the library's reference, the
-# backward pass for instance (that is lab 3). The demo's network on 8 x 8 digits, one epoch, twice: with the library's
-# kernels and with your forward. `digits.losses` is a training loop of ten lines, worth reading.
+# Now train a network with your function. `PartialBackend` takes every function that you
+# have not written from the library's reference backend. The backward pass is one of them:
+# you write it in lab 3.
+#
+# The next cell trains a small network on 8 x 8 digits for one epoch. It does this twice:
+# with the library's kernels and with your forward. `digits_network.losses` is a training
+# loop of ten lines. It is worth reading.
+
+# %% [markdown]
+# **Guess before you run.** How far apart will the two losses be at the end of the epoch?
+# In which digit will you see the first difference?
 
 # %% tags=["plot"]
 from minorm.labs import digits_network
 
-library, mine = digits_network.losses(None), digits_network.losses(PartialBackend(forward=forward))
+library = digits_network.losses(None)
+mine = digits_network.losses(PartialBackend(forward=forward))
 for step in (0, 10, 22):
-    print(f"step {step:2}: loss {library[step]:.9f} with the library's forward, {mine[step]:.9f} with yours")
+    print(f"step {step:2}: loss {library[step]:.15f} with the library's forward")
+    print(f"              {mine[step]:.15f} with yours")
+print(f"largest relative difference: {np.abs(mine / library - 1).max():.1e}")
 assert np.allclose(mine, library, rtol=1e-6)
+
+# %% [markdown]
+# **What you see.** The two losses agree to about 14 digits. Your forward computes the
+# same formula, but it adds the numbers in another order, so the rounding differs.
 
 # %% [markdown]
 # ## To think about
 #
-# 1. Multiply x by 1000 and add 7. Which of the five norms give the same y as before, nearly, and which do not? What
-#    does eps have to do with "nearly"?
-# 2. A convolution in front of a BatchNorm is usually built with `bias=False`. Why? Would you do the same in front of an
-#    RMSNorm?
-# 3. `group_norm` with one group and `layer_norm` over (C, H, W) have the same statistics. Are they the same layer? Look
-#    at s and b.
+# 1. Multiply x by 1000 and add 7. Which of the five norms give nearly the same y as
+#    before? Which do not? What does eps have to do with "nearly"?
+# 2. A convolution before a BatchNorm is usually built with `bias=False`. Why? Would you
+#    do the same before an RMSNorm?
+# 3. `group_norm` with one group and `layer_norm` over (C, H, W) have the same statistics.
+#    Are they the same layer? Look at s and b.

@@ -35,7 +35,7 @@ import matplotlib.pyplot as plt
 from minorm.labs.pictures import show
 from minorm.plots import BLUE, GREEN, GREY, ORANGE, PURPLE, STYLE, VERMILLION
 
-plt.rcParams.update(STYLE)
+plt.rcParams.update(STYLE | {"text.parse_math": True})  # powers of ten on axes
 
 # %% [markdown]
 # ## The rules
@@ -45,6 +45,11 @@ plt.rcParams.update(STYLE)
 # on the way when x is float32. The variance divides by n.
 #
 # Careful with Python's own numbers: `float32_array / 7` stays float32, but `np.float64(7)` and float64 arrays do not.
+#
+# **Write each formula yourself.** The checks follow every operation that your function does with x: its name, the type
+# of its result, and which values of x it reads. `np.var`, `np.std` and `np.cov` are refused, and so is float64. Loops,
+# `np.add.reduce`, `np.einsum` and `+=` are all fine. Keep the numbers in NumPy: where you call `float(v)`, `x.tolist()`
+# or `np.array(memoryview(x))`, a check can no longer follow, and says "not tried".
 #
 # ## Task 2.1: naive
 #
@@ -56,7 +61,7 @@ plt.rcParams.update(STYLE)
 # %%
 def naive(x):
     """mean(x^2) - mean(x)^2 over axis 0."""
-    # SOLUTION 2.1: the mean of the squares less the square of the mean
+    # SOLUTION 2.1: the mean square less the squared mean
     return np.square(x).mean(axis=0) - np.square(x.mean(axis=0))
     # END
 
@@ -157,9 +162,9 @@ check("2.4")
 # %% [markdown]
 # ## Task 2.5: shifted
 #
-# All of this suffers from one thing: the mean of large numbers is itself a large number, with few digits left for
-# what matters. So never form it. Choose *any* number k near the data, of the data's own type, and look at x - k. That
-# subtraction is exact, or nearly: where x and k are within a factor of two of each other, float arithmetic makes no
+# All four formulas share one problem: the mean of large numbers is a large number, with few digits left for what
+# matters. So do not form it. Choose *any* number k near the data, of the data's own type, and look at x - k. That
+# subtraction is exact, or nearly so: where x and k are within a factor of two of each other, float arithmetic makes no
 # error at all (Sterbenz). The rest is small numbers:
 #
 #     d = mean(x - k)        var = mean((x - k)^2) - d^2        mean = k + d
@@ -183,11 +188,12 @@ def shifted(x):
 check("2.5")
 
 # %% [markdown]
-# ### The picture
+# ### Guess before you run
 #
-# The same 64 columns of 1,000 normally distributed numbers, moved away from 0 by more and more; the largest error
-# among the columns, against the variance in float64 of the very numbers that float32 holds. Which curves will rise
-# like the offset, which like its square, and which not at all?
+# The next cell draws the error of your five functions. It takes 64 columns of 1,000 normally distributed numbers and
+# moves them further and further away from 0, from 1 to ten million. The error is the largest among the columns,
+# against the variance in float64 of the same float32 numbers. Which curves rise like the offset? Which rise like its
+# square? Does any of them stay flat? Write your guesses down.
 
 # %% tags=["plot"]
 METHODS = {
@@ -213,7 +219,7 @@ def errors(method):
 
 figure, panel = plt.subplots(figsize=(8.5, 5.2), layout="constrained")
 for name, (method, color, marker) in METHODS.items():
-    panel.loglog(OFFSETS, errors(method), color=color, marker=marker, linewidth=2, markersize=8, label=name)
+    panel.loglog(OFFSETS, errors(method), marker + "-", color=color, ms=8, label=name)
 panel.axhline(1, color=GREY, linestyle=":")
 panel.text(1, 1.4, "above this line no digit is right", color=GREY)
 panel.axhline(2.0**-24, color=GREY, linestyle=":")
@@ -227,19 +233,22 @@ panel.set(
 panel.legend(loc="upper left", ncols=2)
 show(
     figure,
-    "Relative error of the variance against the mean of the data, from 1 to 10 million deviations, both "
-    "logarithmic, for five methods. The naive formula rises from the start and has no right digit from 1000 on. "
-    "Welford, Chan and two passes rise from 100 or 1000 on. The shifted formula stays near 0.00001 everywhere.",
+    "Five curves, both axes logarithmic: the relative error of the variance against "
+    "the mean of the data, from 1 to 10 million deviations. The naive formula rises "
+    "like the square of the mean, and from 1000 on no digit is right. Welford, Chan "
+    "and two passes rise later and more slowly, from 100 or 1000 on. The shifted "
+    "formula stays near 0.00001, and below a millionth at the two largest means.",
 )
 
 # %% [markdown]
 # ## Task 2.6: in a layer
 #
 # Now write it as a piece of a backend. `moments(nest, x, centered)` returns k, d and var, one number for each row,
-# as flat float64 vectors; x may be float32, and then k must be a number of x's type, for x - k to be exact.
-# `four(nest, x)` gives x with the axes (keep, keep, reduce, reduce). Here float64 is allowed in *sums*
-# (`dtype=np.float64`): it costs little, and a float32 sum of a million terms is not worth much. Without centering,
-# k = d = 0 and var is the mean square.
+# as flat float64 vectors. x may be float32. Then k must be a number of x's type, and x - k must be computed in x's
+# type, where it is exact. `four(nest, x)` gives x with the axes (keep, keep, reduce, reduce). Here float64 is allowed
+# in *sums* (`dtype=np.float64`): it costs little, and a float32 sum of a million terms has few right digits. Without
+# centering, k = d = 0 and var is the mean square. The check follows this function too, and the library's own `moments`
+# is closed to it.
 
 # %%
 from minorm.kernels.partial import PartialBackend
@@ -251,8 +260,8 @@ def moments(nest, x, centered):
     # SOLUTION 2.6: k, d and var of each row of a nest
     x4 = four(nest, x)
     if not centered:
-        zero = np.zeros(nest.rows)
-        return zero, zero, np.square(x4).mean(axis=(2, 3), dtype=np.float64).ravel()
+        zero, square = np.zeros(nest.rows), np.square(x4)
+        return zero, zero, square.mean(axis=(2, 3), dtype=np.float64).ravel()
     k = x4.mean(axis=(2, 3), keepdims=True, dtype=np.float64).astype(x.dtype)
     t = x4 - k
     d = t.mean(axis=(2, 3), dtype=np.float64)
@@ -265,9 +274,11 @@ def moments(nest, x, centered):
 check("2.6")
 
 # %% [markdown]
-# The layer `nn.BatchNorm2d(16, backend=PartialBackend(moments=moments))` on data with a mean of ten million. The same
-# in PyTorch is wrong by 0.44, in onnxruntime by 0.92 (docs/maths.md has the table). The naive variance comes out
-# negative somewhere, and the root of that is NaN.
+# ### Guess before you run
+#
+# The next cell runs the layer `nn.BatchNorm2d(16, backend=PartialBackend(moments=moments))` on data with a mean of ten
+# million. It compares three backends: one with the naive variance, yours, and the library's. How large is the error of
+# each y? What does the layer do where a variance comes out negative?
 
 # %% tags=["check"]
 import minorm as mn
@@ -281,7 +292,8 @@ def naive_moments(nest, x, centered):
 
 x = (np.random.default_rng(0).standard_normal((32, 16, 16, 16)) + 1e7).astype(np.float32)
 exact = x.astype(np.float64)
-exact = (exact - exact.mean((0, 2, 3), keepdims=True)) / np.sqrt(exact.var((0, 2, 3), keepdims=True) + 1e-5)
+mean, var = (f((0, 2, 3), keepdims=True) for f in (exact.mean, exact.var))
+exact = (exact - mean) / np.sqrt(var + 1e-5)
 for name, backend in {
     "naive": PartialBackend(moments=naive_moments),
     "yours": PartialBackend(moments=moments),
@@ -290,6 +302,10 @@ for name, backend in {
     with np.errstate(invalid="ignore"):
         y = nn.BatchNorm2d(16, backend=backend)(mn.tensor(x)).numpy()
     print(f"{name:8} largest error of y {np.abs(y - exact).max():.1e}")
+
+# %% [markdown]
+# The naive variance is negative in some channel, and the square root of that is NaN. On this data PyTorch is wrong by
+# 0.44 and onnxruntime by 0.92 (docs/maths.md has the table).
 
 # %% [markdown]
 # ## To think about

@@ -13,12 +13,15 @@
 # %% [markdown]
 # # Lab 4: Running statistics
 #
-# **The question.** In training BatchNorm takes mean and variance from the batch. In use there may be one image and no
-# batch: then it takes *running* statistics, gathered in training. How are they gathered, and why do two frameworks,
-# given the same batches and the same `momentum=0.1`, disagree about them?
+# **The question.** In training, BatchNorm takes the mean and the variance from the batch.
+# When a model is used, there may be a single image and no batch. BatchNorm then takes its
+# *running* statistics, which it collected during training. How does it collect them? And
+# why do two frameworks disagree about them, although both see the same batches and the
+# same `momentum=0.1`?
 #
-# Four conventions are in use, and models have been broken by mixing them up. You write them, convert between them,
-# and write tests that find out which one somebody else's code follows.
+# Four conventions are in use. Models have broken because somebody mixed them up. In this
+# lab you implement all four, convert between them, and write tests that find out which
+# convention a piece of code follows.
 #
 # You need lab 1. Time: about 75 minutes.
 
@@ -42,19 +45,24 @@ plt.rcParams.update(STYLE)
 #
 #     running = running * momentum + batch * (1 - momentum)
 #
-# momentum is the share of the *old* value that is kept. That is its meaning in ONNX, Keras, Flax, Paddle and this
-# library. The running mean begins at 0 and the running variance at 1, which makes evaluation before any training do
-# nearly nothing.
+# Here momentum is the share of the *old* value that is kept. ONNX, Keras, Flax, Paddle
+# and this library use the word in this way. The running mean starts at 0 and the running
+# variance at 1. With these values, evaluation before any training hardly changes its
+# input.
 #
 # ## Task 4.1: one step
 #
-# x is (N, C) or (N, C, *positions), the running statistics are (C). The batch's variance is the population's: it
-# divides by m, the number of elements of a channel. Return new arrays and leave the old ones as they are.
+# x has the shape (N, C) or (N, C, *positions). The running statistics have the shape (C).
+# The variance of the batch is the population variance: it divides by m, the number of
+# elements of a channel. Return new arrays, and do not change the old ones.
 
 
 # %%
 def batch_statistics(x):
-    """mean and var of each channel, (C) both, and m, the elements of each."""
+    """mean and var of each channel, both of shape (C), and m.
+
+    m is the number of elements of one channel.
+    """
     # SOLUTION 4.1: mean, population variance and m of each channel
     axes = (0, *range(2, x.ndim))
     return x.mean(axis=axes), x.var(axis=axes), x.size // x.shape[1]
@@ -62,10 +70,12 @@ def batch_statistics(x):
 
 
 def update(mean, var, x, momentum=0.9):
-    """The running mean and var after the batch x."""
+    """The running mean and the running var after the batch x."""
     # SOLUTION 4.1: one step of the running statistics
     batch_mean, batch_var, _ = batch_statistics(x)
-    return mean * momentum + batch_mean * (1 - momentum), var * momentum + batch_var * (1 - momentum)
+    new_mean = mean * momentum + batch_mean * (1 - momentum)
+    new_var = var * momentum + batch_var * (1 - momentum)
+    return new_mean, new_var
     # END
 
 
@@ -73,18 +83,23 @@ def update(mean, var, x, momentum=0.9):
 check("4.1")
 
 # %% [markdown]
-# ## Task 4.2: N or N - 1?
+# ## Task 4.2: m or m - 1?
 #
-# Inside the normalization the variance describes the batch, and divides by m. The running variance is to *estimate*
-# that of all images, and for that, statistics divides by m - 1: a sample's values lie closer to their own mean than
-# to the true one, by just that factor on average. PyTorch and the paper do so; ONNX does not. With m in the
-# thousands nobody can tell. With a batch of two and no positions it is a factor of two.
+# Inside the normalization the variance describes the batch itself, so it divides by m.
+# The running variance has another purpose: it *estimates* the variance of all images.
+# Statistics divides by m - 1 for such an estimate. The reason: the values of a sample lie
+# closer to their own mean than to the true mean, and on average this makes the variance
+# too small by exactly this factor.
+#
+# PyTorch and the paper use m - 1 for the running variance. ONNX uses m. If m is in the
+# thousands, the difference is too small to notice. For a batch of two without positions
+# it is a factor of two.
 
 
 # %%
 def unbiased(var, m):
-    """The estimate that divides by m - 1, from the variance that divides by m; m > 1."""
-    # SOLUTION 4.2: from the population's variance to the unbiased estimate
+    """The estimate that divides by m - 1. var divides by m, and m > 1."""
+    # SOLUTION 4.2: turn the population variance into the unbiased estimate
     return var * m / (m - 1)
     # END
 
@@ -93,17 +108,23 @@ def unbiased(var, m):
 check("4.2")
 
 # %% [markdown]
-# ## Task 4.3: all batches alike
+# ## Task 4.3: equal weight for all batches
 #
-# With a momentum the last batches count most, and the first values, 0 and 1, are never quite forgotten.
-# `momentum=None` asks for the plain average of all batches so far. It is the same rule with a momentum that changes
-# from batch to batch. After how many batches must it be 0? What is it when `seen` batches are behind us?
+# With a fixed momentum the latest batches count most. The initial values 0 and 1 lose
+# weight with every batch, but never all of it.
+#
+# `momentum=None` asks for the plain average of all batches so far. The rule stays the
+# same, but the momentum changes from batch to batch. For which batch must the momentum be
+# 0? What is the momentum after `seen` batches?
 
 
 # %%
 def cumulative_momentum(seen):
-    """The momentum of the next update, after `seen` batches, that makes the running value the average of all."""
-    # SOLUTION 4.3: the momentum that weighs all batches alike
+    """The momentum for the next update, after `seen` batches.
+
+    With it, the running value is the plain average of all batches.
+    """
+    # SOLUTION 4.3: the momentum that gives all batches the same weight
     return seen / (seen + 1)
     # END
 
@@ -112,96 +133,140 @@ def cumulative_momentum(seen):
 check("4.3")
 
 # %% [markdown]
-# ### How fast, and how quietly?
+# ### How fast and how smooth?
 #
-# Batches of 16 numbers with a mean of 3, for 200 batches; on the right the mean jumps from 3 to 1 in the middle. Which
-# momentum would you use if you knew that the data stays as it is? And in training, where it never does?
+# The next cell draws the running mean over 200 batches of 16 numbers each. On the left,
+# the true mean is 3 all the time. On the right, it jumps from 3 to 1 after 100 batches.
+# There is one curve for each of the momentums 0.5, 0.9 and 0.99, and one for the plain
+# average of all batches.
+
+# %% [markdown]
+# **Guess before you run.** Which curve reaches 3 first? Which one is the smoothest? Which
+# curves reach 1 after the jump, and where does the plain average end?
 
 # %% tags=["plot"]
 CURVES = {
     "momentum 0.5": (0.5, ORANGE, "-"),
     "momentum 0.9": (0.9, BLUE, "-"),
     "momentum 0.99": (0.99, GREEN, "--"),
-    "all batches alike": (None, VERMILLION, "-."),
+    "average of all batches": (None, VERMILLION, "-."),
 }
 
 
 def running_means(batches, momentum):
     mean, var, found = np.zeros(1), np.ones(1), []
     for seen, x in enumerate(batches):
-        mean, var = update(mean, var, x, cumulative_momentum(seen) if momentum is None else momentum)
+        keep = cumulative_momentum(seen) if momentum is None else momentum
+        mean, var = update(mean, var, x, keep)
         found.append(mean[0])
     return found
 
 
 rng = np.random.default_rng(0)
 noise = rng.standard_normal((200, 16, 1))
-steady, jump = noise + 3, noise + np.where(np.arange(200) < 100, 3.0, 1.0)[:, None, None]
+steady = noise + 3
+jump = noise + np.where(np.arange(200) < 100, 3.0, 1.0)[:, None, None]
 figure, panels = plt.subplots(1, 2, figsize=(12, 4.4), sharey=True, layout="constrained")
-titles = "Large momentum: quiet, but slow to begin", "Slow to follow, too; the average of all never forgets"
+titles = "The mean stays at 3", "The mean jumps from 3 to 1"
 for panel, batches, title in zip(panels, (steady, jump), titles, strict=True):
-    panel.plot(batches.mean(axis=(1, 2)), ".", color=GREY, markersize=4, label="mean of each batch")
+    dots = {"color": GREY, "markersize": 4, "label": "mean of each batch"}
+    panel.plot(batches.mean(axis=(1, 2)), ".", **dots)
     for name, (momentum, color, style) in CURVES.items():
-        panel.plot(running_means(batches, momentum), style, color=color, linewidth=1.8, label=name)
+        means = running_means(batches, momentum)
+        panel.plot(means, style, color=color, linewidth=1.8, label=name)
     panel.set(title=title, xlabel="batch")
 panels[0].set_ylabel("running mean")
 panels[0].legend(loc="lower right")
 show(
     figure,
-    "Running mean over 200 batches for momentum 0.5, 0.9, 0.99 and for all batches alike, with the means of single "
-    "batches as dots. Left, the mean stays at 3: 0.5 is there at once and jitters, 0.99 is smooth and not there "
-    "after 200 batches, the average is both quick and smooth. Right, the mean jumps from 3 to 1 in the middle: 0.5 "
-    "and 0.9 follow, 0.99 slowly, and the average ends halfway.",
+    "Running mean over 200 batches for momentum 0.5, 0.9 and 0.99 and for the average "
+    "of all batches, with the means of single batches as dots. Left, the mean stays at "
+    "3: momentum 0.5 arrives at once and jitters. 0.99 is smooth and has not arrived "
+    "after 200 batches. The average is fast and smooth. Right, the mean jumps from 3 to "
+    "1 in the middle: 0.5 and 0.9 follow, 0.99 follows slowly, and the average ends "
+    "halfway.",
 )
 
 # %% [markdown]
-# ### Your hand on the momentum
+# **What you see.** On the left, the plain average is best: it arrives with the first
+# batch and gets smoother all the time. Momentum 0.99 is smooth too, but it is still below
+# 3 after 200 batches. Momentum 0.5 arrives at once but jitters. On the right, momentum
+# 0.5 and 0.9 follow the jump. Momentum 0.99 has only reached about 1.9 when the jump
+# comes, and then it falls slowly. The plain average never forgets the first 100 batches
+# and ends near 2, halfway between 3 and 1.
 #
-# The same jump, and a slider (with `ipywidgets`; without, three momentums in one picture). Move it, and predict before
-# you let go: after how many batches is 1 % of the jump left, and how much does the line tremble? If batches are
-# independent, the line's deviation is sqrt((1 - momentum) / (1 + momentum)) of a batch mean's, which is 1/4 here.
+# If you know that the data does not change, use the average. During training the weights
+# change, so the data behind a layer changes all the time. Then you need a momentum.
+
+# %% [markdown]
+# ### Try it with a slider
+#
+# The next cell shows the same jump with a slider for the momentum. (The slider needs
+# `ipywidgets`. Without it, the cell draws three momentums in one picture.) Two numbers
+# describe a curve. The first is the number of batches after which 1 % of the jump is
+# left. The second is how much the line jitters. If batches are independent, the standard
+# deviation of the line is sqrt((1 - momentum) / (1 + momentum)) times that of a batch
+# mean, which is 1/4 here.
+
+# %% [markdown]
+# **Guess before you run.** Choose a momentum and guess both numbers. Then move the slider
+# there, and read them in the legend.
 
 
 # %% tags=["plot"]
 def follow(*momentums):
-    """The running mean at the jump, for one momentum or several."""
+    """Draw the running mean at the jump, for one or more momentums."""
     figure, panel = plt.subplots(figsize=(9, 4.2), layout="constrained")
-    panel.plot(jump.mean(axis=(1, 2)), ".", color=GREY, markersize=4, label="mean of each batch")
-    for momentum, color, style in zip(momentums, (BLUE, VERMILLION, GREEN), ("-", "--", "-."), strict=False):
+    dots = {"color": GREY, "markersize": 4, "label": "mean of each batch"}
+    panel.plot(jump.mean(axis=(1, 2)), ".", **dots)
+    looks = (BLUE, "-"), (VERMILLION, "--"), (GREEN, "-.")
+    for momentum, (color, style) in zip(momentums, looks, strict=False):
         left = np.log(0.01) / np.log(momentum)
-        trembles = np.sqrt((1 - momentum) / (1 + momentum)) / 4
-        name = f"momentum {momentum:g}: 1 % left after {left:.0f} batches, deviation {trembles:.3f}"
-        panel.plot(running_means(jump, momentum), style, color=color, linewidth=2, label=name)
-    panel.set(title="Quick and restless, or calm and late", xlabel="batch", ylabel="running mean", ylim=(-0.2, 5.4))
+        jitter = np.sqrt((1 - momentum) / (1 + momentum)) / 4
+        name = (
+            f"momentum {momentum:g}: 1 % left after {left:.0f} batches, "
+            f"deviation {jitter:.3f}"
+        )
+        means = running_means(jump, momentum)
+        panel.plot(means, style, color=color, linewidth=2, label=name)
+    panel.set(title="The mean jumps from 3 to 1", ylim=(-0.2, 5.4))
+    panel.set(xlabel="batch", ylabel="running mean")
     panel.legend(loc="upper right")
     show(
         figure,
-        "Running mean over 200 batches, whose mean jumps from 3 to 1 in the middle, with momentum "
-        f"{' and '.join(map(str, momentums))}. The smaller the momentum, the sooner the line follows, and the more it "
-        "trembles with the means of single batches.",
+        "Running mean over 200 batches, whose mean jumps from 3 to 1 in the middle, with "
+        f"momentum {' and '.join(map(str, momentums))}. With a smaller momentum the line "
+        "follows sooner, and it jitters more with the means of single batches.",
     )
 
 
-slide(follow, "momentum", [0.1, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 0.97, 0.98, 0.99], first=0.9, without=(0.3, 0.9, 0.98))
+VALUES = [0.1, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 0.97, 0.98, 0.99]
+slide(follow, "momentum", VALUES, first=0.9, without=(0.3, 0.9, 0.98))
+
+# %% [markdown]
+# **What you see.** A small momentum follows the jump sooner and jitters more. A large
+# momentum is smooth and follows late. No momentum is both fast and smooth.
 
 # %% [markdown]
 # ## Task 4.4: four conventions
 #
-# | convention | momentum is | its default | the variance that is blended in |
+# | convention | momentum is | default | variance of the batch |
 # |---|---|---|---|
 # | "onnx" | the share of the old value | 0.9 | divides by m |
 # | "keras" | the share of the old value | 0.99 | divides by m |
 # | "pytorch" | the share of the **new** value | 0.1 | divides by m - 1 |
-# | "paper" | not there: all batches count alike | | divides by m - 1 |
+# | "paper" | not used: all batches have equal weight | | divides by m - 1 |
 #
-# (Keras from version 3 on. The paper is Ioffe and Szegedy 2015, Algorithm 2.) Start from mean 0 and variance 1, and
-# compute what each convention holds after every batch. The batches may differ in size. `momentum=None` asks for the
+# ("keras" means Keras 3 and later. "paper" means Ioffe and Szegedy 2015, Algorithm 2.)
+#
+# Start with mean 0 and variance 1. Compute the running statistics after every batch, in
+# each convention. The batches may have different sizes. `momentum=None` means the
 # default.
 
 
 # %%
 def trajectory(batches, convention, momentum=None):
-    """A list with the running (mean, var) after each batch, in one of the four conventions."""
+    """A list of the running (mean, var) after each batch, in one convention."""
     # SOLUTION 4.4: the running statistics after each batch
     new_share = {"onnx": 0.1, "keras": 0.01, "pytorch": 0.1, "paper": None}[convention]
     if momentum is not None and convention != "paper":
@@ -213,7 +278,8 @@ def trajectory(batches, convention, momentum=None):
         if convention in ("pytorch", "paper"):
             batch_var = unbiased(batch_var, m)
         share = 1 - cumulative_momentum(seen) if new_share is None else new_share
-        mean, var = mean * (1 - share) + batch_mean * share, var * (1 - share) + batch_var * share
+        mean = mean * (1 - share) + batch_mean * share
+        var = var * (1 - share) + batch_var * share
         found.append((mean, var))
     return found
     # END
@@ -223,15 +289,18 @@ def trajectory(batches, convention, momentum=None):
 check("4.4")
 
 # %% [markdown]
-# This library's layers follow "onnx", and `unbiased_running_var=True` makes the variance PyTorch's. Do you agree?
+# The layers of this library follow "onnx". With `unbiased_running_var=True` they take
+# PyTorch's variance. The next cell compares them with your trajectories:
 
 # %% tags=["check"]
 import minorm as mn
 from minorm import nn
 
 batches = [np.random.default_rng(i).standard_normal((8, 3)) * 2 + 1 for i in range(5)]
-for options, convention in (({"momentum": 0.9}, "onnx"), ({"momentum": 0.9, "unbiased_running_var": True}, "pytorch")):
-    layer = nn.BatchNorm1d(3, dtype=mn.float64, **options)
+for unbiased_var, convention in ((False, "onnx"), (True, "pytorch")):
+    layer = nn.BatchNorm1d(
+        3, dtype=mn.float64, momentum=0.9, unbiased_running_var=unbiased_var
+    )
     for x in batches:
         layer(mn.tensor(x))
     mean, var = trajectory(batches, convention)[-1]
@@ -240,24 +309,31 @@ for options, convention in (({"momentum": 0.9}, "onnx"), ({"momentum": 0.9, "unb
     print(f"{convention:8} running var {var}")
 
 # %% [markdown]
-# ## Task 4.5: moving house
+# ## Task 4.5: from PyTorch to ONNX
 #
-# A PyTorch model moves to ONNX. Its momentum is easy. Its running variance is not: each batch's share is too large by
-# m / (m - 1), while what is left of the initial 1 is not. After `batches` updates with the same m and momentum, how
-# much of the running variance is the initial 1? Take that out, correct the rest, and put it back.
+# You want to convert a PyTorch model to ONNX. The momentum is easy to convert. The
+# running variance takes more work. The part that comes from the batches is too large by
+# the factor m / (m - 1). The part that is left of the initial 1 is not.
+#
+# Assume that all `batches` updates had the same m and the same momentum. How much of the
+# running variance is left of the initial 1? Subtract this part, correct the rest, and add
+# the part again.
 
 
 # %%
 def onnx_momentum(torch_momentum):
-    """The momentum in ONNX's meaning."""
-    # SOLUTION 4.5: PyTorch's momentum as ONNX's
+    """PyTorch's momentum, converted to ONNX's convention."""
+    # SOLUTION 4.5: convert PyTorch's momentum to ONNX's
     return 1 - torch_momentum
     # END
 
 
 def onnx_running_var(torch_running_var, torch_momentum, batches, m):
-    """The running variance that ONNX's convention would have come to over the same batches, all with this m."""
-    # SOLUTION 4.5: PyTorch's running variance as ONNX's
+    """The running variance that ONNX's convention gives for the same batches.
+
+    All batches have the same m.
+    """
+    # SOLUTION 4.5: convert PyTorch's running variance to ONNX's
     initial = (1 - torch_momentum) ** batches
     return (torch_running_var - initial) * (m - 1) / m + initial
     # END
@@ -269,21 +345,28 @@ check("4.5")
 # %% [markdown]
 # ## Task 4.6: tests that find bugs
 #
-# As in lab 3, your tests are run on a right implementation, where all must pass, and on wrong ones, where one must
-# fail; each bug found is a point. `norm` has
+# This works as in lab 3. The check runs your tests on a correct implementation, where all
+# tests must pass. Then it runs them on wrong implementations, where at least one test
+# must fail. You get a point for each bug that your tests find. `norm` has two functions:
 #
 #     y, new_mean, new_var = norm.train(x, mean, var, momentum=0.9, eps=1e-5)
 #     y = norm.evaluate(x, mean, var, eps=1e-5)
 #
-# in ONNX's convention, without scale and bias, for float64 x (N, C) or (N, C, L) and running mean and var (C). In
-# training y comes from the batch's statistics and does not depend on the running ones. Some bugs show only with
-# positions, some only where the variance or m is small, some only where mean and var are not 0 and 1.
+# They follow ONNX's convention and have no scale and no bias. x is a float64 array of
+# shape (N, C) or (N, C, L). The running mean and var have the shape (C). In training, y
+# comes from the statistics of the batch and does not depend on the running statistics.
+#
+# Choose your test data with care. Some bugs show only if there are positions, some only
+# if the variance or m is small, and some only if mean and var are not 0 and 1.
+#
+# minorm's normalizations, torch and similar libraries are closed while your tests run, as
+# in task 3.5. Compare with a formula, a property, or your own functions of this file.
 
 
 # %%
 def test_training(norm):
-    """What train must return."""
-    # SOLUTION 4.6: a test of norm.train
+    """Test what norm.train returns."""
+    # SOLUTION 4.6: test norm.train
     rng = np.random.default_rng(0)
     for shape in ((3, 2), (3, 2, 4)):
         axes = (0, *range(2, len(shape)))
@@ -300,12 +383,13 @@ def test_training(norm):
 
 
 def test_evaluation(norm):
-    """What evaluate must return."""
-    # SOLUTION 4.6: a test of norm.evaluate
+    """Test what norm.evaluate returns."""
+    # SOLUTION 4.6: test norm.evaluate
     x = np.random.default_rng(1).standard_normal((3, 2, 4))
     mean, var = np.array([1.0, -2.0]), np.array([0.01, 4.0])
     expected = (x - mean[:, None]) / np.sqrt(var + 1e-2)[:, None]
-    np.testing.assert_allclose(norm.evaluate(x, mean, var, eps=1e-2), expected, rtol=1e-9)
+    y = norm.evaluate(x, mean, var, eps=1e-2)
+    np.testing.assert_allclose(y, expected, rtol=1e-9)
     # END
 
 
@@ -315,9 +399,10 @@ check("4.6")
 # %% [markdown]
 # ## To think about
 #
-# 1. Somebody passes PyTorch's `momentum=0.1` to a library that means the share of the old value. What happens to the
-#    running statistics, and how would it show in the accuracy on the test set? Would the training loss tell?
-# 2. How many batches does it take with momentum 0.99 until less than 1 % of the initial variance 1 is left? How long
-#    is an epoch of the digits with batches of 64?
-# 3. The average of the batches' variances, even the unbiased ones, is not the variance of all the data together. What
-#    is missing? (Chan's formula in lab 2 has it.)
+# 1. Somebody takes PyTorch's `momentum=0.1` and passes it to a library in which momentum
+#    is the share of the old value. What happens to the running statistics? How does this
+#    show in the accuracy on the test set? Does it show in the training loss?
+# 2. With momentum 0.99, how many batches does it take until less than 1 % of the initial
+#    variance 1 is left? How many batches of 64 are in one epoch of the digits?
+# 3. The average of the batches' variances is not the variance of all data together, even
+#    if each variance divides by m - 1. What is missing? (See Chan's formula in lab 2.)

@@ -16,8 +16,8 @@
 # **The question.** A mean and a variance are two sums. How fast can a sum be, what stops it, and how do several threads
 # share it without the result depending on how many they are?
 #
-# You write the kernel in Cython, from a loop that anybody would write to one that runs at the speed of memory, and that
-# gives the same bits with 1 thread and with 64. Then a LayerNorm computes with it.
+# You write the kernel in Cython. You begin with a plain loop. In the end, your kernel runs at the speed of memory and
+# gives the same bits with 1 thread and with 64, and a LayerNorm computes with it.
 #
 # You need labs 1 and 2, a C compiler, and a rough idea of C. Time: about 150 minutes, in two parts of 75.
 
@@ -34,7 +34,7 @@ import matplotlib.pyplot as plt
 
 from minorm import config
 from minorm.labs.pictures import show
-from minorm.plots import BLUE, GREEN, GREY, ORANGE, STYLE, VERMILLION
+from minorm.plots import BLUE, GREY, ORANGE, STYLE, VERMILLION
 
 plt.rcParams.update(STYLE)
 
@@ -50,18 +50,21 @@ plt.rcParams.update(STYLE)
 #   `x + 100` is the address of the element 100;
 # - a name is declared once, at the top of a function, and `for i in range(n)` over C integers is a C loop.
 #
-# Nothing checks your indices. One beyond the end, and Python is gone.
+# Nothing checks your indices. An index far beyond the end of an array crashes Python.
 #
 # ## Part A: a sum at the speed of memory (about 75 minutes)
 #
-# ## Task 7.1: the loop that anybody would write
+# ## Task 7.1: the plain loop
 #
 # Add x[0] to x[n - 1], one after the other, in a float.
 
 
 # %%
 def plain_pyx():
-    """Cython with `def plain_sum(size_t address, Py_ssize_t n)`: the sum of n floats, added one after the other."""
+    """Cython with `def plain_sum(size_t address, Py_ssize_t n)`.
+
+    It returns the sum of n floats, added one after the other.
+    """
     # SOLUTION 7.1: the plain loop
     return """
 def plain_sum(size_t address, Py_ssize_t n):
@@ -81,18 +84,21 @@ check("7.1")
 # %% [markdown]
 # ## Task 7.2: lanes
 #
-# Each addition waits for the one before, some four cycles long, while the processor could do dozens in that time. The
-# compiler may not rearrange them: floating-point sums depend on the order, and it was told to respect yours. So write
-# the order that you want: 32 sums side by side, `a[j] += x[i + j]` for j from 0 to 31, which the compiler turns into
-# a few wide instructions that do not wait for each other. At the end add the 32 in order, and what was left over, in a
-# double.
+# Each addition waits about four cycles for the one before. The processor could do dozens of additions in that time. The
+# compiler may not rearrange them, because a floating-point sum depends on the order of its additions. So write the
+# order that you want: 32 sums side by side, `a[j] += x[i + j]` for j from 0 to 31. The compiler turns these into a few
+# wide instructions that do not wait for each other. At the end, add the 32 sums in order, and then the elements that
+# were left over, in a double.
 #
 # (Why is that also more exact?)
 
 
 # %%
 def lanes_pyx():
-    """`cdef double lane_sum(const float* x, Py_ssize_t n) noexcept nogil`, and `def lanes` to call it from Python."""
+    """Cython with `cdef double lane_sum(const float* x, Py_ssize_t n) noexcept nogil`.
+
+    And `def lanes(size_t address, Py_ssize_t n)`, which calls it from Python.
+    """
     # SOLUTION 7.2: a sum in 32 lanes
     return """
 cdef double lane_sum(const float* x, Py_ssize_t n) noexcept nogil:
@@ -127,18 +133,24 @@ check("7.2")
 #     for i in prange(count, nogil=True, schedule="static", num_threads=threads):
 #         ...                                  # one line, best a call of a cdef function
 #
-# is a loop whose turns are shared among threads. The obvious thing, `total += ...` inside, works: Cython gives each
-# thread a total of its own and adds them at the end. But then the order of the additions depends on the number of
-# threads, and so do the last bits. A training run would not repeat itself on another machine.
+# is a loop whose turns are shared among threads. You could write `total += ...` inside: Cython then gives each thread
+# its own total and adds these at the end. But the order of the additions then depends on the number of threads, and so
+# do the last bits of the sum. A training run would not repeat itself on another machine.
 #
-# So the *shape* must decide who adds what. Cut x into chunks of `CHUNK` elements (a constant, 16384; the last one is
-# shorter), write the sum of each chunk to a place of its own in `partial`, an array of doubles with room for all, and
-# add these up at the end in order, on one thread. Any thread may have done any chunk: nobody can tell.
+# So the *length* of x must decide which numbers are added first. Cut x into chunks of `CHUNK` elements (a constant,
+# 16384; the last chunk is shorter). Write the sum of chunk i to `partial[i]`, an array of doubles with room for all
+# chunks. At the end, add these in order, on one thread. The result does not show which thread did which chunk.
+#
+# The check counts what each thread reads. There must be as many threads as asked for, each must read its share, and
+# they must read at the same time.
 
 
 # %%
 def parallel_pyx():
-    """Cython with `def parallel_sum(size_t address, Py_ssize_t n, size_t partial, int threads)`; uses lane_sum."""
+    """Cython that defines parallel_sum; it uses lane_sum, from the piece before.
+
+    `def parallel_sum(size_t address, Py_ssize_t n, size_t partial, int threads)`
+    """
     # SOLUTION 7.3: chunks shared among threads, added in order
     return """
 def parallel_sum(size_t address, Py_ssize_t n, size_t partial, int threads):
@@ -162,15 +174,23 @@ check("7.3")
 # %% [markdown]
 # ### The roof
 #
-# `reader(x, threads)` reads x and does next to nothing with it: nothing that touches every element can be faster, so
-# it is the roof. Left, arrays that grow out of the caches. Right, more threads, as many as this machine has. Where
-# does a second thread help, where does everybody wait for memory, and where does waking the threads cost more than
-# they bring? (On a machine that does other things at the same time, the last takes over.)
+# `reader(x, threads)` reads x and does almost nothing with it. No kernel that reads every element can be faster, so we
+# call its speed the roof. The plot below has two panels. On the left, arrays grow until they no longer fit into the
+# caches. On the right, the number of threads grows, up to the number that this machine has.
+
+# %% [markdown]
+# **Guess before you run.**
+#
+# 1. How near does the plain loop come to the roof? And the loop with lanes?
+# 2. 8 MB may fit into a cache, 134 MB do not. For which of them does a second thread help more?
+# 3. Starting the threads takes some microseconds. For which sizes is that more than they save?
+#
+# (If the machine does other work at the same time, threads help less.)
 
 
 # %% tags=["plot"]
 def rates(functions, size):
-    """GB/s of each function, which reads `size` floats; small arrays are read some times in a row."""
+    """GB/s of each function, which reads `size` floats; it reads small arrays often."""
     repeat = max(1, (1 << 21) // size)
     loops = [lambda f=f: [f() for _ in range(repeat)] for f in functions]
     return [4e-9 * size * repeat / seconds for seconds in quickest(loops, 15)]
@@ -179,7 +199,17 @@ def rates(functions, size):
 def summing(kernels, x, threads):
     """parallel_sum of x, ready to be called."""
     partial = np.empty(x.size // CHUNK + 1)
-    return lambda: kernels.parallel_sum(x.ctypes.data, x.size, partial.ctypes.data, threads)
+
+    def call():
+        places = x.ctypes.data, x.size, partial.ctypes.data  # and keeps both arrays
+        return kernels.parallel_sum(*places, threads)
+
+    return call
+
+
+def alone(function, x):
+    """A function of one thread, ready to be called on x."""
+    return lambda: function(x.ctypes.data, x.size)
 
 
 kernels = build(plain_pyx(), lanes_pyx(), parallel_pyx())
@@ -194,55 +224,75 @@ CURVES = (
 found = []
 for size in SIZES:
     x = np.ones(size, np.float32)
-    plain, lanes = (lambda f=f, x=x: f(x.ctypes.data, x.size) for f in (kernels.plain_sum, kernels.lanes))
-    *speeds, one, all_of_them = rates([plain, lanes, summing(kernels, x, most), reader(x, 1), reader(x, most)], size)
+    singles = [alone(kernels.plain_sum, x), alone(kernels.lanes, x)]
+    sums = [*singles, summing(kernels, x, most)]
+    *speeds, one, all_of_them = rates([*sums, reader(x, 1), reader(x, most)], size)
     found.append([*speeds, max(one, all_of_them)])
+THIN, THICK = {"linewidth": 1.8, "markersize": 5}, {"linewidth": 1.8, "markersize": 7}
 figure, (left, right) = plt.subplots(1, 2, figsize=(12.5, 4.8), layout="constrained")
 for (name, color, style), values in zip(CURVES, np.transpose(found), strict=True):
-    left.loglog([4 * size for size in SIZES], values, style, color=color, markersize=5, linewidth=1.8, label=name)
-left.set(title="Lanes reach the roof of reading; the plain loop never does", ylabel="GB/s", ylim=(0.3, None))
-left.set_xticks([1 << 18, 1 << 20, 1 << 22, 1 << 24, 1 << 27], ["0.25 MB", "1 MB", "4 MB", "17 MB", "134 MB"])
+    sizes = [4 * size for size in SIZES]
+    left.loglog(sizes, values, style, color=color, label=name, **THIN)
+left.set(title="Lanes reach the roof of reading; the plain loop never does")
+left.set(ylabel="GB/s", ylim=(0.3, None))
+ticks = {18: "0.25 MB", 20: "1 MB", 22: "4 MB", 24: "17 MB", 27: "134 MB"}
+left.set_xticks([1 << power for power in ticks], list(ticks.values()))
 left.minorticks_off()
 left.set_xlabel("size of the array")
 left.legend(loc="lower right")
-counts = range(1, most + 1)
-for size, name, color, style in ((1 << 21, "8 MB", BLUE, "o-"), (1 << 25, "134 MB", VERMILLION, "s--")):
+counts, gains = range(1, most + 1), []
+LARGE = ((1 << 21, "8 MB", BLUE, "o-"), (1 << 25, "134 MB", VERMILLION, "s--"))
+for size, name, color, style in LARGE:
     x = np.ones(size, np.float32)
     speeds = np.array(rates([summing(kernels, x, threads) for threads in counts], size))
-    right.plot(counts, speeds / speeds[0], style, color=color, markersize=7, linewidth=1.8, label=f"sum of {name}")
+    label = f"sum of {name}"
+    right.plot(counts, speeds / speeds[0], style, color=color, label=label, **THICK)
+    gains.append(f"{max(speeds) / speeds[0]:.1f} times for {name}")
     read = np.array(rates([reader(x, threads) for threads in counts], size))
-    right.plot(counts, read / speeds[0], ":", color=color, linewidth=1.8, label=f"the roof: reading {name}")
-right.plot(counts, counts, "-", color=GREY, linewidth=1, label="twice the threads, twice the speed")
-right.set(title="From memory, threads only help up to its roof", xlabel="threads", ylabel="speed-up over one thread")
+    roof = read / speeds[0]
+    label = f"the roof: reading {name}"
+    right.plot(counts, roof, ":", color=color, linewidth=1.8, label=label)
+straight = "twice the threads, twice the speed"
+right.plot(counts, counts, "-", color=GREY, linewidth=1, label=straight)
+right.set(title="From memory, threads only help up to its roof", xlabel="threads")
+right.set(ylabel="speed-up over one thread")
 right.set(ylim=(0, None), xticks=list(counts)[:: max(1, most // 8)])
 right.legend(loc="best")
 show(
     figure,
-    "Left, GB per second against the size of the array, both logarithmic, of the plain loop, lanes, lanes with all "
-    "threads, and reading alone. The plain loop is lowest; lanes come near to reading. Right, speed-up against the "
-    "number of threads for 8 MB and 134 MB, with reading as the roof of each, and the line of perfect speed-up. "
-    "The numbers depend on this machine.",
+    "Left, GB per second against the size of the array, both axes logarithmic. The plain "
+    f"loop is the lowest curve, at about {np.median(found, axis=0)[0]:.1f} GB per second "
+    "for all sizes. The curves of lanes, and of lanes with all threads, lie far above "
+    "it, near the dotted roof of reading. They fall where the array no longer fits into "
+    "the caches. Right, the speed-up of the sum against the number of threads, beside "
+    "the dotted roof of reading and the grey line of perfect speed-up. The best speed-up "
+    f"on this machine is {' and '.join(gains)}.",
 )
 
 # %% [markdown]
 # ## Part B: a mean and a variance, in a layer (about 75 minutes)
 #
-# This is a good place to stop: you have a sum as fast as reading, with the same bits for any number of threads. When
-# you come back, run the cells above again ("Run All Above Selected Cell"); nothing else is needed.
+# This is a good place to stop: your sum is as fast as reading, and has the same bits for any number of threads. When
+# you come back, run the cells above again ("Run All Above Selected Cell"). You need nothing else.
 #
 # ## Task 7.4: moments
 #
-# Now mean and variance, at any offset (lab 2). Each chunk makes two passes: its mean, then M = sum((x - mean)^2)
-# about that; the second pass finds the chunk in the cache. Use double lanes here, `cdef double[16] a`. Chunk i
-# writes its two numbers to parts[2 * i] and parts[2 * i + 1]. The chunks are then merged, in order, by Chan's
-# formula: with n1 elements so far and n2 more,
+# Now compute mean and variance, at any offset (lab 2). Read each chunk twice: first for its mean, then for
+# M = sum((x - mean)^2). The second pass finds the chunk in the cache. Use double lanes here, `cdef double[16] a`. Write
+# the two numbers of chunk i to parts[2 * i] and parts[2 * i + 1]. Then merge the chunks, in order, by Chan's formula.
+# With n1 elements so far and n2 more,
 #
 #     delta = mean2 - mean1     mean = mean1 + delta * n2/n     M = M1 + M2 + delta^2 * n1 * n2/n     n = n1 + n2
+#
+# The check counts what each thread reads, as in 7.3.
 
 
 # %%
 def moments_pyx():
-    """Cython with `def parallel_moments(size_t address, Py_ssize_t n, size_t parts, int threads)`: mean, var; n > 0."""
+    """Cython that defines parallel_moments; it returns mean and var, for n > 0.
+
+    `def parallel_moments(size_t address, Py_ssize_t n, size_t parts, int threads)`
+    """
     # SOLUTION 7.4: mean and population variance, in chunks
     return """
 cdef void chunk_moments(const float* x, Py_ssize_t n, double* part) noexcept nogil:
@@ -315,7 +365,8 @@ def moments(nest, x, centered):
     kernel = build(moments_pyx()).parallel_moments
     rows = np.ascontiguousarray(four(nest, x), np.float32).reshape(nest.rows, -1)
     parts = np.empty(2 * (rows.shape[1] // CHUNK + 1))
-    pairs = [kernel(row.ctypes.data, row.size, parts.ctypes.data, THREADS) for row in rows]
+    places = parts.ctypes.data
+    pairs = [kernel(row.ctypes.data, row.size, places, THREADS) for row in rows]
     mean, var = np.array(pairs).T
     if not centered:
         return 0 * mean, 0 * mean, var + mean**2
@@ -328,15 +379,22 @@ def moments(nest, x, centered):
 check("7.5")
 
 # %% [markdown]
-# And it trains. The demo's network on the digits, with statistics from your kernel in all its BatchNorm layers. The
-# network is float64 and your kernel reads float32, so the losses agree to five digits or so, not to ten.
+# ### It trains
+#
+# The demo's network learns the digits, once with the library's kernels, once with statistics from your kernel in all
+# its BatchNorm layers. The network computes in float64, and your kernel reads float32.
+
+# %% [markdown]
+# **Guess before you run.** In how many digits do the two losses agree?
 
 # %% tags=["plot"]
 from minorm.labs import digits_network
 
-library, mine = digits_network.losses(None), digits_network.losses(PartialBackend(moments=moments))
+library = digits_network.losses(None)
+mine = digits_network.losses(PartialBackend(moments=moments))
 for step in (0, 10, 22):
-    print(f"step {step:2}: loss {library[step]:.6f} with the library's kernels, {mine[step]:.6f} with your statistics")
+    print(f"step {step:2}: loss {library[step]:.9f} with the library's kernels,", end=" ")
+    print(f"{mine[step]:.9f} with your statistics")
 assert np.allclose(mine, library, rtol=1e-2)
 
 # %% [markdown]

@@ -529,7 +529,9 @@ output = (np.maximum(grid * s + b, 0) @ w2 + c).reshape(side, side)
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(11.5, 4.4), layout="constrained")
 left.plot(losses, color=BLUE, linewidth=1.8)
-left.set(title="Your autograd trains it", xlabel="training step", ylabel="mean square loss")
+left.set(
+    title="Your autograd trains it", xlabel="training step", ylabel="mean square loss"
+)
 right.contour(across, up, output, levels=[0], colors=[GREY], linewidths=2)
 for sign, color, marker in ((1, BLUE, "o"), (-1, VERMILLION, "^")):
     these = points[target[:, 0] == sign]

@@ -10,7 +10,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-from minorm.plots import BLUE, GREY, STYLE, VERMILLION, plain_powers
+from minorm.plots import BLUE, GREY, PLAIN, VERMILLION
 from minorm.support.masking import printable
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def picture(found: Diagnosis, title: str) -> Figure:
     measured = found.measured
     assert measured is not None
     norms, rows = measured.norms[:MOST], found.layers[:MOST]
-    with mpl.rc_context(STYLE):
+    with mpl.rc_context(PLAIN):
         height = 2.2 + 0.42 * len(norms)
         figure = Figure(figsize=(13, height), layout=ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.08))
         FigureCanvasAgg(figure)
@@ -38,7 +38,6 @@ def picture(found: Diagnosis, title: str) -> Figure:
             _distribution(left, place + 0.17, norm.sampled("E"), VERMILLION)
         _labels(left, found, rows)
         _bars(right, rows)
-        plain_powers(figure)
         modes = [
             mpl.lines.Line2D([], [], color=BLUE, linewidth=5, label="with the batch's statistics"),
             mpl.lines.Line2D([], [], color=VERMILLION, linewidth=5, label="in evaluation"),
@@ -71,6 +70,7 @@ def _labels(axes: Any, found: Diagnosis, rows: list[dict[str, Any]]) -> None:
     axes.set_title("Outputs of each normalization")
     if max(map(abs, axes.get_xlim())) > WIDE:
         axes.set_xscale("symlog", linthresh=5)
+        axes.xaxis.set_major_formatter("{x:g}")  # 10 to a power would be a formula
 
 
 def _bars(axes: Any, rows: list[dict[str, Any]]) -> None:

@@ -11,7 +11,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-from minorm.plots import BLUE, STYLE, VERMILLION
+from minorm.plots import BLUE, PLAIN, VERMILLION
 from minorm.quantization import LayerNoise
 from minorm.support.masking import printable
 
@@ -22,7 +22,7 @@ def picture(rows: Sequence[LayerNoise], title: str) -> Figure:
     """A row a layer, from top to bottom as they run."""
     shown = rows[:MOST]
     places = np.arange(len(shown))
-    with mpl.rc_context(STYLE):
+    with mpl.rc_context(PLAIN):
         figure = Figure(figsize=(11, 1.6 + 0.32 * len(shown)), layout=ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.08))
         FigureCanvasAgg(figure)
         figure.suptitle(printable(f"{title}: signal to quantization noise"), x=0.01, ha="left", fontweight="bold")

@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 
 from minorm.labs.compiling import CHUNK
-
-KEPT = 2 * 500  # numbers that a kernel may leave: two a chunk
+from minorm.labs.counting import thread_work
 
 
 def summed(kernels: Any, function: str, x: Any) -> Any:
@@ -35,10 +34,18 @@ def merged(kernels: Any, x: Any, threads: list[int]) -> list[Any]:
     return found
 
 
-def called(kernels: Any, function: str, threads: int) -> None:
-    """A function of threads, once, on 200 chunks."""
-    x, places = np.ones(200 * CHUNK, np.float32), np.empty(KEPT)
-    getattr(kernels, function)(x.ctypes.data, x.size, places.ctypes.data, threads)
+def nothing(kernels: Any) -> None:
+    """They are compiled, and that is all."""
+
+
+def counted(kernels: Any, function: str, x: Any, threads: int, patience: float) -> list[Any]:
+    """The answer of a function of threads, and what each thread did (see thread_work.py)."""
+    places = np.full(2 * (x.size // CHUNK + 20), np.nan)
+
+    def call(address: int) -> Any:
+        return getattr(kernels, function)(address, x.size, places.ctypes.data, threads)
+
+    return list(thread_work.counted(kernels, call, x, threads, patience))
 
 
 def repeated(kernels: Any, function: str, size: int, places: Any, values: Any, threads: int = 0) -> Any:
@@ -53,10 +60,3 @@ def repeated(kernels: Any, function: str, size: int, places: Any, values: Any, t
         x[place] = value
         found.append(call(x.ctypes.data, size, *more))
     return found
-
-
-def read(kernels: Any, size: int, threads: int, repeats: int) -> None:
-    """The judge's own kernel, which reads and does next to nothing."""
-    x, out = np.ones(size, np.float32), np.zeros(size // CHUNK, np.uint64)
-    for _ in range(repeats):
-        kernels.read(x.ctypes.data, size, out.ctypes.data, threads)

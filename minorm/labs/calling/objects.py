@@ -13,6 +13,7 @@ import numpy as np
 
 from minorm.kernels.protocol import Statistics
 from minorm.labs.calling.wire import TYPES, Makers, Packers
+from minorm.labs.following.followed import FollowedArray
 from minorm.normalization.equation import Equation
 from minorm.normalization.nest import Axis, Loop, Nest
 
@@ -22,6 +23,16 @@ class Callback:
 
     def __init__(self, name: str) -> None:
         self.name = name
+
+
+FOLLOW = "follow"  # what a followed array asks for
+
+
+class Followed:
+    """An array whose numbers stay with the judge (see minorm/labs/following), by its number, shape and type."""
+
+    def __init__(self, number: int, shape: tuple[int, ...] = (), dtype: str = "") -> None:
+        self.number, self.shape, self.dtype = number, shape, dtype
 
 
 class RankReference:
@@ -39,7 +50,9 @@ def _nest(parts: Any) -> Nest:
 
 
 def statistics(block: Any) -> Statistics:
-    """Of a block that came from somewhere: four rows of float64."""
+    """Of a block that came from somewhere: four rows of float64; or the number of a followed array."""
+    if isinstance(block, Followed):
+        return Statistics(block)
     if not isinstance(block, np.ndarray) or block.dtype != np.float64 or block.ndim != 2 or len(block) != 4:
         raise ValueError("statistics are four vectors of float64")
     return Statistics(np.ascontiguousarray(block))
@@ -59,14 +72,21 @@ SENT: Packers = {
     np.dtype: ("dtype", str),
     Callback: ("callback", lambda function: function.name),
     RankReference: ("rank", lambda rank: (rank.number, rank.size)),
+    Followed: ("followed", lambda array: (array.number, array.shape, array.dtype)),
+    FollowedArray: ("followed", lambda array: array.number),
 }  # fmt: skip
-TAKEN_BACK: Makers = {"statistics": statistics}  # all that the judge makes of a stranger's message
+TAKEN_BACK: Makers = {
+    "statistics": statistics,
+    "followed": Followed,
+}  # all that the judge makes of a stranger's message
 
 
 def made_for_students(function: Callable[[str], Any], rank: Callable[[int, int], Any]) -> Makers:
     """What a student's process makes: `function` of a Callback, `rank` of a RankReference."""
     return {
         **TAKEN_BACK,
+        "followed": lambda parts: FollowedArray(function(FOLLOW), *parts),
+        "statistics": Statistics,
         "nest": _nest,
         "equation": lambda parts: Equation(*parts),
         "dtype": TYPES.__getitem__,

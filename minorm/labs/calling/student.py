@@ -7,7 +7,6 @@ sees the same. What goes wrong is a Failure. Layers, ranks and clocks stay with 
 
 from __future__ import annotations
 
-import os
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -20,7 +19,7 @@ from minorm.support import masking
 
 Implementation = Mapping[str, Callable[..., Any]]  # what a student's code may ask for: functions by name
 MOST = 200  # calls that are kept, the last ones
-MAIN, NATIVE, YARDSTICK = "main", "native", "yardstick"
+MAIN, TESTS, NATIVE, YARDSTICK = "main", "tests", "native", "yardstick"
 
 
 @dataclass
@@ -35,7 +34,7 @@ class Call:
 
 
 class Failure(Exception):
-    """The student's function gave no answer. status: "not done", "error", "too slow", "died" or "not run".
+    """The student's function gave no answer. status: "not done", "error", "too slow", "died", "not run" or "not tried".
 
     kind  the class of the student's exception, where there was one
     """
@@ -81,7 +80,7 @@ class Student:
     def native(self, kind: str, pieces: tuple[str, ...], function: str, /, where: str = NATIVE, **options: Any) -> Any:
         """`function(compiled, **options)` of minorm.labs.beside, where no Python of the student's runs.
 
-        kind  "cython" or "cuda", which the pieces of text are
+        kind  "cython" or "cuda", which the pieces of text are; "counted" is Cython that counts what each thread does
         """
         request = {"do": "native", "kind": kind, "pieces": list(pieces), "name": function, "options": options}
         return self.ask(request, where=where)
@@ -96,25 +95,21 @@ class Student:
 
     def tests(self, implementation: Implementation) -> list[dict[str, Any]]:
         """Run the student's test_ functions against an implementation; [{"name": ..., "error": ... or None}, ...]."""
-        results = self.ask({"do": "tests"}, implementation)
+        results = self.ask({"do": "tests"}, implementation, TESTS)
         if not isinstance(results, list) or not all(
             isinstance(r, dict) and {"name", "error"} <= r.keys() for r in results
         ):
             raise Failure("error", "the tests gave no list of results")
         return [{"name": printable(r["name"]), "error": r["error"] and printable(r["error"])} for r in results]
 
-    def allow(self, seconds: float) -> None:
+    def allow(self, seconds: float, where: Any = MAIN) -> None:
         """The time for what is asked from now on, all together."""
 
-    def fresh(self) -> None:
+    def fresh(self, where: Any = MAIN) -> None:
         """Forget what the student's code may remember, where that is possible."""
 
-    def native_threads(self) -> int:
-        """How many threads there are where native code runs; 0 where nobody can tell."""
-        return _tasks("self")
-
     def ask(self, request: dict[str, Any], serving: Implementation | None = None, where: Any = MAIN) -> Any:
-        """The value, or a Failure. where: MAIN, NATIVE, YARDSTICK or the number of a rank."""
+        """The value, or a Failure. where: MAIN, TESTS, NATIVE, YARDSTICK or the number of a rank."""
         raise NotImplementedError
 
     def _answer_of(self, reply: Any) -> Any:
@@ -184,14 +179,6 @@ def served(reply: dict[str, Any], serving: Implementation) -> dict[str, Any]:
     except Exception as error:  # noqa: BLE001  the student's code sees it as its own
         return {"refusal": submission.describe(error), "kind": type(error).__name__}
     return answer
-
-
-def _tasks(process: Any) -> int:
-    """How many threads a process has."""
-    try:
-        return len(os.listdir(f"/proc/{process}/task"))
-    except OSError:
-        return 0
 
 
 def _value_of(reply: Any) -> Any:

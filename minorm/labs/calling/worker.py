@@ -22,16 +22,22 @@ from typing import Any
 from minorm.kernels.protocol import Statistics
 from minorm.labs import compiling, cuda, ranks
 from minorm.labs.beside import Beside
-from minorm.labs.calling import objects, submission
+from minorm.labs.calling import closed_library, objects, submission
 from minorm.labs.calling.sent import Told
 from minorm.labs.calling.watching import Watched, WatchedModule
 from minorm.labs.calling.wire import Line, Packers, WireError, encode
+from minorm.labs.following import followed
+from minorm.labs.following.followed import FollowedArray
 from minorm.labs.sealed import entry
 
 TEST = "test_"
-SENT: Packers = {Statistics: objects.SENT[Statistics]}
+SENT: Packers = {kind: objects.SENT[kind] for kind in (Statistics, FollowedArray)}
 SECRET = ("minorm.labs.checks", "minorm.labs.wrong_kernels")
-BUILDERS: dict[str, Callable[..., Any]] = {"cython": compiling.build, "cuda": cuda.Program}
+BUILDERS: dict[str, Callable[..., Any]] = {
+    "cython": compiling.build,
+    "counted": compiling.build_counted,
+    "cuda": cuda.Program,
+}
 
 
 def main(descriptor: int, plan: dict[str, Any]) -> None:
@@ -140,8 +146,13 @@ class Worker:
     def do_prepare(self, text: Any, beside: tuple[str, str]) -> None:
         """Do nothing. The answer says that the library is imported, so its import takes none of the file's time."""
 
-    def do_load(self, text: Any, file: str, beside: tuple[str, str]) -> Any:
-        """Run the file's cells, an array of bytes, for a notebook with pictures is long; notes on what failed."""
+    def do_load(self, text: Any, file: str, beside: tuple[str, str], closed: bool = False) -> Any:
+        """Run the file's cells, an array of bytes, for a notebook with pictures is long; notes on what failed.
+
+        closed  whether the library's normalizations are closed before, so that nothing of the file's keeps them
+        """
+        if closed:
+            closed_library.close()
         self.beside = Beside(*beside)
         self.module, notes = submission.load(
             bytes(text).decode(), file, lambda place: self.ask({"ask": "running", "args": [place], "options": {}})
@@ -149,8 +160,13 @@ class Worker:
         return notes
 
     def do_call(self, name: str, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
-        """One of the student's functions."""
-        return Watched(function_of(self.module, name), name, self.changed)(*args, **options)
+        """One of the student's functions; given followed arrays, it also makes such."""
+        function = function_of(self.module, name)
+        if not any(map(_is_followed, _leaves([*args, *options.values()]))):
+            return Watched(function, name, self.changed)(*args, **options)
+        names = getattr(function, "__globals__", {})
+        with closed_library.closed(), followed.making(self._function(objects.FOLLOW), names):
+            return function(*args, **options)
 
     def do_replace(self, names: Sequence[str], sources: dict[str, str]) -> None:
         """Put the judge's functions in place of the student's, by name: it says what they give, or sends a source."""
@@ -177,8 +193,9 @@ class Worker:
         return getattr(self.beside.module(), name)(BUILDERS[kind](*pieces), **options)
 
     def do_tests(self) -> list[dict[str, Any]]:
-        """The student's tests against an implementation that stays in the judge's process."""
-        return run_tests(self.module, Absent(self.asked))
+        """The student's tests against an implementation that stays in the judge's process; nothing else to compare."""
+        with closed_library.closed():
+            return run_tests(self.module, Absent(self.asked))
 
     def asked(self, name: str, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
         """What a function of the judge's says."""
@@ -206,6 +223,15 @@ REFUSALS: dict[str, type[Exception]] = {
     "CompileError": compiling.CompileError,
     "RankError": ranks.RankError,
 }
+
+
+def _is_followed(value: Any) -> bool:
+    return isinstance(value.block if isinstance(value, Statistics) else value, FollowedArray)
+
+
+def _leaves(values: Sequence[Any]) -> list[Any]:
+    """What is in tuples and lists."""
+    return [leaf for value in values for leaf in (_leaves(value) if isinstance(value, (tuple, list)) else [value])]
 
 
 def sendable(value: Any) -> Any:

@@ -17,7 +17,7 @@ LAB = Lab(
     0,
     "lab00_axes",
     "Axes",
-    "What is the difference between the norms? Which elements share a mean.",
+    "Which elements share one mean and one variance?",
     minutes=60,
     variants=V,
 )
@@ -70,7 +70,7 @@ def groups(student: Any, rng: np.random.Generator) -> None:
         equal(student.split_groups(x, count), expected, f"split_groups(x, {count}) of x with shape {shape}")
 
 
-@LAB.check("0.3", "a refusal of what cannot be")
+@LAB.check("0.3", "a wrong number of groups is refused")
 def refuses_groups(student: Any, rng: np.random.Generator) -> None:
     for count in (4, 7):
         what = f"split_groups(x, {count}) of x with 6 channels"
@@ -80,7 +80,7 @@ def refuses_groups(student: Any, rng: np.random.Generator) -> None:
             if failure.status != "error":
                 raise
             said = "ValueError" in str(failure) and "cannot reshape array" not in str(failure)
-            true(said, what, "a ValueError of yours that names the two numbers", str(failure))
+            true(said, what, "your own ValueError that names both numbers", str(failure))
         else:
             true(False, what, "a ValueError", f"an array of shape {np.shape(got)}")
 
@@ -132,7 +132,7 @@ def loops_of_masks(student: Any, rng: np.random.Generator) -> None:
         equal(student.loops(shape, axes), _loops(shape, axes), f"loops({shape}, {axes})")
 
 
-@LAB.check("0.6", "where loops go", visible=True)
+@LAB.check("0.6", "positions of loops", visible=True)
 def where_loops_go(student: Any, rng: np.random.Generator) -> None:
     for some in ([(3, 20)], [(2, 60), (4, 1)], [], [(2, 50), (3, 7), (2, 1)], [(3, 1), (2, 10)]):
         grids = np.meshgrid(*[np.arange(count) * step for count, step in some], indexing="ij")

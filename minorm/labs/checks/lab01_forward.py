@@ -1,4 +1,4 @@
-"""Lab 1: five norms against formulas in float64, written out here once more."""
+"""Lab 1: compares five norms with formulas in float64, which are written out here once more."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ LAB = Lab(
     1,
     "lab01_forward",
     "Forward",
-    "How little code does it take to have all five norms? One function.",
+    "How much code do all five norms need? One function.",
     minutes=75,
+    needs=(0,),
     variants=V,
 )
 
@@ -86,7 +87,7 @@ def eps_inside(student: Any, rng: np.random.Generator) -> None:
         close(student.normalize(x, (1,), eps), _norm(x, (1,), eps), f"normalize of small numbers with eps={eps:g}")
 
 
-@LAB.check("1.2", "rows of equal numbers, and no centering")
+@LAB.check("1.2", "rows of equal numbers; without centering")
 def equal_numbers(student: Any, rng: np.random.Generator) -> None:
     close(student.normalize(np.full((2, 4), 3.0), (1,)), np.zeros((2, 4)), "normalize of rows of equal numbers")
     x = _data(rng, 3, 4)
@@ -107,7 +108,7 @@ def affine(student: Any, rng: np.random.Generator) -> None:
     close(student.affine(x, None, None, 1), x, "affine without s and b")
 
 
-@LAB.check("1.3", "one of the two, equal lengths")
+@LAB.check("1.3", "scale or bias alone, equal lengths")
 def affine_halves(student: Any, rng: np.random.Generator) -> None:
     x = rng.standard_normal((3, 3, 3))
     s = rng.standard_normal(3)

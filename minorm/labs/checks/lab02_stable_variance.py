@@ -12,7 +12,10 @@ from minorm.kernels.partial import PartialBackend
 from minorm.labs.checks.mistakes import lab02_stable_variance as mistakes
 from minorm.labs.checks.variants.lab02_stable_variance import V, along, parts_of, piece
 from minorm.labs.comparing import at_most, close, equal, numbers, parts, true
+from minorm.labs.following import verdicts
+from minorm.labs.following.follower import Follower
 from minorm.labs.lab import Lab
+from minorm.normalization.nest import plan
 from minorm.tensor.creation import tensor
 
 LAB = Lab(
@@ -21,6 +24,7 @@ LAB = Lab(
     "Stable variance",
     "What is the variance of numbers near ten million, in float32?",
     minutes=75,
+    needs=(1,),
     variants=V,
 )
 STEP = 2.0**-23  # of float32 at 1
@@ -57,9 +61,87 @@ def _accuracy(method: Method, name: str, rng: np.random.Generator, losing: float
         at_most(error, bound, f"relative error of {name} with a mean of {offset:g} deviations")
 
 
+def _followed(student: Any, name: str, x: Any, **options: Any) -> tuple[Follower, str]:
+    """What the function does with x: in float32, by its own formula, and as where nothing is looked at."""
+    x = np.moveaxis(x, 0, V.axis)  # in the same order of memory for both calls
+    follow, what = Follower(), f"{name} of float32 numbers of shape {x.shape}"
+    answer = follow.call(student, name, follow.array(x, rows=True, axis=V.axis), **options)
+    verdicts.no_variance(follow, what)
+    verdicts.types(follow, ["float32"], what)
+    verdicts.same_answer(answer, student.call(name, (x,), options), what)
+    return follow, what
+
+
+def _data(rng: np.random.Generator, rows: int) -> list[Any]:
+    """A table of three columns, and one column, without an axis for it where the values lie along axis 0."""
+    one = (rows,) if V.axis == 0 else (rows, 1)
+    return [(rng.standard_normal(shape) * 2 + 5).astype(np.float32) for shape in ((rows, 3), one)]
+
+
+def _sums(x: Any) -> Any:
+    """The sum of squared distances from the mean, float64."""
+    return len(x) * x.astype(np.float64).var(axis=0)
+
+
+def _naive_is_naive(student: Any, rng: np.random.Generator) -> None:
+    for x in _data(rng, 21):
+        follow, what = _followed(student, "naive", x)
+        square = (x.astype(np.float64) ** 2).sum(axis=0)
+        verdicts.formed(follow, [square, square / len(x)], what, "the mean of x^2")
+
+
+def _two_passes(student: Any, rng: np.random.Generator) -> None:
+    for x in _data(rng, 21):
+        follow, what = _followed(student, "two_pass", x)
+        verdicts.formed(follow, [x - x.mean(axis=0, dtype=np.float64)], what, "x - mean for each x", rtol=1e-3)
+
+
+def _one_after_the_other(student: Any, rng: np.random.Generator) -> None:
+    for x in _data(rng, 21):
+        follow, what = _followed(student, "welford", x)
+        verdicts.one_pass(follow, len(x), x[0].size, what)
+        counts = np.arange(2, len(x) + 1)
+        running = np.array([np.ravel(_sums(x[:count])) for count in counts])
+        words = "M after each value, the sum for the values so far"
+        verdicts.formed(follow, [running, running / counts[:, None]], what, words, rtol=1e-3)
+
+
+def _merges_pieces(student: Any, rng: np.random.Generator) -> None:
+    for x, pieces in zip(_data(rng, 23), (4, 5), strict=True):
+        follow, what = _followed(student, "chan", x, pieces=pieces)
+        cut = np.array_split(x, pieces)
+        ends = np.cumsum([len(piece) for piece in cut])
+        verdicts.blocks_apart(follow, ends.tolist(), what, "pieces by themselves, and then their n, mean and M")
+        each, merged = np.array([_sums(piece) for piece in cut]), np.array([_sums(x[:end]) for end in ends])
+        counts = [np.reshape(n, (-1, *[1] * (x.ndim - 1))) for n in ([len(piece) for piece in cut], ends)]
+        verdicts.formed(follow, [each, each / counts[0]], what, "M of each piece", rtol=1e-3)
+        words = "M of the first two pieces together, of the first three, ..."
+        verdicts.formed(follow, [merged, merged / counts[1]], what, words, rtol=1e-3)
+
+
+def _merges_states(student: Any, rng: np.random.Generator) -> None:
+    """Means and sums alone, float32, with no data behind them."""
+    follow, what = Follower(), "combine of two states in float32"
+    drawn = [(n, *rng.uniform(1, 2, (2, 3)).astype(np.float32)) for n in (7, 12)]
+    states = [piece(*state) for state in drawn]
+    held = [piece(n, follow.array(mean), follow.array(M)) for n, mean, M in drawn]
+    answer = follow.call(student, "combine", *held)
+    verdicts.no_variance(follow, what)
+    verdicts.types(follow, ["float32"], what)
+    verdicts.same_answer(answer, student.call("combine", tuple(states), {}), what)
+
+
+def _around_k(student: Any, rng: np.random.Generator) -> None:
+    for x in _data(rng, 21):
+        follow, what = _followed(student, "shifted", x)
+        wide = x.astype(np.float64)
+        verdicts.formed(follow, [wide - wide[: V.first].mean(axis=0)], what, "x - k for each x", rtol=1e-3)
+
+
 @LAB.check("2.1", "naive: the formula", visible=True)
 def naive_formula(student: Any, rng: np.random.Generator) -> None:
     _arithmetic(student.naive, "naive", rng)
+    _naive_is_naive(student, rng)
 
 
 @LAB.check("2.1", "naive: good near 0, no digit right at 10,000", visible=True)
@@ -68,26 +150,31 @@ def naive_fails(student: Any, rng: np.random.Generator) -> None:
     error = _error(student.naive, "naive", rng, 1e4)
     expected = "at least 1: mean(x^2) - mean(x)^2 in float32 has no digit left there"
     true(error >= 1, "relative error of naive with a mean of 10,000 deviations", expected, f"{error:.1e}")
+    _naive_is_naive(student, rng)
 
 
 @LAB.check("2.2", "two passes: the formula", visible=True)
 def two_pass_formula(student: Any, rng: np.random.Generator) -> None:
     _arithmetic(student.two_pass, "two_pass", rng)
+    _two_passes(student, rng)
 
 
 @LAB.check("2.2", "two passes: error bound up to 100,000")
 def two_pass_error(student: Any, rng: np.random.Generator) -> None:
     _accuracy(student.two_pass, "two_pass", rng, 4, 1e5)
+    _two_passes(student, rng)
 
 
 @LAB.check("2.3", "Welford: the formula", visible=True)
 def welford_formula(student: Any, rng: np.random.Generator) -> None:
     _arithmetic(student.welford, "welford", rng)
+    _one_after_the_other(student, rng)
 
 
 @LAB.check("2.3", "Welford: error bound up to 100,000", points=2)
 def welford_error(student: Any, rng: np.random.Generator) -> None:
     _accuracy(student.welford, "welford", rng, 4, 1e5)
+    _one_after_the_other(student, rng)
 
 
 @LAB.check("2.4", "Chan: two pieces as one", points=2, visible=True)
@@ -100,6 +187,7 @@ def combine(student: Any, rng: np.random.Generator) -> None:
         equal(n, n1 + n2, f"n of {n1} and {n2} values together")
         close(mean, x.mean(axis=0), f"the mean of {n1} and {n2} values together")
         close(M, (n1 + n2) * x.var(axis=0), f"M of {n1} and {n2} values together")
+    _merges_states(student, rng)
 
 
 @LAB.check("2.4", "Chan: the formula", visible=True)
@@ -107,11 +195,13 @@ def chan_formula(student: Any, rng: np.random.Generator) -> None:
     _arithmetic(student.chan, "chan", rng)
     _arithmetic(lambda x: student.chan(x, 1), "chan with pieces=1", rng)
     _arithmetic(lambda x: student.chan(x, 3), "chan with pieces=3", rng)
+    _merges_pieces(student, rng)
 
 
 @LAB.check("2.4", "Chan: error bound up to 100,000")
 def chan_error(student: Any, rng: np.random.Generator) -> None:
     _accuracy(student.chan, "chan", rng, 4, 1e5)
+    _merges_pieces(student, rng)
 
 
 @LAB.check("2.5", "shifted: k, d and var", points=2, visible=True)
@@ -124,6 +214,7 @@ def shifted_formula(student: Any, rng: np.random.Generator) -> None:
         close(k, x[: V.first].mean(axis=0), f"k of numbers of shape {shape}")
         close(np.asarray(k) + np.asarray(d), x.mean(axis=0), f"k + d of numbers of shape {shape}")
         close(var, x.var(axis=0), f"var of numbers of shape {shape}")
+    _around_k(student, rng)
 
 
 @LAB.check("2.5", "shifted: seven digits wherever the data lies", points=3)
@@ -132,6 +223,7 @@ def shifted_error(student: Any, rng: np.random.Generator) -> None:
     for offset in (1e3, 1e4, 1e5, 1e6, 1e7):
         error = _error(lambda x: parts(student.shifted(x), 3, "shifted")[2], "shifted", rng, offset)
         at_most(error, 5e-5, f"relative error of shifted with a mean of {offset:g} deviations")
+    _around_k(student, rng)
 
 
 def _run(x: Any, function: str, backend: Any) -> Any:
@@ -155,16 +247,29 @@ def _layer(student: Any, rng: np.random.Generator, function: str, offset: float)
     )
 
 
+def _moments(student: Any, rng: np.random.Generator) -> None:
+    """x - k in the type of x: float64 is for sums, and a shift that is not used shows nowhere else."""
+    x = (rng.standard_normal((3, 4, 5, 6)) + 7).astype(np.float32)
+    for axes in ((0, 2, 3), (2, 3)):
+        nest, follow, what = plan(x.shape, axes), Follower(plain=16), f"moments over the axes {axes}"
+        answer = follow.call(student, "moments", nest, follow.array(x, rows=True), True)
+        verdicts.no_variance(follow, what)
+        verdicts.not_centered_in(follow, "float64", nest.rows, what, "x - k in float32, the type of x")
+        verdicts.same_answer(answer, student.call("moments", (nest, x, True), {}), what)
+
+
 @LAB.check("2.6", "BatchNorm with your moments", points=2, visible=True)
 def batch_norm(student: Any, rng: np.random.Generator) -> None:
     for offset in (0.0, 1e4, 1e7):
         _layer(student, rng, "batch_norm", offset)
+    _moments(student, rng)
 
 
 @LAB.check("2.6", "LayerNorm and RMSNorm with your moments")
 def other_norms(student: Any, rng: np.random.Generator) -> None:
     _layer(student, rng, "layer_norm", 1e6)
     _layer(student, rng, "rms_norm", 3.0)
+    _moments(student, rng)
 
 
 LAB.recognizer = mistakes.RECOGNIZER

@@ -18,7 +18,11 @@ from minorm.labs.checks.variants import lab03_backward as varied
 from minorm.labs.checks.variants import layouts
 from minorm.labs.checks.variants.lab03_backward import V, third
 from minorm.labs.comparing import at_most, close, numbers, parts
+from minorm.labs.following import verdicts
+from minorm.labs.following.follower import Follower
 from minorm.labs.lab import Lab
+from minorm.normalization.equation import Equation
+from minorm.normalization.nest import plan
 from minorm.tensor.creation import tensor
 
 LAB = Lab(
@@ -27,6 +31,7 @@ LAB = Lab(
     "Backward",
     "How does a gradient come back through a mean and a variance?",
     minutes=90,
+    needs=(1, 14),
     packages=("sklearn",),
     variants=V,
 )
@@ -70,10 +75,28 @@ def _far_graph(
     close(student.graph(x + FAR, g, axes, eps), rstd * (g - mean_g - xhat * mean_gx), what, rtol=1e-7, atol=1e-8)
 
 
+def _backward_pass(
+    student: Any, name: str, before: tuple[Any, ...], arrays: tuple[Any, ...], after: tuple[Any, ...]
+) -> None:
+    """The work of one pass, in real numbers: differences of forward passes need one for each element."""
+    size = arrays[0].size
+    follow, what = Follower(plain=size // 4, decisions=size), f"{name} of {size} elements"
+    answer = follow.call(student, name, *before, *(follow.array(array) for array in arrays), *after)
+    verdicts.types(follow, ["float64", "int64"], what)
+    verdicts.work(follow, size, what)
+    verdicts.same_answer(answer, student.call(name, (*before, *arrays, *after), {}), what)
+
+
+def _walks_the_graph(student: Any, rng: np.random.Generator) -> None:
+    _far_graph(student, rng, (3, 5), (1,), 0.3)
+    _backward_pass(student, "graph", (), tuple(rng.standard_normal((2, 3, 32))), ((1,), 1e-3))
+
+
 @LAB.check("3.1", "the graph against finite differences", points=2, visible=True)
 def graph(student: Any, rng: np.random.Generator) -> None:
     _graph(student, rng, (3, 4), (1,), 1e-5)
     _graph(student, rng, (3, 2, 4), (0, 2), 1e-5)
+    _walks_the_graph(student, rng)
 
 
 @LAB.check("3.1", "other shapes and a large eps", points=2)
@@ -81,10 +104,21 @@ def graph_odd(student: Any, rng: np.random.Generator) -> None:
     _graph(student, rng, (2, 3, 2, 2), (2, 3), 0.3)
     _graph(student, rng, (5,), (0,), 0.3)
     _graph(student, rng, (2, 5, 1), (0, 1), 1e-2)
+    _walks_the_graph(student, rng)
     _far_graph(student, rng, (3, 5), (1,), 0.3)
     x, g = rng.standard_normal((2, 4, 6)) * 0.03
     what = "graph of small numbers, eps not given"
     close(student.graph(x, g, (1,)), _slopes(x, g, (1,), V.eps), what, rtol=1e-4, atol=1e-6)
+
+
+def _is_the_formula(student: Any, rng: np.random.Generator) -> None:
+    """To more digits than finite differences have."""
+    x, g = rng.standard_normal((2, 3, 32))
+    xhat, rstd = _xhat(x, (1,), 1e-3)
+    right = rstd * (g - g.mean(axis=1, keepdims=True) - xhat * (g * xhat).mean(axis=1, keepdims=True))
+    got = student.three_terms(g, xhat, third(rstd), (1,))
+    close(got, right, "three_terms, to 12 digits", rtol=1e-12, atol=1e-12)
+    _backward_pass(student, "three_terms", (), (g, xhat, third(rstd)), ((1,),))
 
 
 @LAB.check("3.2", "the formula against finite differences", points=2, visible=True)
@@ -94,6 +128,7 @@ def three_terms(student: Any, rng: np.random.Generator) -> None:
         xhat, rstd = _xhat(x, axes, eps)
         what = f"three_terms, shape {shape}, axes {axes}, eps={eps:g}"
         close(student.three_terms(g, xhat, third(rstd), axes), _slopes(x, g, axes, eps), what, **ROUGH)
+    _is_the_formula(student, rng)
 
 
 @LAB.check("3.2", "sum dx = 0 and sum dx * xhat = 0")
@@ -106,6 +141,7 @@ def invariants(student: Any, rng: np.random.Generator) -> None:
         at_most(np.abs(dx.sum(axis=axes)).max(), 1e-10, f"|sum dx|, shape {shape}, axes {axes}, eps=0")
         at_most(np.abs((dx * xhat).sum(axis=axes)).max(), 1e-10, f"|sum dx * xhat|, shape {shape}, axes {axes}, eps=0")
         at_most(-np.abs(dx).max(), -1e-3, "minus the largest |dx|")
+    _is_the_formula(student, rng)
 
 
 @LAB.check("3.3", "BatchNorm's and LayerNorm's", points=2, visible=True)
@@ -154,7 +190,19 @@ def _plug(student: Any, rng: np.random.Generator, layers: tuple[str, ...], offse
         backend = PartialBackend(forward=_in_two_parts, backward=student.backward)
         got = parts(_run(layer, arrays, backend), 3, f"{layer} with your backward")
         for name, mine, right in zip(("dx", "ds", "db"), got, _run(layer, arrays, None), strict=True):
-            close(mine, right, f"{name} of {layer} with your backward, x of shape {shape}", rtol=1e-7, atol=1e-9)
+            what = f"{name} of {layer} with your backward, x of shape {shape}"
+            if offset == FAR:
+                close(mine, right, what, rtol=1e-7, atol=1e-9)
+            else:  # finite differences have ten digits
+                close(mine, right, what, rtol=1e-11, atol=1e-12)
+    _is_one_pass(student, rng)
+
+
+def _is_one_pass(student: Any, rng: np.random.Generator) -> None:
+    x, dy = rng.standard_normal((2, 4, 2, 12))
+    nest, equation = plan(x.shape, (0, 2), param=(1,)), Equation(1e-3)
+    _, found = _in_two_parts(nest, x, None, None, equation)
+    _backward_pass(student, "backward", (nest,), (dy, x), (found, rng.standard_normal(2), equation))
 
 
 @LAB.check("3.4", "your backward in BatchNorm", points=2, visible=True)
@@ -188,6 +236,7 @@ def trains(student: Any, rng: np.random.Generator) -> None:
     seed = int(rng.integers(1000))
     got = digits_network.losses(PartialBackend(backward=student.backward), 12, seed)
     close(got, _library(12, seed), "the losses of 12 steps with your backward", rtol=1e-6)
+    _is_one_pass(student, rng)
 
 
 def _implementation(

@@ -1,4 +1,4 @@
-"""Lab 4: trajectories of the running statistics under four conventions, and planted bugs."""
+"""Lab 4: compares running statistics with weighted sums over all batches, and runs students' tests on planted bugs."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ LAB = Lab(
     4,
     "lab04_running_statistics",
     "Running statistics",
-    "Why do two frameworks, given the same batches, disagree about the running variance?",
+    "Why do two frameworks disagree about the running variance, although both see the same batches?",
     minutes=75,
+    needs=(1,),
     variants=V,
 )
 SHAPES = ((4, 3), (5, 3, 4), (2, 3, 3, 2))
@@ -61,7 +62,7 @@ def update(student: Any, rng: np.random.Generator) -> None:
     close(new[0], right, "running mean of update(mean, var, x) without a momentum")
 
 
-@LAB.check("4.1", "old values stay as they are")
+@LAB.check("4.1", "old values are not changed")
 def arguments(student: Any, rng: np.random.Generator) -> None:
     values = {"mean": rng.standard_normal(3), "var": rng.uniform(1, 2, 3), "x": rng.standard_normal((4, 3))}
     right = (values["mean"] + _mean_var(values["x"])[0]) / 2
@@ -93,7 +94,7 @@ def cumulative(student: Any, rng: np.random.Generator) -> None:
 
 
 def _share(convention: str, momentum: float | None, seen: int) -> float:
-    """Of the new value."""
+    """The share of the new value."""
     if convention == "paper":
         return 1 / (seen + 1)
     if momentum is None:
@@ -102,7 +103,7 @@ def _share(convention: str, momentum: float | None, seen: int) -> float:
 
 
 def _trajectory(batches: list[Any], convention: str, momentum: float | None) -> list[tuple[Any, Any]]:
-    """Each point as a weighted sum of all batches, not step by step."""
+    """Each pair as a weighted sum of all batches, not step by step."""
     points = []
     fewer = 1 if convention in ("pytorch", "paper") else 0
     for count in range(1, len(batches) + 1):
@@ -184,7 +185,7 @@ def _implementation(
     var_moves: bool = True,
     evaluate_with_eps: bool = True,
 ) -> dict[str, Any]:
-    """BatchNorm without scale and bias, with something planted; in the variant's layout."""
+    """BatchNorm without scale and bias, with one planted bug, in the variant's layout."""
 
     def statistics(x: Any) -> tuple[Any, Any]:
         """The mean of sums, in the type to accumulate in; var over N alone, averaged, for the wrong axes."""

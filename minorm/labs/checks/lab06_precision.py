@@ -12,8 +12,12 @@ from minorm.devices import dtypes
 from minorm.kernels.partial import PartialBackend
 from minorm.labs.checks.variants import lab06_precision as varied
 from minorm.labs.checks.variants.lab06_precision import V, root, rounded_bits, unit
-from minorm.labs.comparing import close, equal, numbers, true
+from minorm.labs.comparing import close, equal, numbers, parts, true
+from minorm.labs.following import verdicts
+from minorm.labs.following.follower import Follower
 from minorm.labs.lab import Lab
+from minorm.normalization.equation import Equation
+from minorm.normalization.nest import plan
 from minorm.tensor.creation import tensor
 
 LAB = Lab(
@@ -22,10 +26,12 @@ LAB = Lab(
     "Precision",
     "In which type must a normalization compute so that its 16-bit result is as good as 16 bits can show?",
     minutes=75,
+    needs=(1, 2),
     variants=V,
 )
 HALVES = {"float16": dtypes.float16, "bfloat16": dtypes.bfloat16}
 FLOATS = {**HALVES, "float32": dtypes.float32}
+INTEGERS = ("uint16", "uint32", "uint64", "int8", "int16", "int32", "int64")
 
 
 def _ulp(v: Any, dtype: Any) -> Any:
@@ -35,11 +41,22 @@ def _ulp(v: Any, dtype: Any) -> Any:
     return 2.0 ** (exponent - 1.0 - facts.nmant)
 
 
+def _from_exponents(student: Any, rng: np.random.Generator) -> None:
+    """The distance follows from an exponent and a number of bits; NumPy's own narrow types would tell it."""
+    v = rng.standard_normal(30) * 10.0 ** rng.integers(-3, 4, 30)
+    for name in FLOATS:
+        follow, what = Follower(plain=8 * v.size, decisions=8 * v.size), f"ulp of some numbers in {name}"
+        answer = follow.call(student, "ulp", follow.array(v), name)
+        verdicts.types(follow, [*INTEGERS, "float64"], what)
+        verdicts.same_answer(answer, student.call("ulp", (v, name), {}), what)
+
+
 @LAB.check("6.1", "units in the last place", points=2, visible=True)
 def units(student: Any, rng: np.random.Generator) -> None:
     for name, dtype in FLOATS.items():
         v = rng.standard_normal(50) * 10.0 ** rng.integers(-3, 4, 50)
         close(student.ulp(v, name), _ulp(v, dtype), f"ulp of some numbers in {name}", rtol=0, atol=0)
+    _from_exponents(student, rng)
 
 
 @LAB.check("6.1", "powers of two, tiny numbers and 0")
@@ -50,6 +67,7 @@ def edges(student: Any, rng: np.random.Generator) -> None:
             close(student.ulp(v, name), _ulp(v, dtype), f"ulp({v[0]:.17g}, {name}), ...", rtol=0, atol=0)
     tiny = 2.0 ** np.array([-126.0, -130, -133])
     close(student.ulp(tiny, "bfloat16"), np.full(3, 2.0**-133), "ulp of tiny numbers in bfloat16", rtol=0, atol=0)
+    _from_exponents(student, rng)
 
 
 @LAB.check("6.1", "errors in ulp", visible=True)
@@ -72,10 +90,23 @@ def _bits(student: Any, x: Any, what: str) -> None:
     true(held.all(), what, "NaN stays NaN", "a number or infinity")
 
 
+def _by_hand(student: Any, name: str, x: Any) -> None:
+    """Bits as integers: no conversion of NumPy's to a narrower type."""
+    follow, what = Follower(decisions=8 * x.size), f"{name} of some numbers"
+    answer = follow.call(student, name, follow.array(x))
+    verdicts.types(follow, [*INTEGERS, "float32"], what, ", the bits by hand")
+    verdicts.same_answer(answer, student.call(name, (x,), {}), what)
+
+
+def _rounds_by_hand(student: Any, rng: np.random.Generator) -> None:
+    _by_hand(student, "to_bfloat16", np.append(rng.standard_normal(40), np.nan).astype(np.float32))
+
+
 @LAB.check("6.2", "to the nearest", points=2, visible=True)
 def nearest(student: Any, rng: np.random.Generator) -> None:
     x = (rng.standard_normal(300) * 10.0 ** rng.integers(-30, 30, 300)).astype(np.float32)
     _bits(student, x, "to_bfloat16 of some numbers")
+    _rounds_by_hand(student, rng)
 
 
 @LAB.check("6.2", "ties", visible=True)
@@ -83,6 +114,7 @@ def ties(student: Any, rng: np.random.Generator) -> None:
     upper = rng.integers(0x0080, 0x7F70, 200).astype(np.uint32) << 16
     for lower in (0x8000, 0x7FFF, 0x8001, 0):
         _bits(student, (upper + lower).astype(np.uint32).view(np.float32), f"to_bfloat16, lower half {lower:#06x}")
+    _rounds_by_hand(student, rng)
 
 
 @LAB.check("6.2", "NaN, infinity, overflow, denormals")
@@ -90,6 +122,7 @@ def odd_bits(student: Any, rng: np.random.Generator) -> None:
     patterns = [0x7F800001, 0xFF800001, 0x7FFFFFFF, 0xFFFFFFFF, 0x7F800000, 0xFF800000, 0x7F7FFFFF, 0xFF7FFFFF]
     patterns += [0, 0x80000000, 1, 0x00008000, 0x80018000, 0x007FFFFF]
     _bits(student, np.array(patterns, np.uint32).view(np.float32), "to_bfloat16 of odd numbers")
+    _rounds_by_hand(student, rng)
 
 
 @LAB.check("6.2", "and back", visible=True)
@@ -97,6 +130,7 @@ def widened(student: Any, rng: np.random.Generator) -> None:
     bits = rng.integers(0, 0x7F80, 100).astype(np.uint16) | (rng.integers(0, 2, 100) << 15).astype(np.uint16)
     expected = bits.view(ml_dtypes.bfloat16).astype(np.float32)
     close(student.from_bfloat16(bits), expected, "from_bfloat16", rtol=0, atol=0, dtype=np.float32)
+    _by_hand(student, "from_bfloat16", bits[:40])
 
 
 def _root(student: Any, rng: np.random.Generator, dtype: Any, sizes: tuple[float, ...]) -> None:
@@ -107,6 +141,17 @@ def _root(student: Any, rng: np.random.Generator, dtype: Any, sizes: tuple[float
         what = f"root_mean_square of {np.dtype(dtype)} numbers of size {size:g}"
         atol = 2e-45 if V.root == "root" else 5e-6
         close(student.root_mean_square(x), root(right), what, rtol=2e-6, atol=atol, dtype=dtype)
+    _no_wider_root(student, rng)
+
+
+def _no_wider_root(student: Any, rng: np.random.Generator) -> None:
+    """A number or two of each row may decide; all of them in Python's floats would be float64."""
+    for name in ("float32", "float64"):
+        x = (rng.standard_normal((3, 40)) * 100).astype(name)
+        follow, what = Follower(plain=12, decisions=x.size), f"root_mean_square of {name} numbers"
+        answer = follow.call(student, "root_mean_square", follow.array(x))
+        verdicts.types(follow, [name, "int32", "int64"], what)
+        verdicts.same_answer(answer, student.call("root_mean_square", (x,), {}), what)
 
 
 @LAB.check("6.3", "the root of the mean square", visible=True)
@@ -125,6 +170,7 @@ def no_wider_type(student: Any, rng: np.random.Generator) -> None:
     rows = np.array([[0, 0], [3e30, -4e30], [3e-30, 4e-30]], np.float32)
     expected = np.array([[0], [np.sqrt(12.5) * 1e30], [np.sqrt(12.5) * 1e-30]])
     close(student.root_mean_square(rows), root(expected), "root_mean_square of rows 0, 1e30, 1e-30", rtol=2e-6, atol=0)
+    _no_wider_root(student, rng)
 
 
 def _exact(x: Any, s: Any, b: Any, eps: float, centered: bool = True) -> tuple[Any, Any]:
@@ -171,11 +217,22 @@ def _rounded_once(
     _bounded(got, right, size, np.dtype(dtype), _slack(compute, dtype), what)
 
 
+def _chain(student: Any, rng: np.random.Generator, *kinds: tuple[str, str]) -> None:
+    """Each number on the way to y is of the type to compute in, neither narrower nor wider."""
+    for narrow, wide in kinds:
+        x, s, b = ((rng.standard_normal(shape) + 1).astype(FLOATS[narrow]) for shape in ((3, 40), 40, 40))
+        follow, what = Follower(), f"layer_norm of {narrow} numbers, compute={wide!r}"
+        answer = follow.call(student, "layer_norm", *(follow.array(v) for v in (x, s, b)), 1e-5, wide)
+        verdicts.rounded_once(follow, wide, narrow, what)
+        verdicts.same_answer(answer, student.call("layer_norm", (x, s, b, 1e-5, wide), {}), what)
+
+
 @LAB.check("6.4", "half an ulp in float16 and bfloat16", points=2, visible=True)
 def halves(student: Any, rng: np.random.Generator) -> None:
     for dtype in HALVES.values():
         for shape in ((20, 7), (6, 300), (2, 10_000)):
             _rounded_once(student, rng, dtype, shape, 1.0, "float32")
+    _chain(student, rng, ("float16", "float32"), ("bfloat16", "float32"))
 
 
 @LAB.check("6.4", "large numbers", points=2)
@@ -183,12 +240,14 @@ def large(student: Any, rng: np.random.Generator) -> None:
     _rounded_once(student, rng, dtypes.float16, (8, 100), 8000.0, "float32")
     _rounded_once(student, rng, dtypes.bfloat16, (8, 100), 1e15, "float32")
     _rounded_once(student, rng, dtypes.bfloat16, (8, 100), 1e30, "float64")
+    _chain(student, rng, ("bfloat16", "float32"), ("bfloat16", "float64"))
 
 
 @LAB.check("6.4", "float32 in float64")
 def wider(student: Any, rng: np.random.Generator) -> None:
     _rounded_once(student, rng, dtypes.float32, (10, 50), 1.0, "float64")
     _rounded_once(student, rng, dtypes.float32, (4, 1000), 1e25, "float64")
+    _chain(student, rng, ("float32", "float64"))
 
 
 @LAB.check("6.4", "parameters of other types, or none")
@@ -200,6 +259,7 @@ def mixed(student: Any, rng: np.random.Generator) -> None:
         types = " and ".join("none" if v is None else str(v.dtype) for v in (scale, bias))
         got = student.layer_norm(x, scale, bias, 1e-3)
         _bounded(got, right, size, dtypes.float16, 2e-6, f"layer_norm of float16 with s and b {types}")
+    _chain(student, rng, ("float16", "float32"))
     x = (0.02 * rng.standard_normal((6, 40))).astype(np.float16)
     right, size = _exact(x, s, b, V.eps)
     _bounded(student.layer_norm(x, s, b), right, size, dtypes.float16, 2e-6, "layer_norm of small numbers without eps")
@@ -234,11 +294,26 @@ def _plug(student: Any, rng: np.random.Generator, layer: str, dtype: Any, comput
     _bounded(got.reshape(right.shape), right, size, np.dtype(dtype), _slack(wide, dtype), what)
 
 
+def _forward_chain(student: Any, rng: np.random.Generator) -> None:
+    """The same in forward; the statistics, which are float64, are not on the way to y."""
+    for narrow, dtype in (("float16", None), ("bfloat16", None), ("float32", "float64")):
+        x = (rng.standard_normal((3, 4, 10)) * 2 + 1).astype(FLOATS[narrow])
+        s, b = rng.standard_normal((2, 4)).astype(np.float32)
+        nest, equation, kind = plan(x.shape, (1, 2), param=(1,)), Equation(1e-5), dtype and np.dtype(dtype)
+        follow, what = Follower(), f"forward of {narrow} numbers, dtype={dtype}"
+        given = [follow.array(v) for v in (x, s, b)]
+        y, _ = parts(follow.call(student, "forward", nest, *given, equation, kind), 2, what)
+        verdicts.rounded_once(follow, dtype or "float32", narrow, what)
+        plain = student.call("forward", (nest, x, s, b, equation, kind), {})
+        verdicts.same_answer([y], [plain[0]], what)
+
+
 @LAB.check("6.5", "your forward in LayerNorm", points=2, visible=True)
 def in_layer_norm(student: Any, rng: np.random.Generator) -> None:
     for dtype in HALVES.values():
         _plug(student, rng, "layer_norm", dtype, None)
     _plug(student, rng, "layer_norm", dtypes.float32, "float64")
+    _forward_chain(student, rng)
 
 
 @LAB.check("6.5", "in GroupNorm and RMSNorm", points=2)
@@ -247,6 +322,7 @@ def in_others(student: Any, rng: np.random.Generator) -> None:
         for dtype, compute in ((dtypes.float16, None), (dtypes.bfloat16, "float64"), (dtypes.float32, "float64")):
             _plug(student, rng, layer, dtype, compute)
         _plug(student, rng, layer, dtypes.float64, None)
+    _forward_chain(student, rng)
 
 
 def _norm(

@@ -1,7 +1,12 @@
-"""Lab 8: the student's CUDA on the CPU, threads in many orders; barriers that are there, needed, and missing."""
+"""Lab 8: the student's CUDA on the CPU, threads in many orders; barriers that are there, needed, and missing.
+
+What each thread reads, writes and shuffles is counted (see cuda_work.h): a sum that one thread makes alone is right,
+and no tree.
+"""
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -19,6 +24,7 @@ LAB = Lab(
     "CUDA block reduction",
     "How do threads of a block add up what each has, why must they wait, and how does every run give the same bits?",
     minutes=180,
+    needs=(1, 2),
     writes=True,
     deadline=120,
     programs=COMPILERS,
@@ -27,16 +33,38 @@ SECONDS = 30.0  # a check may have to compile first
 BOUND = 2e-5  # of a layer with the student's moments
 SEEDS = 6
 BARRIER = "__syncthreads();"
-FOREIGN = ("shim", "asm", "##", "include", "extern")
+FOREIGN = ("shim", "asm", "##", "include", "extern", "sanitize", "std::", "namespace", "__builtin", "bcopy")
+DOUBLE = re.compile(r"//[^\n]*|/\*.*?\*/|(\bdouble\b|\b_+[Ff]loat\d+\w*)", re.DOTALL)  # outside of comments
 
 
 def _text(student: Any, piece: str) -> str:
     """A piece of the student's; Wrong unless it is text that keeps to CUDA: the fibers' own counters are C++ too."""
     text = getattr(student, piece)()
     true(isinstance(text, str), piece, "text", type(text).__name__)
+    text = str(text)
     for word in FOREIGN:
-        true(word not in text, piece, "CUDA alone", f"text with {word!r}")
-    return str(text)
+        true(word not in text.replace("\\\n", ""), piece, "CUDA alone", f"text with {word!r}")
+    wide = [match[1] for match in DOUBLE.finditer(text) if match[1]]
+    true(not wide, piece, "float alone, as the task asks", f"text with {wide[0]!r}" if wide else "")
+    return text
+
+
+def _most(counts: Any, bound: int, what: str, of: str, why: str) -> None:
+    """Wrong if a thread has done more of something than the bound; counts: blocks x threads."""
+    counts = np.asarray(counts)
+    block, thread = (int(place) for place in np.unravel_index(np.argmax(counts), counts.shape))
+    most, total = int(counts[block, thread]), int(counts[block].sum())
+    got = f"thread {thread} of block {block}: {most} of the {total} {of} in its block"
+    true(most <= bound, what, f"at most {bound} {of} by each thread{why}", got)
+
+
+def _no_race(race: Any, what: str) -> None:
+    true(race == "", what, "a barrier between a write and what others do with the number", str(race))
+
+
+def _no_atomics(work: Any, what: str) -> None:
+    count = int(np.asarray(work["atomics"]).sum())
+    true(count == 0, what, "a sum without atomics", f"{count} atomic additions")
 
 
 def _normalize(student: Any, rng: np.random.Generator, cases: tuple[tuple[int, int, int], ...]) -> None:
@@ -44,8 +72,12 @@ def _normalize(student: Any, rng: np.random.Generator, cases: tuple[tuple[int, i
     for rows, m, threads in cases:
         x = rng.standard_normal((rows, m)).astype(np.float32)
         mean, rstd = rng.standard_normal((2, rows)).astype(np.float32)
-        y = student.native("cuda", pieces, "normalized", x=x, mean=mean, rstd=rstd, threads=threads)
-        close(y, (x - mean[:, None]) * rstd[:, None], f"y of {rows} rows of {m}, {threads} threads", 1e-5, 1e-6)
+        found = student.native("cuda", pieces, "normalized", x=x, mean=mean, rstd=rstd, threads=threads)
+        y, work = parts(found, 2, "normalize")
+        what, turns = f"y of {rows} rows of {m}, {threads} threads", -(-m // threads)
+        close(y, (x - mean[:, None]) * rstd[:, None], what, 1e-5, 1e-6)
+        _most(work["writes"], turns, what, "writes", f", for its part of a row of {m}")
+        _most(work["reads"], 3 * turns + 3, what, "reads", f", for its part of a row of {m}")
 
 
 @LAB.check("8.1", "a block for each row", points=2, visible=True, seconds=SECONDS)
@@ -75,13 +107,13 @@ __global__ void twice(const float* x, float* y) {
 
 
 def _block_sums(student: Any, piece: str, kernel: str, x: Any, seeds: int = 1, left_out: int = -1) -> list[Any]:
-    """[sums that each thread got, barriers] for each seed; x has a row for each block. left_out: a barrier."""
+    """[sums that each thread got, barriers, race] for each seed; x has a row for each block. left_out: a barrier."""
     text = _text(student, piece)
     pieces = (without_barrier(text, left_out) if left_out >= 0 else text, HARNESS)
     options = {"kernel": kernel, "x": x, "seeds": seeds, "may_fail": left_out >= 0}
     found = student.native("cuda", pieces, "block_sums", **options)
     what = f"block_sum of {x.shape[1]} threads"
-    return [parts(each, 2, what) for each in parts(found, seeds, what)]
+    return [parts(each, 3, what) for each in parts(found, seeds, what)]
 
 
 def _numbers(rng: np.random.Generator, blocks: int, threads: int) -> Any:
@@ -91,7 +123,7 @@ def _numbers(rng: np.random.Generator, blocks: int, threads: int) -> Any:
 def _sums(student: Any, rng: np.random.Generator, piece: str, sizes: tuple[int, ...]) -> None:
     for threads in sizes:
         x = _numbers(rng, 2, threads)
-        ((y, _),) = _block_sums(student, piece, "each", x)
+        ((y, _, _),) = _block_sums(student, piece, "each", x)
         expected = np.broadcast_to(x.sum(1, dtype=np.float64)[:, None, None], (*x.shape, 1))
         close(y, expected, f"block_sum that each of {threads} threads gets", rtol=1e-6)
 
@@ -102,29 +134,70 @@ def _again(student: Any, rng: np.random.Generator, piece: str, sizes: tuple[int,
         x = _numbers(rng, 1, threads)
         found = _block_sums(student, piece, "twice", x, SEEDS)
         sums = np.stack([x.sum(1, dtype=np.float64), np.square(x, dtype=np.float64).sum(1)], 1)
-        for seed, (y, _) in enumerate(found):
+        for seed, (y, _, _) in enumerate(found):
             what = f"two block_sums in a row, {threads} threads, seed {seed}"
             close(y, np.broadcast_to(sums[:, None, :], (*x.shape, 2)), what, rtol=1e-6)
             equal(y, np.asarray(found[0][0]), f"{what}, against seed 0")
 
 
 def _all_needed(student: Any, rng: np.random.Generator, piece: str, threads: int) -> None:
-    """Each barrier that is left out changes something, in some order."""
-    x = _numbers(rng, 1, threads)
+    """Each barrier that is left out is a race or changes a sum; in a larger block, if not in this."""
     count = _text(student, piece).count(BARRIER)
     true(0 < count <= 12, f"number of `{BARRIER}` in block_sum", "from 1 to 12", str(count))
-    right = _block_sums(student, piece, "twice", x)[0][0]
     for which in range(count):
-        found = _block_sums(student, piece, "twice", x, 2 * SEEDS, which)
-        changed = any(isinstance(y, str) or not np.array_equal(y, right) for y, _ in found)
+        changed = any(_missed(student, _numbers(rng, 1, size), piece, which) for size in (threads, 4 * threads))
         what = f"block_sum without its barrier number {which + 1}"
         true(changed, what, "a wrong result in some order of threads", "the right one: it waits for nothing")
 
 
+def _missed(student: Any, x: Any, piece: str, which: int) -> bool:
+    """Whether it shows that this barrier is left out."""
+    right = _block_sums(student, piece, "twice", x)[0][0]
+    found = _block_sums(student, piece, "twice", x, 2 * SEEDS, which)
+    return any(isinstance(y, str) or race or not np.array_equal(y, right) for y, _, race in found)
+
+
 def _few(student: Any, rng: np.random.Generator, piece: str, threads: int, most: int) -> None:
     x = _numbers(rng, 1, threads)
-    ((_, barriers),) = _block_sums(student, piece, "each", x)
+    ((_, barriers, _),) = _block_sums(student, piece, "each", x)
     at_most(barriers, most, f"barriers of one block_sum of {threads} threads")
+
+
+def _worked(student: Any, piece: str, x: Any, **options: Any) -> tuple[Any, ...]:
+    """What each thread did in one block_sum, and how many barriers each block had, when the sums are right."""
+    what = f"block_sum of {x.shape[1]} threads"
+    found = student.native("cuda", (_text(student, piece), HARNESS), "worked", x=x, **options)
+    y, work, barriers, race = parts(found, 4, what)
+    if not options:
+        close(y, np.broadcast_to(x.sum(1, dtype=np.float64)[:, None], x.shape), what, rtol=1e-5)
+        _no_atomics(work, what)
+        _no_race(race, what)
+    return y, work, barriers / len(x)
+
+
+def _is_tree(student: Any, rng: np.random.Generator) -> None:
+    """Few reads for each thread, so the additions are spread over the threads and the steps."""
+    threads = int(rng.choice((512, 1024)))
+    steps, what = threads.bit_length() - 1, f"block_sum of {threads} threads"
+    _, work, barriers = _worked(student, "tree_cu", _numbers(rng, 2, threads))
+    _most(work["shared_reads"], 3 * steps + 2, what, "reads of shared memory", f", in a tree of {steps} steps")
+    expected = f"about {steps + 2} barriers, for {steps} steps"
+    true(barriers >= steps // 3 + 2, what, expected, f"{barriers:g} barriers")
+
+
+def _by_shuffles(student: Any, rng: np.random.Generator, threads: int) -> None:
+    """Shuffles carry the numbers within warps, and shared memory one sum of each warp."""
+    warps, what, x = threads // 32, f"block_sum of {threads} threads", _numbers(rng, 2, threads)
+    _, work, _ = _worked(student, "shuffle_cu", x)
+    shuffles, levels = np.asarray(work["shuffles"]), 5 + (warps - 1).bit_length()
+    _most(work["shared_reads"], 4, what, "reads of shared memory", ", for shuffles carry the rest")
+    writes = int(np.asarray(work["shared_writes"])[0].sum())
+    expected = f"{warps} writes into shared memory in a block, one for each warp"
+    true(writes <= 2 * warps + 2, what, expected, f"{writes} writes")
+    least = int(shuffles.min())
+    true(least >= 5, what, "5 shuffles by each thread, for the 32 of its warp", f"{least} by one thread")
+    most = int(shuffles.max())
+    true(levels <= most <= 14, what, f"{levels} shuffles for {threads} threads, in two levels", f"{most}")
 
 
 @LAB.check("8.2", "every thread has the sum", points=2, visible=True, seconds=SECONDS)
@@ -135,6 +208,7 @@ def tree_sums(student: Any, rng: np.random.Generator) -> None:
 @LAB.check("8.2", "twice in a row, the same bits in any order", points=2, visible=True, seconds=SECONDS)
 def tree_again(student: Any, rng: np.random.Generator) -> None:
     _again(student, rng, "tree_cu", (64, 128))
+    _is_tree(student, rng)
 
 
 @LAB.check("8.2", "blocks of 1 to 1024 threads", seconds=SECONDS)
@@ -148,13 +222,18 @@ def tree_barriers(student: Any, rng: np.random.Generator) -> None:
     _few(student, rng, "tree_cu", 256, 11)
 
 
+@LAB.check("8.2", "a tree, its work spread over the threads", points=2, visible=True, seconds=SECONDS)
+def tree_work(student: Any, rng: np.random.Generator) -> None:
+    _is_tree(student, rng)
+
+
 @LAB.check("8.2", "few roundings", seconds=SECONDS)
 def tree_exact(student: Any, rng: np.random.Generator) -> None:
-    """One by one behind 2^24, ones are lost; a tree loses one at most."""
+    """One by one behind 2^24, ones are lost; a tree loses one, or a few where a step adds more than two numbers."""
     x = np.ones((1, 1024), np.float32)
     x[0, 0] = 1 << 24
-    ((y, _),) = _block_sums(student, "tree_cu", "each", x)
-    close(y, np.full((1, 1024, 1), (1 << 24) + 1023.0), "block_sum of 2^24 and 1023 ones", rtol=0, atol=2.0)
+    ((y, _, _),) = _block_sums(student, "tree_cu", "each", x)
+    close(y, np.full((1, 1024, 1), (1 << 24) + 1023.0), "block_sum of 2^24 and 1023 ones", rtol=0, atol=8.0)
 
 
 LAB.mutants("8.3", wrong_kernels.RIGHT, wrong_kernels.WRONG, visible=True, seconds=SECONDS)
@@ -168,6 +247,7 @@ def shuffle_sums(student: Any, rng: np.random.Generator) -> None:
 @LAB.check("8.4", "twice in a row, with warps that fall behind", points=2, visible=True, seconds=SECONDS)
 def shuffle_again(student: Any, rng: np.random.Generator) -> None:
     _again(student, rng, "shuffle_cu", (64, 128))
+    _by_shuffles(student, rng, 128)
 
 
 @LAB.check("8.4", "two barriers and no more", visible=True, seconds=SECONDS)
@@ -176,23 +256,37 @@ def shuffle_barriers(student: Any, rng: np.random.Generator) -> None:
     _all_needed(student, rng, "shuffle_cu", 64)
 
 
+@LAB.check("8.4", "shuffles carry the numbers", points=2, visible=True, seconds=SECONDS)
+def shuffle_work(student: Any, rng: np.random.Generator) -> None:
+    _by_shuffles(student, rng, 1024)
+    x = _numbers(rng, 1, 96)
+    right, work, _ = _worked(student, "shuffle_cu", x)
+    for which in range(int(np.asarray(work["shuffles"]).max())):
+        y, _, _ = _worked(student, "shuffle_cu", x, changed_shuffle=which)
+        changed = not np.array_equal(np.asarray(y), np.asarray(right))
+        what = f"block_sum of 96 threads, where shuffle number {which + 1} gives 1 too much"
+        true(changed, what, "another sum", "the same: what this shuffle gives is not used")
+
+
 @LAB.check("8.4", "any number of warps", points=2, seconds=SECONDS)
 def shuffle_sizes(student: Any, rng: np.random.Generator) -> None:
     _sums(student, rng, "shuffle_cu", (1024, 96, 160))
     _again(student, rng, "shuffle_cu", (96,))
 
 
-def _row_moments(student: Any, **options: Any) -> list[Any]:
-    """k, d and var of each row, for each seed."""
+def _row_moments(student: Any, x: Any, threads: int, seeds: int) -> tuple[list[Any], Any, Any]:
+    """k, d and var of each row, for each seed; what each thread did, and a race."""
     pieces = (_text(student, "shuffle_cu"), _text(student, "moments_cu"))
-    found = student.native("cuda", pieces, "row_moments", **options)
-    return [parts(tuple(each), 3, "moments") for each in parts(found, options["seeds"], "moments")]
+    found, work, race = parts(
+        student.native("cuda", pieces, "row_moments", x=x, threads=threads, seeds=seeds), 3, "moments"
+    )
+    return [parts(tuple(each), 3, "moments") for each in parts(found, seeds, "moments")], work, race
 
 
 def _moments(student: Any, rng: np.random.Generator, shape: tuple[int, int], threads: int, offset: float) -> None:
     x = (rng.standard_normal(shape) + offset).astype(np.float32)
     wide = x.astype(np.float64)
-    ((k, d, var),) = _row_moments(student, x=x, threads=threads, seeds=1)
+    ((k, d, var),), _, _ = _row_moments(student, x=x, threads=threads, seeds=1)
     what = f"of {shape[0]} rows of {shape[1]}, mean {offset:g}, {threads} threads"
     close(np.asarray(k, np.float64) + d, wide.mean(1), f"k + d {what}", rtol=1e-10, atol=2e-6)
     close(var, wide.var(1), f"var {what}", rtol=2e-5)
@@ -218,9 +312,30 @@ def moments_far(student: Any, rng: np.random.Generator) -> None:
 @LAB.check("8.5", "the same bits in any order", seconds=SECONDS)
 def moments_bits(student: Any, rng: np.random.Generator) -> None:
     x = (rng.standard_normal((2, 500)) * 3 + 1).astype(np.float32)
-    first, *others = _row_moments(student, x=x, threads=64, seeds=SEEDS)
+    (first, *others), work, race = _row_moments(student, x=x, threads=64, seeds=SEEDS)
+    _rows_shared(work, race, x.shape[1], 64)
+    close(np.asarray(first[2]), x.astype(np.float64).var(1), "var with seed 0", rtol=1e-4)
     for seed, found in enumerate(others, 1):
         equal(np.asarray(found), np.asarray(first), f"k, d and var with seed {seed}, against seed 0")
+
+
+def _rows_shared(work: Any, race: Any, m: int, threads: int) -> None:
+    """Wrong unless all threads of each block read about the same of its row, and add up by block_sum."""
+    what, turns = f"moments of rows of {m}, {threads} threads", -(-m // threads)
+    _most(work["reads"], 3 * turns + 3, what, "reads", f", for its part of a row of {m}")
+    _most(work["shared_reads"], 24, what, "reads of shared memory", ", for block_sum")
+    least = int(np.asarray(work["shuffles"]).min())
+    true(least >= 5, what, "shuffles by each thread, in block_sum", f"{least} by one thread")
+    _no_atomics(work, what)
+    _no_race(race, what)
+
+
+@LAB.check("8.5", "a row shared among the threads", points=2, visible=True, seconds=SECONDS)
+def moments_work(student: Any, rng: np.random.Generator) -> None:
+    _moments(student, rng, (3, 1000), 128, 1.0)
+    x = rng.standard_normal((3, 1000)).astype(np.float32)
+    _, work, race = _row_moments(student, x=x, threads=128, seeds=1)
+    _rows_shared(work, race, 1000, 128)
 
 
 @LAB.check("8.6", "LayerNorm with your kernel", points=2, visible=True, seconds=SECONDS)

@@ -1,6 +1,6 @@
-"""Lab 9: the student's functions on simulated ranks, held against one computer with the whole batch.
+"""Lab 9: compares the student's functions on simulated ranks with one computer that has the whole batch.
 
-The ranks meet here, and their messages are counted here; what a rank computes it computes in a process of its own.
+The judge passes the messages between the ranks and counts them. Each rank computes in its own process.
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ LAB = Lab(
     9,
     "lab09_sync_batch_norm",
     "SyncBatchNorm",
-    "What must computers that share a batch tell each other, so that BatchNorm and training work as on one?",
+    "What must computers that share a batch send each other, so that they train like one computer?",
     minutes=90,
+    needs=(1, 3),
     deadline=120,
     packages=("sklearn",),
     variants=V,
@@ -33,13 +34,13 @@ SECONDS = 60.0
 
 
 def _rows(rng: np.random.Generator, counts: tuple[int, ...], channels: int, offset: float = 0.0) -> list[Any]:
-    """A part for each rank, with a mean of its own, far apart in the channels."""
+    """A part for each rank, with its own mean, which differs much between channels."""
     means = rng.standard_normal((len(counts), channels)) + offset * np.arange(1, channels + 1)
     return [rng.standard_normal((count, channels)) + mean for count, mean in zip(counts, means, strict=True)]
 
 
 def _moments(rows: list[Any]) -> tuple[Any, Any, Any]:
-    """Counts, means and variances, or what stands for these; NaN where there is nothing."""
+    """Counts, means and variances, or what replaces the variances; NaN for an empty part."""
     counts = np.array([len(part) for part in rows], np.float64)
     nothing = np.full(rows[0].shape[1], np.nan)
     mean = np.array([part.mean(0) if len(part) else nothing for part in rows])
@@ -76,7 +77,7 @@ def merge_unequal(student: Any, rng: np.random.Generator) -> None:
     _merge(student, rng, (1, 1, 100, 3, 9))
 
 
-@LAB.check("9.1", "a part without numbers")
+@LAB.check("9.1", "an empty part")
 def merge_empty(student: Any, rng: np.random.Generator) -> None:
     _merge(student, rng, (4, 0, 6))
     _merge(student, rng, (0, 1))
@@ -88,11 +89,11 @@ def merge_far(student: Any, rng: np.random.Generator) -> None:
 
 
 def _same(found: list[Any]) -> Any:
-    """The first of what all ranks got, which must be the same."""
+    """The result of rank 0. All ranks must have the same result."""
     first = np.concatenate([np.ravel(np.asarray(value, np.float64)) for value in found[0]])
     for number, other in enumerate(found[1:], 1):
         flat = np.concatenate([np.ravel(np.asarray(value, np.float64)) for value in other])
-        equal(flat, first, f"what rank {number} got, against rank 0")
+        equal(flat, first, f"the result of rank {number}, compared with rank 0")
     return found[0]
 
 
@@ -120,7 +121,7 @@ def moments_of_all(student: Any, rng: np.random.Generator) -> None:
     _all_moments(student, rng, (6, 2, 11), 4)
 
 
-@LAB.check("9.2", "one rank, many ranks, idle ranks")
+@LAB.check("9.2", "one rank, many ranks, ranks without rows")
 def moments_of_many(student: Any, rng: np.random.Generator) -> None:
     _all_moments(student, rng, (7,), 3)
     _all_moments(student, rng, (1, 9, 0, 4, 4, 2, 16, 3), 1)
@@ -151,12 +152,12 @@ def _gradient(student: Any, rng: np.random.Generator, counts: tuple[int, ...]) -
         at_most(messages, 1, f"messages for {what}")
 
 
-@LAB.check("9.3", "as with the whole batch", points=2, visible=True)
+@LAB.check("9.3", "two ranks with equal rows", points=2, visible=True)
 def gradient_equal(student: Any, rng: np.random.Generator) -> None:
     _gradient(student, rng, (5, 5))
 
 
-@LAB.check("9.3", "ranks with more rows than others", points=2)
+@LAB.check("9.3", "ranks with different numbers of rows", points=2)
 def gradient_unequal(student: Any, rng: np.random.Generator) -> None:
     _gradient(student, rng, (2, 9, 4))
     _gradient(student, rng, (6,))
@@ -211,7 +212,7 @@ def backend(student: Any, rank: Rank) -> PartialBackend:
 
 
 def layers(student: Any, xs: list[Any], dys: list[Any], s: Any, b: Any) -> list[Any]:
-    """A BatchNorm on each rank, with sync_backend: y, dx, ds, db, and messages there and back."""
+    """A BatchNorm on each rank, with sync_backend: y, dx, ds, db, and messages forward and backward."""
 
     def program(rank: Rank) -> list[Any]:
         found, sent = _batch_norm(xs[rank.number], dys[rank.number], s, b, backend(student, rank), rank)
@@ -241,21 +242,21 @@ def _layer(student: Any, rng: np.random.Generator, shapes: tuple[tuple[int, ...]
     return found, expected, np.cumsum([shape[0] for shape in shapes])[:-1]
 
 
-@LAB.check("9.5", "y as with the whole batch", points=2, visible=True)
+@LAB.check("9.5", "y equals that of the whole batch", points=2, visible=True)
 def layer_y(student: Any, rng: np.random.Generator) -> None:
     found, expected, cuts = _layer(student, rng, ((3, 4, 2, 5), (3, 4, 2, 5)))
     for number, y in enumerate(np.split(expected[0], cuts)):
         close(found[number][0], y, f"y of rank {number}", rtol=1e-9, atol=1e-9)
 
 
-@LAB.check("9.5", "dx as with the whole batch", points=2, visible=True)
+@LAB.check("9.5", "dx equals that of the whole batch", points=2, visible=True)
 def layer_dx(student: Any, rng: np.random.Generator) -> None:
     found, expected, cuts = _layer(student, rng, ((3, 4, 2, 5), (3, 4, 2, 5)))
     for number, dx in enumerate(np.split(expected[1], cuts)):
         close(found[number][1], dx, f"dx of rank {number}", rtol=1e-9, atol=1e-9)
 
 
-@LAB.check("9.5", "ranks with more images than others", points=2)
+@LAB.check("9.5", "ranks with different numbers of images", points=2)
 def layer_unequal(student: Any, rng: np.random.Generator) -> None:
     found, expected, cuts = _layer(student, rng, ((1, 3, 4, 4), (7, 3, 4, 4), (2, 3, 4, 4)))
     for place, name in ((0, "y"), (1, "dx")):
@@ -273,7 +274,7 @@ def layer_single(student: Any, rng: np.random.Generator) -> None:
         close(found[number][0], y, f"y of rank {number}, float32 around 10,000", 1e-4, 1e-4, dtype=np.float32)
 
 
-@LAB.check("9.5", "one message there and one back")
+@LAB.check("9.5", "one message forward and one backward")
 def layer_messages(student: Any, rng: np.random.Generator) -> None:
     found, _, _ = _layer(student, rng, ((2, 3), (2, 3)))
     for there, back in (rank[4] for rank in found):
@@ -321,7 +322,7 @@ def _vectors(rng: np.random.Generator, count: int, length: int = 40) -> Any:
 
 
 def _tree(vectors: Any) -> Any:
-    """The sum, paired from below."""
+    """The sum as a tree."""
     level = list(vectors)
     while len(level) > 1:
         level = level_above(level)
@@ -333,10 +334,10 @@ def _as_a_tree(student: Any, rng: np.random.Generator, count: int) -> None:
     what = f"tree_sum of {count} vectors"
     found = student.tree_sum(vectors)
     close(found, vectors.sum(0, dtype=np.float64), what, rtol=1e-3, atol=1e-2)
-    equal(found, _tree(vectors), f"{what}, to the bit")
+    equal(found, _tree(vectors), f"{what}, every bit")
 
 
-@LAB.check("9.6", "the brackets of the tree", visible=True)
+@LAB.check("9.6", "the order of the tree", visible=True)
 def brackets(student: Any, rng: np.random.Generator) -> None:
     _as_a_tree(student, rng, 2)
     _as_a_tree(student, rng, 8)
@@ -356,20 +357,22 @@ def same_bits(student: Any, rng: np.random.Generator) -> None:
     close(sums[0], vectors.sum(0, dtype=np.float64), "sum_over on one process", rtol=1e-3, atol=1e-2)
     for size, results in zip((1, 2, 4, 8), found, strict=True):
         for number, result in enumerate(results):
-            equal(result[0], sums[0], f"sum_over on {size} processes, process {number}, against one process")
+            equal(result[0], sums[0], f"sum_over on {size} processes, process {number}, compared with one process")
 
 
-@LAB.check("9.6", "one vector of each process, in one message")
+@LAB.check("9.6", "each process sends one vector in one message")
 def one_vector(student: Any, rng: np.random.Generator) -> None:
-    for results in carried(student, _vectors(rng, 8, 10), [1, 2, 4]):
-        for number, (_, messages, sent) in enumerate(results):
+    vectors = _vectors(rng, 8, 10)
+    for results in carried(student, vectors, [1, 2, 4]):
+        for number, (found, messages, sent) in enumerate(results):
             what = f"of process {number} of {len(results)}"
+            close(found, vectors.sum(0, dtype=np.float64), f"sum_over {what}", rtol=1e-3, atol=1e-2)
             at_most(messages, 1, f"messages {what}")
             at_most(sent, 10, f"numbers sent {what}")
 
 
 def _merged(m: Any, mean: Any, told: Any) -> tuple[Any, Any, Any]:
-    """Both sums with nothing in place of NaN, where a part is empty."""
+    """Both sums, with 0 instead of NaN for an empty part."""
     mean, var = (np.where(m[:, None] > 0, v, 0) for v in (mean, variance(told, m[:, None])))
     whole = m.sum()
     middle = np.einsum("r,rc->c", m, mean) / whole

@@ -1,6 +1,6 @@
-"""Lab 10: versions, attributes, modes, axes, two operators, and a zoo of models; the expected results by formulas here.
+"""Lab 10: checks versions, attributes, modes, axes, two operators and a zoo of models against formulas in this file.
 
-Models travel as arrays of bytes and become ModelProtos where the student's functions are.
+Models are sent as arrays of bytes. The student's process turns them into ModelProtos.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ LAB = Lab(
     "ONNX archaeology",
     "What does a node of an old model mean, and where in the file is that written?",
     minutes=90,
+    needs=(1, 4),
     packages=("onnx",),
     variants=V,
 )
@@ -44,7 +45,7 @@ def _momentum() -> float:
 
 
 def _ask(student: Any, function: str, expected: Any, what: str, data: Any, **options: Any) -> Any:
-    """The answer where one is expected, else None after a refusal."""
+    """The answer, or None if a ValueError was expected and raised."""
     found = student.drive("asked", function=function, data=data, **options)
     if expected is None:
         true("refused" in found, what, REFUSED, str(found.get("answer")))
@@ -74,12 +75,12 @@ def _versions(student: Any, operators: Mapping[str, tuple[int, ...]], places: di
                 equal(answer, right, what)
 
 
-@LAB.check("10.1", "the newest version published before", visible=True)
+@LAB.check("10.1", "the newest version at or before the opset", visible=True)
 def newest(student: Any, rng: np.random.Generator) -> None:
     _versions(student, {BATCH: (1, 5, 6, 8, 9, 13, 14, 21), GROUP: (18, 20, 21, 25)}, {})
 
 
-@LAB.check("10.1", "too old, or no opset", visible=True)
+@LAB.check("10.1", "an opset that is too old or missing", visible=True)
 def too_old(student: Any, rng: np.random.Generator) -> None:
     _versions(student, {GROUP: (17, 1)}, {})
     data = _node(BATCH, 9)
@@ -93,7 +94,7 @@ def too_old(student: Any, rng: np.random.Generator) -> None:
     )
 
 
-@LAB.check("10.1", "other domains, and the long name")
+@LAB.check("10.1", "other domains, and the long name of ONNX's own")
 def domains(student: Any, rng: np.random.Generator) -> None:
     opsets = {BATCH: (6, 13)}
     _versions(student, opsets, {"others": {"ai.onnx.ml": 3, "com.example": 15}})
@@ -103,7 +104,7 @@ def domains(student: Any, rng: np.random.Generator) -> None:
 
 
 def _defaults(operator: str, version: int) -> dict[str, Any]:
-    """Attributes that this version has a default for."""
+    """The attributes of this version that have a default."""
     found: dict[str, Any] = {"epsilon": _epsilon()}
     if operator == GROUP:
         return found | ({"stash_type": 1} if version >= 21 else {})
@@ -116,7 +117,7 @@ def _defaults(operator: str, version: int) -> dict[str, Any]:
 
 
 def _needed(operator: str, version: int) -> dict[str, Any]:
-    """Attributes that this version must have."""
+    """The attributes of this version that are required."""
     if operator == GROUP:
         return {"num_groups": 2}
     return dict(CONSUMED) if version == 1 else {}
@@ -144,7 +145,7 @@ def defaults(student: Any, rng: np.random.Generator) -> None:
             _attributes(student, operator, version, said, _defaults(operator, version) | said)
 
 
-@LAB.check("10.2", "what the file says", visible=True)
+@LAB.check("10.2", "values in the file", visible=True)
 def said_in_the_file(student: Any, rng: np.random.Generator) -> None:
     for operator, versions in PUBLISHED.items():
         for version in versions:
@@ -155,7 +156,7 @@ def said_in_the_file(student: Any, rng: np.random.Generator) -> None:
             _attributes(student, operator, version, needed | {name: value}, whole | {name: value})
 
 
-@LAB.check("10.2", "too many, too few")
+@LAB.check("10.2", "unknown and missing attributes")
 def refused_attributes(student: Any, rng: np.random.Generator) -> None:
     for version, said in ((7, {"is_test": 1}), (9, {"spatial": 0}), (6, {"training_mode": 1}), (14, dict(CONSUMED))):
         _attributes(student, BATCH, version, said, None)
@@ -173,7 +174,7 @@ def _mode(student: Any, version: int, outputs: tuple[str, ...], said: dict[str, 
         equal(answer, right, what)
 
 
-@LAB.check("10.3", "three ways to say it", points=2, visible=True)
+@LAB.check("10.3", "three ways to write the mode", points=2, visible=True)
 def modes(student: Any, rng: np.random.Generator) -> None:
     for version in (1, 6):
         for said, right in (({}, "training"), ({"is_test": 0}, "training"), ({"is_test": 1}, "inference")):
@@ -200,7 +201,7 @@ def _axes(student: Any, x_shape: tuple[int, ...], scale: tuple[int, ...], right:
     equal(student.batch_axes(x_shape, scale), axes_as_asked(right, len(x_shape)), f"batch_axes({x_shape}, {scale})")
 
 
-@LAB.check("10.4", "channels, and positions", visible=True)
+@LAB.check("10.4", "one mean for each channel, or for each position", visible=True)
 def axes(student: Any, rng: np.random.Generator) -> None:
     _axes(student, (8, 3, 4, 5), (3,), (0, 2, 3))
     _axes(student, (8, 3, 4, 5), (3, 4, 5), (0,))
@@ -218,7 +219,7 @@ def any_rank(student: Any, rng: np.random.Generator) -> None:
 
 @dataclass(frozen=True)
 class Case:
-    """A node with numbers, and what it means."""
+    """A node with its numbers, and its right results."""
 
     operator: str
     version: int
@@ -246,7 +247,7 @@ class Case:
             s, b = (np.repeat(v, each).reshape(-1, *[1] * (x.ndim - 2)) for v in (s, b))
             return [xhat.reshape(x.shape) * s + b]
         flat = x.reshape(len(x), s.shape[0] if x.ndim > 1 else 1, -1)
-        if s.ndim > 1:  # every position is a channel
+        if s.ndim > 1:  # each position is a channel
             flat = x.reshape(len(x), -1, 1)
         means, variances = flat.mean((0, 2)), flat.var((0, 2))
         mean, var = (means, variances) if self.trains else (v.ravel() for v in running)
@@ -256,7 +257,7 @@ class Case:
         return [y.reshape(x.shape), *new, *batch][: (5 if self.version <= 9 else 3) if self.trains else 1]
 
     def types(self) -> list[Any]:
-        """Of the results."""
+        """The types of the results."""
         return [self.x.dtype, self.parameters[-1].dtype, self.parameters[-1].dtype, self.x.dtype, self.x.dtype]
 
     def compare(self, place: int, got: Any, right: Any, what: str) -> None:
@@ -288,7 +289,7 @@ def _batch(
 
 
 def _norm(student: Any, case: Case) -> None:
-    """`batch_norm` or `group_norm` on a case."""
+    """Run `batch_norm` or `group_norm` on a case."""
     found = {"epsilon": case.epsilon, **case.said}
     right = case.right()
     if case.operator == GROUP:
@@ -314,7 +315,7 @@ def training(student: Any, rng: np.random.Generator) -> None:
         _norm(student, _batch(rng, version, True, epsilon=0.3, momentum=0.7))
 
 
-@LAB.check("10.5", "statistics of every position", visible=True)
+@LAB.check("10.5", "statistics for each position", visible=True)
 def positions(student: Any, rng: np.random.Generator) -> None:
     for version, trains in ((1, True), (6, False), (7, True)):
         _norm(student, _batch(rng, version, trains, (6, 3, 4, 2), positions=True))
@@ -344,14 +345,14 @@ def _group(
     return Case(GROUP, version, False, x, [s, b], said={"num_groups": groups, **said})
 
 
-@LAB.check("10.6", "one scale a group, one a channel", points=2, visible=True)
+@LAB.check("10.6", "one scale for each group, or for each channel", points=2, visible=True)
 def groups(student: Any, rng: np.random.Generator) -> None:
     for shape, count in (((2, 6, 3, 4), 2), ((3, 6, 5), 3), ((2, 4, 2, 2, 3), 1), ((2, 6, 5), 6)):
         _norm(student, _group(rng, 18, shape, count, "float32"))
         _norm(student, _group(rng, 21, shape, count, "float32", stash_type=1))
 
 
-@LAB.check("10.6", "large numbers, and float64")
+@LAB.check("10.6", "large numbers, float64")
 def stash(student: Any, rng: np.random.Generator) -> None:
     _norm(student, _group(rng, 21, (2, 4, 6), 2, "float16", mean=500.0, stash_type=1))
     _norm(student, _group(rng, 21, (2, 4, 6), 2, "float32", mean=1e6, stash_type=11))
@@ -370,7 +371,7 @@ def refused_groups(student: Any, rng: np.random.Generator) -> None:
 
 
 def _outputs(case: Case, fewer: bool) -> tuple[str, ...]:
-    """Names of the outputs; fewer: without those of the batch, where the version has them."""
+    """The names of the outputs. fewer: without batch_mean and batch_var."""
     if not case.trains or (case.version <= 6 and case.epsilon != _epsilon()):  # there, one output may train as well
         return ALL_FIVE[:1]
     if case.version >= 14:
@@ -379,7 +380,7 @@ def _outputs(case: Case, fewer: bool) -> tuple[str, ...]:
 
 
 def _said(case: Case, rng: np.random.Generator) -> dict[str, Any]:
-    """The attributes of a node: defaults are said or not, as it happens."""
+    """The attributes of a node. Defaults are written or left out at random."""
     said = dict(case.said) | _needed(case.operator, case.version) | case.said
     if case.operator == BATCH:
         if case.version <= 6 and (not case.trains or rng.random() < 0.3):
@@ -396,7 +397,7 @@ def _said(case: Case, rng: np.random.Generator) -> dict[str, Any]:
 
 
 def cases(rng: np.random.Generator, versions: tuple[int, ...]) -> Iterator[tuple[Case, int]]:
-    """The zoo: nodes of these versions, and an opset each that means them."""
+    """The zoo: nodes of these versions, each with a suitable opset."""
     for version in versions:
         operator = BATCH if version in PUBLISHED[BATCH] else GROUP
         known = (*PUBLISHED[operator], 26)
@@ -450,7 +451,7 @@ def group_zoo(student: Any, rng: np.random.Generator) -> None:
     _zoo(student, rng, PUBLISHED[GROUP])
 
 
-@LAB.check("10.7", "rare animals", points=2)
+@LAB.check("10.7", "the zoo: rare models", points=2)
 def rare(student: Any, rng: np.random.Generator) -> None:
     _zoo(student, rng, (*PUBLISHED[BATCH], *PUBLISHED[GROUP]), odd=True)
 

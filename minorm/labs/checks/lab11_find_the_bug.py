@@ -1,8 +1,8 @@
-"""Lab 11: a distance, three formulas, a machine that shrinks; cases that show planted bugs, and real ones.
+"""Lab 11: checks a distance, three formulas, a function that shrinks cases, and cases that show planted and real bugs.
 
-Cases come back as numbers and are tried here: the suspects, the reference and minorm in this process, onnxruntime in
-one of its own. A case counts where the tool is wrong and another oracle is right, so numbers on which everything breaks
-earn nothing.
+Cases come back as numbers. The judge runs the suspects, the reference and minorm in its own process, and onnxruntime in
+a separate one. A case counts if the tool is wrong and another oracle is right. So numbers that break every tool earn
+nothing.
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ LAB = Lab(
     11,
     "lab11_find_the_bug",
     "Find the bug",
-    "Two tools compute the same node and disagree: which one is wrong, and what is the smallest model that shows it?",
+    "Two tools disagree about a node: which one is wrong, and what is the smallest model that proves it?",
     minutes=150,
+    needs=(1,),
     packages=("onnx", "onnxruntime"),
     variants=V,
 )
@@ -82,7 +83,7 @@ def _distance(student: Any, got: list[Any], right: list[Any], what: str) -> None
     close(found, np.float64(distance(got, right)), shown)
 
 
-@LAB.check("11.1", "largest error, beside the largest number", visible=True)
+@LAB.check("11.1", "largest error, relative to the largest number", visible=True)
 def errors(student: Any, rng: np.random.Generator) -> None:
     a, b = rng.standard_normal((2, 3, 4))
     _distance(student, [a], [a], "equal arrays")
@@ -91,7 +92,7 @@ def errors(student: Any, rng: np.random.Generator) -> None:
     _distance(student, [a / 1000], [b / 1000], "small numbers")
 
 
-@LAB.check("11.1", "shapes, and lengths", visible=True)
+@LAB.check("11.1", "shapes and lengths", visible=True)
 def lengths(student: Any, rng: np.random.Generator) -> None:
     a = rng.standard_normal((3, 1))
     for got, right, what in (
@@ -106,12 +107,12 @@ def lengths(student: Any, rng: np.random.Generator) -> None:
 @LAB.check("11.1", "NaN and infinity")
 def special(student: Any, rng: np.random.Generator) -> None:
     a, n, i = np.array([1.0, 2.0, 4.0]), np.array([1.0, np.nan, 4.0]), np.array([1.0, np.inf, 4.0])
-    _distance(student, [n], [a], "NaN where there is none")
-    _distance(student, [a], [n], "no NaN where there is one")
+    _distance(student, [n], [a], "a NaN in the answer only")
+    _distance(student, [a], [n], "a NaN in the right result only")
     _distance(student, [n], [n + np.array([0, 0, 1])], "NaN in the same place, another number differs")
     _distance(student, [i], [i], "equal infinities")
-    _distance(student, [i], [a], "infinity where there is none")
-    _distance(student, [i], [-i], "infinities of other signs")
+    _distance(student, [i], [a], "infinity in the answer only")
+    _distance(student, [i], [-i], "infinities with opposite signs")
     _distance(student, [a, n], [a, a], "a NaN in the second array")
     half = np.array([300.0, 1], np.float16)
     _distance(student, [half], [half + np.float16(200)], "float16")
@@ -121,7 +122,7 @@ def special(student: Any, rng: np.random.Generator) -> None:
 
 
 def truth(case: Any) -> list[Any]:
-    """What a case means, float64."""
+    """The right answer to a case, in float64."""
     if case["operator"] in ("BatchNormalization", "GroupNormalization"):
         return oracles.formula(case)
     x, said = np.asarray(case["inputs"][0], np.float64), case["attributes"]
@@ -170,7 +171,7 @@ def mvn(student: Any, rng: np.random.Generator) -> None:
         _formula(student, oracles.case(MVN, 13, x, **said))
 
 
-@LAB.check("11.2", "norms of 0, even windows, constants", points=2)
+@LAB.check("11.2", "norms of 0, even windows, constant data", points=2)
 def corners(student: Any, rng: np.random.Generator) -> None:
     x = rng.standard_normal((2, 5))
     x[0] = 0
@@ -217,11 +218,11 @@ def _shrink(student: Any, rng: np.random.Generator, name: str, shape: tuple[int,
         raise Wrong(what, "a case", str(error)) from None
     left = case["inputs"][0]
     equal(case["attributes"], {"size": 3}, f"attributes after {what}")
-    true(fails(left), what, "a case that fails", "one that does not")
+    true(fails(left), what, "a case that fails", "a case that does not fail")
     true(left.size <= size, what, f"at most {size} elements", f"{left.size}, shape {left.shape}")
     many = np.count_nonzero(left)
     true(many <= others, what, f"at most {others} numbers other than 0", f"{many}")
-    true(not changed, f"the case given, after {what}", "what it was", "another")
+    true(not changed, f"the given case, after {what}", "no change", "a changed case")
     true(asked <= QUESTIONS, what, f"at most {QUESTIONS} questions", f"{asked}")
     return left, what
 
@@ -240,7 +241,7 @@ def simpler(student: Any, rng: np.random.Generator) -> None:
     true(float(left.max()).is_integer(), what, "a whole number", f"{left.max()}")
 
 
-@LAB.check("11.3", "other shapes, and whole sums")
+@LAB.check("11.3", "other shapes, and sums of whole numbers")
 def other_shapes(student: Any, rng: np.random.Generator) -> None:
     _shrink(student, rng, "fails with three rows of four", (2, 3, 8, 9))
     _shrink(student, rng, "fails with three samples or more", (7, 1))
@@ -253,7 +254,7 @@ def other_shapes(student: Any, rng: np.random.Generator) -> None:
 
 
 def _answer(oracle: Callable[[Any], list[Any]], case: Any) -> tuple[float, str]:
-    """How far from the truth, and in words: infinity for a crash, NaN for a refusal."""
+    """The distance from the right answer as a number and in words: infinity for a crash, NaN for a refusal."""
     try:
         off = distance(oracle(case), truth(case))
     except oracles.NoAnswer as failure:
@@ -263,7 +264,7 @@ def _answer(oracle: Callable[[Any], list[Any]], case: Any) -> tuple[float, str]:
 
 def _case(cases: Any, name: str, what: str, operator: str) -> Any:
     """The case of this name, valid and small."""
-    true(isinstance(cases, dict) and name in cases, what, f"a case called {name!r}", "none")
+    true(isinstance(cases, dict) and name in cases, what, f"a case called {name!r}", "no such case")
     case = cases[name]
     try:
         oracles.checked(case)
@@ -286,7 +287,7 @@ def _shows(oracle: Callable[[Any], list[Any]], case: Any, bound: float, others: 
     for name in others:
         if _answer(oracles.ORACLES[name], case)[0] <= AGREES:
             return
-    raise Wrong(what, f"another oracle within {AGREES:g} of the formula", "none: this case breaks them all")
+    raise Wrong(what, f"another oracle within {AGREES:g} of the formula", "none: this case breaks all of them")
 
 
 def _few(case: Any, fewest: int, what: str) -> None:
@@ -305,7 +306,7 @@ def _planted(student: Any, name: str, few: bool) -> None:
 
 @functools.cache
 def mended(name: str) -> bool:
-    """Whether the tool of this version has its bug no more."""
+    """Whether this version of the tool no longer has its bug."""
     return not _answer(oracles.ORACLES[name.split(", ", maxsplit=1)[0]], WITNESSES[name])[0] > SHOWN["real"]
 
 

@@ -1,6 +1,6 @@
-"""Lab 12: kernels against formulas, losses bit for bit against a loop of our own, files loaded and measured here.
+"""Lab 12: compares kernels with formulas and losses bit for bit with our own loop, and measures the models in files.
 
-minorm.onnx needs the onnx package, so it is asked for when a check does: the other labs do without it.
+minorm.onnx needs the onnx package, so it is imported only inside the checks: the other labs do not need it.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ LAB = Lab(
     "Capstone",
     "Train, stop, resume, export, import, fine-tune: what must not get lost, and how do you know that nothing did?",
     minutes=90,
+    needs=(1, 3, 5),
     writes=True,
     deadline=120,
     packages=("onnx", "sklearn"),
@@ -137,7 +138,7 @@ def resuming(student: Any, rng: np.random.Generator) -> None:
     _resume(student, rng, 1, 1)
 
 
-@LAB.check("12.3", "early and late", seconds=SECONDS)
+@LAB.check("12.3", "stopped early and stopped late", seconds=SECONDS)
 def early_and_late(student: Any, rng: np.random.Generator) -> None:
     _resume(student, rng, 0, 1)
     _resume(student, rng, 3, 1)
@@ -147,7 +148,7 @@ def early_and_late(student: Any, rng: np.random.Generator) -> None:
 
 
 def _written(student: Any, rng: np.random.Generator, training: bool) -> tuple[dict[str, Any], Any]:
-    """What the student's write leaves, and the model that it was given."""
+    """The file that the student's write makes, and the model that it was given."""
     seed = int(rng.integers(100))
     found = student.drive("written", seed=seed, training=training)
     run = capstone.Run(seed)
@@ -156,7 +157,7 @@ def _written(student: Any, rng: np.random.Generator, training: bool) -> tuple[di
 
 
 def _through_a_file(student: Any, rng: np.random.Generator, training: bool) -> tuple[dict[str, Any], Any]:
-    """What came back, in a process that has seen nothing but the file, and the model that it should be."""
+    """The model that a new process reads from the file alone, and the model that it should be."""
     found, model = _written(student, rng, training)
     student.fresh()
     return student.drive("read_back", data=found["file"]), model
@@ -171,17 +172,17 @@ def same_answers(student: Any, rng: np.random.Generator) -> None:
     equal(numbers(found["answers"], "answers of the model read", "an array"), right, "answers of the model read")
 
 
-@LAB.check("12.4", "training goes on to the same bits", points=2, visible=True, seconds=SECONDS)
+@LAB.check("12.4", "training continues with the same bits", points=2, visible=True, seconds=SECONDS)
 def goes_on(student: Any, rng: np.random.Generator) -> None:
     images, labels, _, _ = gap.images()
     for training in (True, False):
         found, model = _through_a_file(student, rng, training)
         right = beside.tuning(model, gap.mirrored(images[: beside.TUNING]), labels[: beside.TUNING])
         mode = "training" if training else "evaluation"
-        _losses(found["losses"], right, f"losses of training on, the model written in {mode} mode")
+        _losses(found["losses"], right, f"losses of the continued training, with a model written in {mode} mode")
 
 
-@LAB.check("12.4", "nothing folded, any batch, the model as it was", seconds=SECONDS)
+@LAB.check("12.4", "two BatchNorm nodes, any batch size, an unchanged model", seconds=SECONDS)
 def whole_file(student: Any, rng: np.random.Generator) -> None:
     found, _ = _written(student, rng, False)
     with tempfile.TemporaryDirectory() as folder:
@@ -199,7 +200,7 @@ def whole_file(student: Any, rng: np.random.Generator) -> None:
 
 def _load(data: Any, folder: str, what: str) -> Any:
     """The model in a student's file, in evaluation mode."""
-    true(isinstance(data, np.ndarray) and data.size > 0, what, "an ONNX file", "none")
+    true(isinstance(data, np.ndarray) and data.size > 0, what, "an ONNX file", "no file")
     try:
         return beside.onnx().load(beside.as_file(data, folder), max_bytes=LARGEST).eval()
     except (ValueError, TypeError) as error:
@@ -219,7 +220,7 @@ def _answers(model: Any, images: Any, what: str) -> Any:
 
 
 def _floor(data: Any, kind: str, what: str) -> None:
-    """At least so many of the test digits right, by the model in this file."""
+    """Wrong unless the model in this file classifies enough of the test digits correctly."""
     _, _, images, labels = gap.images()
     with tempfile.TemporaryDirectory() as folder:
         answers = _answers(_load(data, folder, what), beside.images_of(kind, images), what)
@@ -257,7 +258,7 @@ def _everything(student: Any, rng: np.random.Generator) -> None:
     found = student.drive("all_of_it", seed=seed)
     _losses(found["losses"], right, "losses of the four epochs of everything")
     for name in ("save", "resume"):
-        true(name in found["called"], f"everything, steps 1 and 2: {name}", "a call", "none")
+        true(name in found["called"], f"everything, steps 1 and 2: {name}", "a call", "no call")
     for kind in ("base", "mirrored"):
         _floor(found[kind], kind, f"{kind}.onnx")
     run.model.eval()
@@ -269,12 +270,12 @@ def _everything(student: Any, rng: np.random.Generator) -> None:
     equal(got, expected, "answers of base.onnx")
 
 
-@LAB.check("12.6", "the whole way", points=4, visible=True, seconds=SECONDS)
+@LAB.check("12.6", "losses and both files", points=4, visible=True, seconds=SECONDS)
 def whole_way(student: Any, rng: np.random.Generator) -> None:
     _everything(student, rng)
 
 
-@LAB.check("12.6", "the whole way, another seed", points=2, seconds=SECONDS)
+@LAB.check("12.6", "losses and both files, another seed", points=2, seconds=SECONDS)
 def another_way(student: Any, rng: np.random.Generator) -> None:
     _everything(student, rng)
 

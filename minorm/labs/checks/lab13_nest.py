@@ -26,6 +26,7 @@ LAB = Lab(
     "Nest and backends",
     "How can one kernel run every norm, on any shape and any order in memory?",
     minutes=60,
+    needs=(0, 1),
     packages=("sklearn",),
 )
 FAR = 1e6

@@ -19,6 +19,7 @@ LAB = Lab(
     "Autograd",
     "What does loss.backward() do, and where do the three terms of a normalization's gradient come from?",
     minutes=90,
+    needs=(1,),
 )
 ROUGH = {"rtol": 1e-5, "atol": 1e-7}
 FAR = 1e6

@@ -22,6 +22,7 @@ LAB = Lab(
     "Museum of real bugs",
     "Eight faults of normalization that shipped: how are they shown, shrunk, explained, mended, and kept away?",
     minutes=120,
+    needs=(1, 3, 4),
 )
 SHOWN, AGREES = 1e-2, 1e-3
 SAME = 1e-7  # two x so close are one

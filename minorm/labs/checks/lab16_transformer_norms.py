@@ -18,6 +18,7 @@ LAB = Lab(
     "Norms in transformers",
     "Where do the norms of a transformer go, in which type do they compute, and which positions do they count?",
     minutes=90,
+    needs=(1, 3, 6),
     packages=("sklearn",),
 )
 FAR = 1e6

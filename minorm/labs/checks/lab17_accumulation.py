@@ -17,6 +17,7 @@ LAB = Lab(
     "BatchNorm under accumulation",
     "Do micro-batches with accumulated gradients give what the full batch gives, if there is a BatchNorm?",
     minutes=75,
+    needs=(1, 2, 4),
 )
 FAR = 1e6
 NAMES = ("w", "s", "b")

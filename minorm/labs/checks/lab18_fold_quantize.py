@@ -17,6 +17,7 @@ LAB = Lab(
     "Fold and quantize",
     "How does a network with BatchNorm become one of bytes, and how wrong may it be then?",
     minutes=90,
+    needs=(1, 4),
 )
 TOO_WIDE = 10.0
 U = 2.0**-24

@@ -1,4 +1,4 @@
-"""Hints: at a check that failed, the mistakes that others made there, from the table mistakes.md."""
+"""Hints for failed checks: the common mistakes that the table mistakes.md lists there."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from minorm.labs.scores import Outcome, Report
 
 TABLE = Path(__file__).resolve().parent / "mistakes.md"
 ROW = re.compile(r"\| \d+ \| (?P<task>\d+\.\d+) \| (?P<words>.*?) \| (?P<checks>.*?) \|$", re.MULTILINE)
-ANSWERED = ("wrong", "error", "too slow", "died")  # elsewhere there is nothing yet to have a mistake in
+ANSWERED = ("wrong", "error", "too slow", "died")  # any other status has no answer that could be wrong
 
 
 @dataclass(frozen=True)
 class Mistake:
-    """A row of the table: the task, what people do, and the titles, or parts of titles, of the checks that show it."""
+    """A row of the table: the task, the mistake, and the titles (or parts of titles) of the checks that show it."""
 
     task: str
     words: str
     checks: Sequence[str]
 
     def shows_in(self, title: str) -> bool:
-        """Is this one of its checks?"""
+        """Whether this check is one that shows the mistake."""
         return any(part in title or title in part for part in self.checks)
 
 
 @functools.cache
 def mistakes(table: Path = TABLE) -> tuple[Mistake, ...]:
-    """All rows of the table; none where there is no such file."""
+    """All rows of the table. Empty if the file does not exist."""
     rows = ROW.finditer(table.read_text(encoding="utf-8") if table.is_file() else "")
     return tuple(
         Mistake(row["task"], row["words"], [part.removeprefix("... ").strip() for part in row["checks"].split(";")])
@@ -40,21 +40,21 @@ def mistakes(table: Path = TABLE) -> tuple[Mistake, ...]:
 
 
 def hint(row: Outcome, table: Path = TABLE) -> str:
-    """Mistakes that this check shows, or else those of its task; empty for a check that passed or has no answer."""
+    """The mistakes that this check shows, or else those of its task. Empty for a check that passed or has no answer."""
     if row.status not in ANSWERED:
         return ""
     of_task = [mistake for mistake in mistakes(table) if mistake.task == row.task]
     if here := [mistake.words for mistake in of_task if mistake.shows_in(row.title)]:
-        return "a mistake that is common here: " + "; or: ".join(here)
+        return "a common mistake here: " + "; or: ".join(here)
     if of_task:
-        return f"mistakes that are common in task {row.task}: " + "; or: ".join(mistake.words for mistake in of_task)
+        return f"common mistakes in task {row.task}: " + "; or: ".join(mistake.words for mistake in of_task)
     return ""
 
 
 def hinted(report: Report, lab: Lab) -> Report:
-    """The report with a hint at each check that failed, from the table of the course or of the lab's own folder.
+    """The report with a hint at each failed check, from the table of the course or of the lab's own folder.
 
-    A lab that recognizes mistakes has its hints already, and a guess beside them could only mislead.
+    A lab that recognizes mistakes has its hints already. A guess beside them could mislead.
     """
     if lab.recognizer is not None:
         return report

@@ -4,7 +4,8 @@ The student's tests get an implementation whose functions run in the judge's pro
 Each implementation meets them in a fresh process, in an order that nobody knows, and the right one comes several times:
 tests that remember answers, or count implementations, learn nothing. A bug counts as found where the tests fail twice,
 so tests that fail at random find next to none. Tests that find none at all get no point for passing on the right one
-either: an empty one would.
+either: an empty one would. Nor is there anything to compare with: the library's normalizations, torch and the like are
+closed in that process, and say so.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from minorm.labs.calling.student import Failure, Student
+from minorm.labs.calling.student import TESTS, Failure, Student
 from minorm.labs.scores import Outcome
 
 Implementation = Mapping[str, Callable[..., object]]
@@ -98,8 +99,8 @@ class Mutants:
 
     def _failed(self, student: Student, implementation: Implementation) -> str:
         """The test that failed and what it said, or an empty text."""
-        student.fresh()
-        student.allow(self.seconds)
+        student.fresh(TESTS)
+        student.allow(self.seconds, TESTS)
         for result in student.tests(implementation):
             if result["error"] is not None:
                 return f"{result['name']} fails: {result['error']}"[:400]

@@ -27,10 +27,17 @@ from typing import Any
 LINK = shlex.split(sysconfig.get_config_var("LDSHARED") or "cc -shared")
 CUDA_COMPILERS = "g++", "c++"
 CYTHON_FLAGS = ["-O3", "-g0", "-fno-math-errno", "-fno-trapping-math", "-fPIC", "-fopenmp"]
-CUDA_FLAGS = ["-std=c++17", "-O1", "-w", "-ffp-contract=off", "-fPIC"]
 # Its own names and not those of another library in the process: both would destroy one list of threads at the end.
 CUDA_LINK = ["-shared"] if sys.platform == "darwin" else ["-shared", "-Wl,-Bsymbolic"]
+# The compiler announces each read and write in memory to our functions, in thread_work.h and cuda_work.h; it does
+# so for ThreadSanitizer, whose own library is not linked. No code can ask whether it is compiled so.
+ANNOUNCED = ["-fsanitize=thread", "-U__SANITIZE_THREAD__", "-fno-tree-vectorize"]
+COUNTED_FLAGS = ["-O1", "-g0", "-fno-math-errno", "-fno-trapping-math", "-fPIC", "-fopenmp", *ANNOUNCED]
+# Constants such as 0.5 are float as well: no kernel of lab 8 computes in double.
+CUDA_FLAGS = ["-std=c++17", "-O1", "-w", "-ffp-contract=off", "-fPIC", "-fsingle-precision-constant", *ANNOUNCED]
 SHIM = Path(__file__).parents[1] / "cuda_shim.h"
+CUDA_WORK = Path(__file__).parents[1] / "counting" / "cuda_work.h"
+THREAD_WORK = Path(__file__).parents[1] / "counting" / "thread_work.h"
 LINE = 300  # characters of a line of a compiler's
 
 
@@ -45,32 +52,39 @@ def name_of(kind: str, text: str) -> str:
 
 def cython(text: str, folder: Path) -> Path:
     """Cython to C to an extension module, with Python's own C compiler."""
-    source = folder / f"{name_of('cython', text)}.pyx"
-    source.write_text(text, encoding="utf-8")
-    _translate(source)
+    source = _translated("cython", text, folder)
     target = source.with_suffix(sysconfig.get_config_var("EXT_SUFFIX"))
-    include = "-I" + sysconfig.get_path("include")
-    command = [*LINK, *CYTHON_FLAGS, include, str(source.with_suffix(".c")), "-o", str(target)]
-    try:
-        result = _run(command)
-    except FileNotFoundError:
-        raise CompileError(f"there is no C compiler {LINK[0]!r} on this machine") from None
-    _require(result, source, "C compiler")
+    _c_compiler(source, *LINK, *CYTHON_FLAGS, _headers(), str(source.with_suffix(".c")), "-o", str(target))
+    return target
+
+
+def counted_cython(text: str, folder: Path) -> Path:
+    """The same, slower, with thread_work.h in it, which counts what each thread reads and writes."""
+    source = _translated("counted", text, folder)
+    target, compiled = source.with_suffix(sysconfig.get_config_var("EXT_SUFFIX")), str(source.with_suffix(".o"))
+    c = str(source.with_suffix(".c"))
+    _c_compiler(source, LINK[0], *COUNTED_FLAGS, _headers(), "-c", c, "-o", compiled)
+    _c_compiler(source, *LINK, "-O2", "-fPIC", "-fopenmp", compiled, "-x", "c", str(THREAD_WORK), "-o", str(target))
     return target
 
 
 def cuda(text: str, folder: Path) -> Path:
     """CUDA, with the shim in front, to a shared library, with a C++ compiler."""
-    command = [_cuda_compiler(), *CUDA_FLAGS, *CUDA_LINK, "-I", str(_shim(folder))]
+    compile_ = [_cuda_compiler(), *CUDA_FLAGS, "-I", str(_shim(folder)), "-c"]
     source = folder / f"{name_of('cuda', text)}.cpp"
     source.write_text(text, encoding="utf-8")
-    target = source.with_suffix(".so")
-    _require(_run([*command, str(source), "-o", str(target)]), source, "compiler")
+    compiled, target = str(source.with_suffix(".o")), source.with_suffix(".so")
+    _require(_run([*compile_, str(source), "-o", compiled]), source, "compiler")
+    _require(_run([_cuda_compiler(), *CUDA_LINK, compiled, "-o", str(target)]), source, "compiler")
     return target
 
 
-COMPILE: dict[str, Callable[[str, Path], Path]] = {"cython": cython, "cuda": cuda}
-PROGRAMS: dict[str, Sequence[str]] = {"cython": LINK[:1], "cuda": CUDA_COMPILERS}  # names, any of which will do
+COMPILE: dict[str, Callable[[str, Path], Path]] = {"cython": cython, "counted": counted_cython, "cuda": cuda}
+PROGRAMS: dict[str, Sequence[str]] = {
+    "cython": LINK[:1],
+    "counted": LINK[:1],
+    "cuda": CUDA_COMPILERS,
+}  # names, any of which will do
 
 
 def main(line: int, plan: dict[str, Any]) -> None:
@@ -91,7 +105,7 @@ def main(line: int, plan: dict[str, Any]) -> None:
 def precompile(folder: Path) -> None:
     """The shim, precompiled where the compiler can do that: a kernel then takes half as long."""
     shim = folder / SHIM.name
-    shim.write_text(SHIM.read_text(encoding="utf-8"), encoding="utf-8")
+    shim.write_text("".join(path.read_text(encoding="utf-8") for path in (SHIM, CUDA_WORK)), encoding="utf-8")
     _run([_cuda_compiler(), *CUDA_FLAGS, "-x", "c++-header", str(shim), "-o", f"{shim}.gch"])
 
 
@@ -112,6 +126,26 @@ def _cuda_compiler() -> str:
     if compiler is None:
         raise CompileError("there is no C++ compiler (g++) on this machine")
     return compiler
+
+
+def _translated(kind: str, text: str, folder: Path) -> Path:
+    """The .pyx file of the text, with the C of it beside."""
+    source = folder / f"{name_of(kind, text)}.pyx"
+    source.write_text(text, encoding="utf-8")
+    _translate(source)
+    return source
+
+
+def _headers() -> str:
+    return "-I" + sysconfig.get_path("include")
+
+
+def _c_compiler(source: Path, *command: str) -> None:
+    try:
+        result = _run(list(command))
+    except FileNotFoundError:
+        raise CompileError(f"there is no C compiler {LINK[0]!r} on this machine") from None
+    _require(result, source, "C compiler")
 
 
 def _translate(source: Path) -> None:

@@ -173,13 +173,6 @@ class Process:
                 self.beginning += chunk[: KEPT - len(self.beginning)]
                 self.printed += len(chunk)
 
-    def threads(self) -> int:
-        """How many threads it has, as the kernel counts them; 0 where nobody can tell."""
-        try:
-            return len(os.listdir(f"/proc/{self.popen.pid}/task"))
-        except OSError:
-            return 0
-
     def ended(self) -> str:
         """How the process ended by itself, in words; waits a moment for it."""
         try:

@@ -33,3 +33,14 @@ def test_layers_without_running_statistics_and_a_model_of_many_layers() -> None:
     assert len(left.get_yticklabels()) == MOST
     assert not right.patches
     assert {text.get_text() for text in right.texts} == {"no running statistics"}
+
+
+def test_ticks_of_a_wide_axis_are_numbers() -> None:
+    model = nn.Sequential(nn.BatchNorm1d(4))
+    model[0].weight.array[...] = 1000
+    left, _ = picture(mn.diagnose(model, [mn.randn(64, 4)]), "wide").axes
+    left.figure.canvas.draw()
+    assert left.get_xscale() == "symlog"
+    ticks = {label.get_text() for label in left.get_xticklabels()}
+    assert {"0", "1000"} <= ticks
+    assert not any("$" in tick for tick in ticks)

@@ -27,7 +27,7 @@ MEANS = {"your loops, your means"}
             "x.reshape(n, c // num_groups, num_groups, *x.shape[2:])",
             {"groups of neighbours"},
         ),
-        ("if num_groups < 1 or c % num_groups:", "if False:", {"a refusal of what cannot be"}),
+        ("if num_groups < 1 or c % num_groups:", "if False:", {"a wrong number of groups is refused"}),
         # kept for reduced
         ("slice(None) if axis in axes", "slice(None) if axis not in axes", {"the row of an element"}),
         # never merging
@@ -36,7 +36,7 @@ MEANS = {"your loops, your means"}
             "if False:",
             {"the loops of the four norms", "lengths of 1, no axes, all axes", "every set of axes of rank 5"},
         ),
-        # merging neighbours in the list that are none in memory
+        # merging axes that are neighbours in the list but not in memory
         (
             "if found and found[-1][1] == count * step:",
             "if found:",
@@ -51,13 +51,13 @@ MEANS = {"your loops, your means"}
         (
             "found = [p + i * step for p in found for i in range(count)]\n",
             "found = sorted(p + i * step for p in found for i in range(count))\n",
-            {"where loops go"},
+            {"positions of loops"},
         ),
         # inner loop slowest
         (
             "[p + i * step for p in found for i in range(count)]",
             "[p + i * step for i in range(count) for p in found]",
-            {"where loops go", "means by loops, every mask", *MEANS},
+            {"positions of loops", "means by loops, every mask", *MEANS},
         ),
     ],
 )

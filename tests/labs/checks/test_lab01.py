@@ -19,13 +19,13 @@ ALL_MOMENTS = {"mean and variance", "without centering", "odd shapes"}
         (
             "np.square(x - mean).mean(axis=axes, keepdims=True)",
             "np.square(x - mean).sum(axis=axes, keepdims=True) / (x.size // mean.size - 1)",
-            {*ALL_MOMENTS, *XHAT, "rows of equal numbers, and no centering", *FIVE, *PLUGGED},
+            {*ALL_MOMENTS, *XHAT, "rows of equal numbers; without centering", *FIVE, *PLUGGED},
         ),
         # the standard deviation for the variance
         (
             "np.square(x - mean).mean(axis=axes, keepdims=True)",
             "np.square(x - mean).mean(axis=axes, keepdims=True) ** 0.5",
-            {*ALL_MOMENTS, *XHAT, "rows of equal numbers, and no centering", *FIVE, *PLUGGED},
+            {*ALL_MOMENTS, *XHAT, "rows of equal numbers; without centering", *FIVE, *PLUGGED},
         ),
         # centered is ignored
         (
@@ -33,7 +33,7 @@ ALL_MOMENTS = {"mean and variance", "without centering", "odd shapes"}
             "",
             {
                 "without centering",
-                "rows of equal numbers, and no centering",
+                "rows of equal numbers; without centering",
                 *FIVE,
                 "your forward in five other layers",
             },
@@ -42,19 +42,24 @@ ALL_MOMENTS = {"mean and variance", "without centering", "odd shapes"}
         (
             "return (x - mean) / np.sqrt(var + eps)",
             "return (x - mean) / (np.sqrt(var) + eps)",
-            {"xhat", "the place of eps", "rows of equal numbers, and no centering", *FIVE},
+            {"xhat", "the place of eps", "rows of equal numbers; without centering", *FIVE},
         ),
         # no eps
         (
             "return (x - mean) / np.sqrt(var + eps)",
             "return (x - mean) / np.sqrt(var)",
-            {"xhat", "the place of eps", "rows of equal numbers, and no centering", *FIVE},
+            {"xhat", "the place of eps", "rows of equal numbers; without centering", *FIVE},
         ),
-        # scale and bias lined up at their ends, which only shows where lengths differ
+        # scale and bias aligned at their ends, which shows only if lengths differ
         (
             "parameter.reshape(parameter.shape + (1,) * behind)",
             "parameter",
-            {"scale and bias", "one of the two, equal lengths", "five norms of images", "five norms of odd shapes"},
+            {
+                "scale and bias",
+                "scale or bias alone, equal lengths",
+                "five norms of images",
+                "five norms of odd shapes",
+            },
         ),
         # BatchNorm of images alone
         (

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+NAIVE = {"naive: the formula", "naive: good near 0, no digit right at 10,000"}
 WELFORD = {"Welford: the formula", "Welford: error bound up to 100,000"}
 CHAN = {"Chan: the formula", "Chan: error bound up to 100,000"}
 SHIFTED = {"shifted: k, d and var", "shifted: seven digits wherever the data lies"}
@@ -18,13 +19,13 @@ SHIFTED = {"shifted: k, d and var", "shifted: seven digits wherever the data lie
         (
             "np.square(x).mean(axis=0) - np.square(x.mean(axis=0))",
             "(np.square(x, dtype=float).mean(axis=0) - np.square(x.mean(axis=0, dtype=float))).astype(x.dtype)",
-            {"naive: good near 0, no digit right at 10,000"},
+            NAIVE,
         ),
         # NumPy's own
         (
             "np.square(x).mean(axis=0) - np.square(x.mean(axis=0))",
             "x.var(axis=0)",
-            {"naive: good near 0, no digit right at 10,000"},
+            NAIVE,
         ),
         # the naive formula in disguise
         (
@@ -50,7 +51,7 @@ SHIFTED = {"shifted: k, d and var", "shifted: seven digits wherever the data lie
         # variances averaged
         ("return M / n\n", "return M / n * (n - 1) / n\n", CHAN),
         # the first value alone
-        ("k = x[:4].mean(axis=0)", "k = x[0]", {"shifted: k, d and var"}),
+        ("k = x[:4].mean(axis=0)", "k = x[0]", SHIFTED),
         # d forgotten
         ("np.square(t).mean(axis=0) - np.square(d)\n", "np.square(t).mean(axis=0)\n", SHIFTED),
         # no shift at all

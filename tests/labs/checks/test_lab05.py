@@ -1,4 +1,4 @@
-"""Lab 5: typically wrong answers lose the points they should, and no others; the models are as broken as they claim."""
+"""Lab 5: typical wrong answers lose their points and no others; the models are really broken."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ import minorm as mn
 from minorm.labs import gap
 
 STATISTICS = "running statistics"
-UNTOUCHED = "weights, momentum and mode stay"
+UNTOUCHED = "weights, momentum and mode are not changed"
 TUNED = "fine-tuning reaches its target"
-STANDING = "what is fixed stands still, weights move"
+FIXED = "fixed values stay, weights change"
 REPAIRS = {f"repair: {kind}" for kind in gap.BROKEN}
 
 
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
-        # measuring moves the running statistics, and the mode is lost
+        # measuring changes the running statistics and the mode
         (
             [
                 ("with mn.no_grad(), mn.no_stats_update():", "with mn.no_grad():"),
                 ("    model.train(before)\n    return 100 * np.mean", "    return 100 * np.mean"),
             ],
-            {"no trace is left"},
+            {"the model is not changed"},
         ),
-        # the rest at the end counts, and a batch is always 4
+        # a batch is always 4
         (
             [("    right, count = 0,", "    batch_size = 4\n    right, count = 0,")],
             {"accuracy in training mode"},
         ),
-        # variances where deviations were asked for; N - 1 upside down
+        # a variance instead of a standard deviation; the inverse of (m - 1) / m
         (
             [
                 ("return np.sqrt((1 - momentum) / (1 + momentum) / m)", "return (1 - momentum) / (1 + momentum) / m"),
@@ -40,29 +40,29 @@ REPAIRS = {f"repair: {kind}" for kind in gap.BROKEN}
             ],
             {"spread of the means", "another momentum", "variance and largest xhat"},
         ),
-        # nothing is reset: with momentum=None the batches of training count too, and NaN stays NaN
+        # nothing is reset: with momentum=None the batches of training count as well, and NaN stays NaN
         (
             [("        layer.reset_running_stats()\n        layer.momentum", "        layer.momentum")],
             {STATISTICS, "repair: inverted", "repair: poisoned", "repair: camera"},
         ),
-        # the momentum stays what it was: the last batches count most, and 0 and 1 for some
+        # the momentum is not set: the last batches count most, and 0 and 1 keep a share
         (
             [("        layer.momentum = None\n", "")],
             {STATISTICS, "repair: camera", "repair: frozen", "repair: lost", "repair: poisoned"},
         ),
-        # in evaluation mode nothing is gathered at all
+        # evaluation mode does not update the statistics
         (
             [("    model.train()\n    with mn.no_grad():\n", "    model.eval()\n    with mn.no_grad():\n")],
             {STATISTICS} | REPAIRS,
         ),
-        # frozen layers are not thawed
+        # frozen layers stay frozen
         ([("        layer.unfreeze()\n    recal", "        pass\n    recal")], {"repair: frozen"}),
-        # eval() does not outlast the loop's train()
-        ([("        layer.freeze()\n    # END", "        layer.eval()\n    # END")], {TUNED, STANDING}),
+        # the training loop calls train(), which undoes eval()
+        ([("        layer.freeze()\n    # END", "        layer.eval()\n    # END")], {TUNED, FIXED}),
         # everything is frozen
         (
             [("        layer.freeze()\n    # END", "        model.freeze()\n    # END")],
-            {TUNED, STANDING, "unfreeze follows"},
+            {TUNED, FIXED, "layers learn again after unfreeze"},
         ),
     ],
 )

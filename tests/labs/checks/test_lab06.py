@@ -65,7 +65,7 @@ BUGS = {
                 ),
                 ("    scaled = np.ldexp(x, -exponent)\n", "    scaled, exponent = x, 0\n"),
             ],
-            {NO_WIDER},
+            {ROOT, OVERFLOW, NO_WIDER},
         ),
         # one exponent for all rows
         ([("np.abs(x).max(axis=-1, keepdims=True))[1]", "np.abs(x).max())[1]")], {NO_WIDER}),
@@ -90,7 +90,7 @@ BUGS = {
         # always float32
         ([("np.float32 if x.dtype.itemsize == 2 else x.dtype", "np.float32")], {OTHERS}),
         # centered whatever the equation says
-        ([(" if equation.centered else np.zeros((*c.shape[:2], 1, 1), dtype)", "")], {OTHERS}),
+        ([("    if equation.centered:\n", "    if True:\n")], {OTHERS}),
     ],
 )
 def test_wrong_answers(lost: Any, changes: list[tuple[str, str]], expected: set[str]) -> None:
@@ -127,3 +127,43 @@ SMALL, GUARDED = "((4, 64), 1e-3, 0, 1e-8),", "((4, 64), 0.1, 0, 1e-2),"
 )
 def test_weak_and_wrong_tests(lost: Any, changes: list[tuple[str, str]], expected: set[str]) -> None:
     assert lost(6, *changes) == expected
+
+
+HONEST = """
+def test_rows(norm): pass
+def test_own(norm):
+    rng = np.random.default_rng(3)
+    for name in ("float16", "bfloat16"):
+        for m, scale, eps in ((6, 1, 1e-5), (4096, 1, 1e-5), (64, 1000, 1e-5), (64, 1e-3, 1e-8), (64, 0.1, 1e-2)):
+            x = (rng.standard_normal((8, m)) * scale + 2 * scale * (m > 6)).astype(DTYPES[name])
+            s, b = rng.standard_normal((2, m)).astype(DTYPES[name])
+            wide = layer_norm(x.astype(np.float64), s, b, eps, "float64")
+            off = np.abs(norm.layer_norm(x, s, b, eps=eps).astype(np.float64) - wide)
+            assert (off <= 0.5 * ulp(wide, name) + 2e-6 * (np.abs(wide - b) + np.abs(b).astype(np.float64))).all()
+"""
+LIBRARY = """
+import minorm.functional as F
+def test_rows(norm):
+    x, s, b = np.random.default_rng(0).standard_normal((3, 4, 64)).astype(np.float16)
+    y = F.layer_norm(mn.tensor(x), (64,), mn.tensor(s[0]), mn.tensor(b[0])).numpy()
+    assert np.array_equal(norm.layer_norm(x, s[0], b[0]), y)
+"""
+TORCH = """
+import torch
+def test_rows(norm):
+    x = np.random.default_rng(0).standard_normal((4, 64)).astype(np.float16)
+    one = np.ones(64, np.float16)
+    y = torch.nn.functional.layer_norm(torch.from_numpy(x), (64,)).numpy()
+    assert np.allclose(norm.layer_norm(x, one, 0 * one), y, atol=1e-3)
+"""
+
+
+def test_honest_tests_find_all_bugs(rows_of_tests: Any) -> None:
+    assert {row.title for row in rows_of_tests(6, HONEST) if row.status != "passed"} == set()
+
+
+@pytest.mark.parametrize("text", [LIBRARY, TORCH])
+def test_comparisons_with_a_library_earn_nothing_and_are_told_why(rows_of_tests: Any, text: str) -> None:
+    rows = rows_of_tests(6, text)
+    assert sum(row.earned for row in rows) == 0
+    assert "closed here" in rows[0].got

@@ -22,11 +22,13 @@ TREE, AGAIN, SIZES = (
     "blocks of 1 to 1024 threads",
 )
 NEEDED, EXACT = "no barrier too many", "few roundings"
+SPREAD = "a tree, its work spread over the threads"
+CARRIED, SHARED = "shuffles carry the numbers", "a row shared among the threads"
 SHUFFLES, BEHIND = "every thread has the sum, by shuffles", "twice in a row, with warps that fall behind"
 TWO, WARPS = "two barriers and no more", "any number of warps"
 CLOSE, FAR, BITS = "k, d and var", "any offset, any shape", "the same bits in any order"
 LAYER, OTHERS = "LayerNorm with your kernel", "BatchNorm and RMSNorm"
-USERS = {CLOSE, FAR, BITS, LAYER, OTHERS}  # of block_sum by shuffles
+USERS = {CLOSE, FAR, BITS, SHARED, LAYER, OTHERS}  # of block_sum by shuffles
 
 TURN = "i < m; i += blockDim.x)\n        y"
 STEP = """        if (threadIdx.x < half) part[threadIdx.x] += part[threadIdx.x + half];
@@ -68,18 +70,22 @@ no_cuda = [("away = row[i] - shift;", "away = row[i] - shift")]
 @pytest.mark.parametrize(  # up to three mistakes at once, in functions that know nothing of each other
     ("changes", "expected", "maybe"),  # what a race spoils beside what it must is a matter of luck
     [
-        (one_element + thread_0_alone + naive, {ROWS, ODD, TREE, AGAIN, SIZES, EXACT, FAR, LAYER, OTHERS}, {NEEDED}),
-        (no_bounds + one_by_one + [REST], {ODD, EXACT, FAR, LAYER}, {OTHERS}),
-        (barrier_in_if + not_centered, {TREE, AGAIN, SIZES, NEEDED, EXACT, OTHERS}, set()),
+        (
+            one_element + thread_0_alone + naive,
+            {ROWS, ODD, TREE, AGAIN, SIZES, SPREAD, EXACT, FAR, LAYER, OTHERS},
+            {NEEDED},
+        ),
+        (no_bounds + one_by_one + [REST], {ODD, AGAIN, SPREAD, EXACT, FAR, LAYER}, {OTHERS}),
+        (barrier_in_if + not_centered, {TREE, AGAIN, SIZES, NEEDED, SPREAD, EXACT, OTHERS}, set()),
         (no_last_barrier + no_cuda, {AGAIN} | USERS, {NEEDED}),
         (
             no_barrier_in_loop + shuffled_down,
-            {TREE, AGAIN, SIZES, EXACT, SHUFFLES, BEHIND, WARPS},
+            {TREE, AGAIN, SIZES, SPREAD, EXACT, SHUFFLES, BEHIND, CARRIED, WARPS},
             USERS | {NEEDED, TWO},
         ),
-        (one_too_many + all_warps, {NEEDED, SHUFFLES, BEHIND}, USERS | {WARPS, TWO}),
-        (atomics + no_barrier_behind, {AGAIN, EXACT, BEHIND}, USERS | {NEEDED, WARPS, TWO}),
-        (tree_again, {TWO, WARPS, FAR}, set()),
+        (one_too_many + all_warps, {NEEDED, SHUFFLES, BEHIND, CARRIED}, USERS | {WARPS, TWO}),
+        (atomics + no_barrier_behind, {AGAIN, SPREAD, EXACT, BEHIND}, USERS | {NEEDED, CARRIED, WARPS, TWO}),
+        (tree_again, {BEHIND, TWO, CARRIED, WARPS, FAR, BITS, SHARED}, set()),
     ],
 )
 def test_wrong_kernels(lost: Any, changes: list[tuple[str, str]], expected: set[str], maybe: set[str]) -> None:

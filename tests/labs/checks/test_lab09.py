@@ -1,4 +1,4 @@
-"""Lab 9: typically wrong ways to share a batch lose the points they should, and no others."""
+"""Lab 9: typical wrong ways to share a batch lose their points and no others."""
 
 from __future__ import annotations
 
@@ -6,18 +6,26 @@ from typing import Any
 
 import pytest
 
-EQUAL, ANY, EMPTY, FAR = "parts of one size", "parts of any size", "a part without numbers", "far from 0"
-ONE, MANY = "the moments of all ranks, in one message", "one rank, many ranks, idle ranks"
-WHOLE, MORE = "as with the whole batch", "ranks with more rows than others"
+EQUAL, ANY, EMPTY, FAR = "parts of one size", "parts of any size", "an empty part", "far from 0"
+ONE, MANY = "the moments of all ranks, in one message", "one rank, many ranks, ranks without rows"
+WHOLE, MORE = "two ranks with equal rows", "ranks with different numbers of rows"
 SHARE, SUMS, ODD = "the share of a rank's loss", "all gradients in one message", "gradients of odd shapes"
-Y, DX, UNEQUAL = "y as with the whole batch", "dx as with the whole batch", "ranks with more images than others"
+Y, DX, UNEQUAL = (
+    "y equals that of the whole batch",
+    "dx equals that of the whole batch",
+    "ranks with different numbers of images",
+)
 TREE, ODD_TREE, BITS, ONE_VECTOR = (
-    "the brackets of the tree",
+    "the order of the tree",
     "any number of vectors",
     "the same bits on 1, 2, 4 and 8 processes",
-    "one vector of each process, in one message",
+    "each process sends one vector in one message",
 )
-SINGLE, MESSAGES, TRAINING = "float32, far from 0", "one message there and one back", "ranks train as one computer"
+SINGLE, MESSAGES, TRAINING = (
+    "float32, far from 0",
+    "one message forward and one backward",
+    "ranks train as one computer",
+)
 MERGED = "(weight * (var + (mean - middle) ** 2)).sum(0)"
 FORWARD = {Y, DX, UNEQUAL, SINGLE, TRAINING}  # what moments decide
 HALVES = (
@@ -34,14 +42,14 @@ BACK = "return sum_g * (here / m), sum_gx * (here / m)"
     [
         # the mean of the variances, weighted
         ([(MERGED, "(weight * var).sum(0)")], {EQUAL, ANY, EMPTY, FAR, ONE, MANY} | FORWARD),
-        # everything right for parts of one size
+        # right only for parts of equal size
         (
             [("weight = m[there][:, None] / m.sum()", "weight = 1 / there.sum()")],
             {ANY, EMPTY, FAR, ONE, MANY, UNEQUAL, SINGLE, TRAINING},
         ),
         # moments about 0
         ([(MERGED, "(weight * (var + mean**2)).sum(0) - middle**2")], {FAR}),
-        # a part without numbers is multiplied by 0, and NaN stays
+        # an empty part is multiplied by 0, and NaN stays
         ([("there = m > 0", "there = m >= 0")], {EMPTY, MANY}),
         # three messages
         (
@@ -53,13 +61,13 @@ BACK = "return sum_g * (here / m), sum_gx * (here / m)"
             ],
             {ONE, MANY, MESSAGES},
         ),
-        # sums of this rank alone
+        # the sums of this rank only
         ([(REDUCED, "    rank.all_reduce(sums)\n    sum_g, sum_gx, m = sums\n")], {WHOLE, MORE}),
         # sums of all, divided by this rank's m
         ([(REDUCED, REDUCED + "    m = len(g)\n")], {WHOLE, MORE}),
-        # m taken for R times this rank's
+        # R times this rank's m
         ([(REDUCED, REDUCED + "    m = len(g) * rank.size\n")], {MORE}),
-        # every rank counts alike
+        # every rank has the same share
         ([("return images / float(rank.all_reduce(images))", "return 1 / rank.size")], {SHARE, TRAINING}),
         # a message for each gradient
         (
@@ -73,20 +81,20 @@ BACK = "return sum_g * (here / m), sum_gx * (here / m)"
         ),
         # the mean of the gradients, though the losses are shares
         ([("    flat = rank.all_reduce(", "    flat = 1 / rank.size * rank.all_reduce(")], {SUMS, ODD, TRAINING}),
-        # backward forgotten
+        # no grad_sums
         (
             [("PartialBackend(moments=moments, grad_sums=grad_sums)", "PartialBackend(moments=moments)")],
             {DX, UNEQUAL, MESSAGES, TRAINING},
         ),
         # the sums of all, divided by this rank's m
         ([(BACK, "return sum_g, sum_gx")], {DX, UNEQUAL, TRAINING}),
-        # right for ranks with equally many images
+        # right only for ranks with equal numbers of images
         ([(BACK, "return sum_g / rank.size, sum_gx / rank.size")], {UNEQUAL, TRAINING}),
-        # the mean as one number of float32
+        # the mean as a single float32 number
         ([("return k, mean - k, var", "return k, 0 * k, var")], {SINGLE}),
-        # added in order, and the parts in order
+        # added in order
         ([("    level = list(vectors)\n", "    return sum(vectors)\n")], {TREE, ODD_TREE, BITS}),
-        # the first of an odd level goes up alone
+        # the first of an odd level moves up, not the last
         (
             [
                 (
@@ -97,7 +105,7 @@ BACK = "return sum_g * (here / m), sum_gx * (here / m)"
             ],
             {ODD_TREE},
         ),
-        # halves: the right bits for powers of two alone
+        # halves: the right bits only for powers of two
         (
             [
                 (
@@ -107,7 +115,7 @@ BACK = "return sum_g * (here / m), sum_gx * (here / m)"
             ],
             {ODD_TREE},
         ),
-        # everybody sends everything: the right bits, and eight times as much
+        # all vectors are sent: the right bits, but eight times as many numbers
         (
             [
                 (
@@ -117,9 +125,9 @@ BACK = "return sum_g * (here / m), sum_gx * (here / m)"
             ],
             {ONE_VECTOR},
         ),
-        # a tree here, and the parts in order
+        # a tree in each process, but the partial sums in order
         ([("tree_sum(process.all_gather(", "sum(process.all_gather(")], {BITS}),
-        # a rank that does not come: an error, and no hanging
+        # a rank that does not call all_gather: an error, and no hanging
         (
             [
                 (

@@ -1,4 +1,4 @@
-"""Lab 10: typically wrong readers lose the points they should, and no others; the zoo is valid and minorm reads it."""
+"""Lab 10: typical wrong readers lose their points and no others; the zoo is valid and minorm reads it."""
 
 from __future__ import annotations
 
@@ -13,17 +13,21 @@ from minorm.labs.checks import lab10_onnx_archaeology as checks
 onnx = pytest.importorskip("onnx")
 
 NEWEST, TOO_OLD, DOMAINS = (
-    "the newest version published before",
-    "too old, or no opset",
-    "other domains, and the long name",
+    "the newest version at or before the opset",
+    "an opset that is too old or missing",
+    "other domains, and the long name of ONNX's own",
 )
-DEFAULTS, SAID, FEW = "defaults of every version", "what the file says", "too many, too few"
-MODES, UNFIT = "three ways to say it", "outputs that do not fit the mode"
-AXES, RANKS = "channels, and positions", "any rank"
+DEFAULTS, SAID, FEW = "defaults of every version", "values in the file", "unknown and missing attributes"
+MODES, UNFIT = "three ways to write the mode", "outputs that do not fit the mode"
+AXES, RANKS = "one mean for each channel, or for each position", "any rank"
 INFERENCE, TRAINING = "inference", "training"
-POSITIONS, MIXED = "statistics of every position", "other types, other ranks"
-GROUPS, STASH, SHAPES = "one scale a group, one a channel", "large numbers, and float64", "shapes that do not fit"
-BATCH_ZOO, GROUP_ZOO, RARE = "the zoo: BatchNormalization", "the zoo: GroupNormalization", "rare animals"
+POSITIONS, MIXED = "statistics for each position", "other types, other ranks"
+GROUPS, STASH, SHAPES = (
+    "one scale for each group, or for each channel",
+    "large numbers, float64",
+    "shapes that do not fit",
+)
+BATCH_ZOO, GROUP_ZOO, RARE = "the zoo: BatchNormalization", "the zoo: GroupNormalization", "the zoo: rare models"
 NORM = {INFERENCE, TRAINING, POSITIONS, MIXED}
 LAST = {BATCH_ZOO, RARE}
 
@@ -33,21 +37,21 @@ LAST = {BATCH_ZOO, RARE}
     [
         # the opset is taken for the version
         ([("    return max(older)", "    return opsets[domain]")], {NEWEST, DOMAINS, BATCH_ZOO, GROUP_ZOO, RARE}),
-        # the first opset of the list, whatever its domain
+        # the first opset of the list is taken for any domain
         (
-            [('opsets = {"" if o.domain == "ai.onnx" else o.domain: o.version for o in model.opset_import}',
+            [("opsets = {short.get(o.domain, o.domain): o.version for o in model.opset_import}",
               'opsets = {"": model.opset_import[0].version}')],
             {DOMAINS, RARE},
         ),
         # the long name is not known
-        ([('{"" if o.domain == "ai.onnx" else o.domain: ', "{o.domain: ")], {DOMAINS, RARE}),
+        ([("{short.get(o.domain, o.domain): ", "{o.domain: ")], {DOMAINS, RARE}),
         # 0.9 and 1e-5 in 64 bits; hardly seen elsewhere
         ([("float(np.float32(0.9))", "0.9"), ("float(np.float32(1e-5))", "1e-5")], {DEFAULTS, SAID}),
         # PyTorch's default
         ([("float(np.float32(0.9))", "float(np.float32(0.1))")], {DEFAULTS, SAID, *LAST}),
-        # defaults win over the file
+        # defaults replace the values in the file
         ([("return defaults | said", "return said | defaults")], {SAID, MODES, UNFIT, *LAST}),
-        # attributes of other versions go unnoticed
+        # attributes of other versions are not refused
         ([("    if unknown :=", "    if False and (unknown :="), ("- required:", "- required):")], {FEW, UNFIT}),
         # is_test absent is taken for inference, as converters do
         ([('not found["is_test"]', 'not (found["is_test"] or "is_test" not in str(node))')], {MODES, *LAST}),
@@ -57,20 +61,20 @@ LAST = {BATCH_ZOO, RARE}
              ("version <= 9:\n        trains = outputs", "version <= 99:\n        trains = outputs")],
             {MODES, UNFIT, *LAST},
         ),
-        # per channel, always
+        # always one mean for each channel
         ([("(0, *range(1 + len(scale_shape), len(x_shape)))", "(0, *range(2, len(x_shape)))")],
          {AXES, RANKS, POSITIONS, *LAST}),
         # momentum the wrong way round
         ([('keep = found["momentum"]', 'keep = 1 - found["momentum"]')], {TRAINING, POSITIONS, MIXED, *LAST}),
         # N - 1
-        ([("wide.var(axes))", "wide.var(axes, ddof=1))")], {TRAINING, POSITIONS, MIXED, *LAST}),
+        ([("wide.var(axes)\n", "wide.var(axes, ddof=1)\n")], {TRAINING, POSITIONS, MIXED, *LAST}),
         # onnxruntime's fifth output
-        ([("now_var.astype(x.dtype)] *", '(1 / np.sqrt(now_var + found["epsilon"])).astype(x.dtype)] *')],
+        ([("now_var.astype(x.dtype)]\n", '(1 / np.sqrt(now_var + found["epsilon"])).astype(x.dtype)]\n')],
          {TRAINING, POSITIONS, MIXED, *LAST}),
         # everything in the type of x
         ([(f"new_{name}.astype({name}.dtype)", f"new_{name}.astype(x.dtype)") for name in ("mean", "var")],
          {MIXED, *LAST}),
-        # one scale a channel in both versions, made to fit
+        # one scale for each channel in both versions
         (
             [("    numbers = groups if version == 18 else channels\n",
               "    numbers = channels\n    s, b = (np.tile(v, channels // len(v)) for v in (s, b))\n")],
@@ -84,7 +88,7 @@ LAST = {BATCH_ZOO, RARE}
              ("    if s.shape != (numbers,) or b.shape != (numbers,):", "    if False:")],
             {SHAPES},
         ),
-        # outputs nobody wants
+        # outputs that are not wanted
         ([(" if name}", "}")], {RARE}),
     ],
 )  # fmt: skip

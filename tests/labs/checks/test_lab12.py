@@ -1,4 +1,4 @@
-"""Lab 12: typically wrong answers lose the points they should, and no others; the floors leave room."""
+"""Lab 12: typical wrong answers lose their points and no others; the lower bounds leave room."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ pytest.importorskip("onnx")
 
 FORWARD, BACKWARD, CORNERS = "forward", "backward", "odd shapes, large means"
 TRAINING, KERNELS = "the same losses, bit for bit", "your kernels train the network"
-RESUMED, LATE = "the resumed run equals the uninterrupted one", "early and late"
-ANSWERS, GOES_ON, FILE = (
+RESUMED, LATE = "the resumed run equals the uninterrupted one", "stopped early and stopped late"
+ANSWERS, CONTINUES, FILE = (
     "the same answers in evaluation",
-    "training goes on to the same bits",
-    ("nothing folded, any batch, the model as it was"),
+    "training continues with the same bits",
+    "two BatchNorm nodes, any batch size, an unchanged model",
 )
 MIRROR, CAMERA = "mirrored digits", "another camera"
-WAY, OTHER_WAY = "the whole way", "the whole way, another seed"
+WAY, OTHER_WAY = "losses and both files", "losses and both files, another seed"
 ALL = {WAY, OTHER_WAY}
 PARTS = '("model", "optimizer", "scheduler", "loader")'
 EXPORT = "    mn.onnx.export(model, example, path, training=True)"
 
 
 def _only(monkeypatch: pytest.MonkeyPatch, *tasks: str) -> None:
-    """Leave out what a change cannot touch."""
+    """Keep only the checks of these tasks."""
     monkeypatch.setattr(checks.LAB, "items", [item for item in checks.LAB.items if item.task in tasks])
 
 
@@ -45,13 +45,13 @@ def _only(monkeypatch: pytest.MonkeyPatch, *tasks: str) -> None:
            "var = (x4 * x4).mean(axis=(2, 3), keepdims=True) - mean * mean")], {CORNERS}),
         # a term is missing
         ([("(g - mean_g - xhat * mean_gx)", "(g - mean_g)")], {BACKWARD, CORNERS, KERNELS}),
-        # dy for g
+        # dy instead of g
         ([("g = dy4 if s is None else dy4 * parameters(nest, s)", "g = dy4")], {BACKWARD, CORNERS, KERNELS}),
-        # the schedule stands still
+        # no step of the scheduler
         ([("            run.scheduler.step()\n", "")], {TRAINING, KERNELS}),
         # gradients add up
         ([("            run.optimizer.zero_grad()\n", "")], {TRAINING, KERNELS}),
-        # in the mode that the model is in
+        # the model stays in its mode
         ([("    run.model.train()\n    for", "    for")], {TRAINING}),
         # the mean loss of each epoch
         ([("    return losses\n    # END\n\n\n# %% tags=[\"check\"]\ncheck(\"12.2\")",
@@ -70,7 +70,7 @@ def test_wrong_kernels_and_loops(
     "changes",
     [
         [(PARTS, PARTS.replace('"optimizer", ', ""))],  # the momentum of SGD
-        [(PARTS, PARTS.replace('"scheduler", ', ""))],  # the place on the cosine
+        [(PARTS, PARTS.replace('"scheduler", ', ""))],  # the position on the cosine
         [(PARTS, PARTS.replace(', "loader"', ""))],  # the order of the images
         [(PARTS, '("model",)')],
         [("mn.random.set_state(checkpoint.load_training(path, **parts)", "(checkpoint.load_training(path, **parts)")],
@@ -85,13 +85,13 @@ def test_incomplete_checkpoints(monkeypatch: pytest.MonkeyPatch, lost: Any, chan
     ("changes", "expected"),
     [
         # the form for inference: dropout is lost
-        ([(EXPORT, EXPORT.replace(", training=True", ""))], {GOES_ON}),
-        # cut in front of the last layer, which then is missing
-        ([("mn.onnx.load(path)\n", 'mn.onnx.load(path, outputs=["8/Dropout_output"])\n')], {ANSWERS, GOES_ON}),
-        # it cannot learn any more
-        ([("mn.onnx.load(path)\n", "mn.onnx.load(path).freeze()\n")], {ANSWERS, GOES_ON}),
-        # one length of the batch
-        ([(EXPORT, EXPORT.replace("training=True", "training=True, dynamic_axes={}"))], {ANSWERS, GOES_ON, FILE}),
+        ([(EXPORT, EXPORT.replace(", training=True", ""))], {CONTINUES}),
+        # the last layer is missing
+        ([("mn.onnx.load(path)\n", 'mn.onnx.load(path, outputs=["8/Dropout_output"])\n')], {ANSWERS, CONTINUES}),
+        # it cannot learn
+        ([("mn.onnx.load(path)\n", "mn.onnx.load(path).freeze()\n")], {ANSWERS, CONTINUES}),
+        # only one batch size
+        ([(EXPORT, EXPORT.replace("training=True", "training=True, dynamic_axes={}"))], {ANSWERS, CONTINUES, FILE}),
         # evaluation mode first
         ([(EXPORT, "    model.eval()\n" + EXPORT)], {FILE}),
     ],
@@ -106,11 +106,11 @@ def test_wrong_files(
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
-        # too careful: the new camera's statistics are there, and that is nearly all it needs
+        # a learning rate that is too small: only the statistics change, which is enough for the new camera
         ([("epochs=12, lr=0.02", "epochs=12, lr=1e-4")], {MIRROR}),
         # left in training mode
         ([("    train(run, 12)\n    model.eval()", "    train(run, 12)")], {MIRROR, CAMERA}),
-        # everything is frozen: the same network, in evaluation mode
+        # no training
         ([("    train(run, 12)\n    model.eval()", "    model.eval()")], {MIRROR, CAMERA}),
     ],
 )
@@ -124,10 +124,10 @@ def test_wrong_fine_tuning(
 @pytest.mark.parametrize(
     "changes",
     [
-        [("    resume(saved, run)\n", "")],  # another run goes on
+        [("    resume(saved, run)\n", "")],  # another run continues
         [("    losses += train(run, 2)\n", "    losses = train(run, 2)\n")],  # half of the losses
         [
-            ("    losses = train(run, 2)\n", "    losses = train(run, 4)\n"),  # never stopped: the same losses
+            ("    losses = train(run, 2)\n", "    losses = train(run, 4)\n"),  # no stop: the same losses
             ("    run = capstone.Run(seed + 1)\n    resume(saved, run)\n    losses += train(run, 2)\n", ""),
         ],
         [("    write(tuned, model)\n", "    write(tuned, run.model)\n")],  # the wrong model

@@ -256,7 +256,7 @@ class Recording:
     def replace(self, functions: Mapping[str, Callable[..., Any]], used: Callable[[str], None]) -> None:
         self.processes.append((set(functions), set()))
 
-    def allow(self, seconds: float) -> None:
+    def allow(self, seconds: float, where: Any = None) -> None:
         """No limit."""
 
     def asked(self, task: str) -> None:

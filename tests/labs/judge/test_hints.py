@@ -38,13 +38,18 @@ def test_each_part_of_a_row_names_a_check_of_its_task(mistake: hints.Mistake) ->
 @pytest.mark.parametrize(
     ("task", "title", "status", "said"),
     [
-        ("1.1", "mean and variance", "wrong", "a mistake that is common here: `ddof=1`; the standard deviation"),
-        ("6.6", "bug: eps in 16 bits", "wrong", "a mistake that is common here: a variance of 1 and the usual eps"),
+        ("1.1", "mean and variance", "wrong", "a common mistake here: `ddof=1`; the standard deviation"),
+        (
+            "6.6",
+            "bug: eps in 16 bits",
+            "wrong",
+            "a common mistake here: the tests use a variance of 1 and the usual eps",
+        ),
         (
             "4.1",
             "mean, var and m of a batch",
             "error",
-            "mistakes that are common in task 4.1: running statistics changed",
+            "common mistakes in task 4.1: the running statistics are changed",
         ),
         ("1.1", "mean and variance", "passed", ""),
         ("1.1", "mean and variance", "not done", ""),

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -104,14 +102,3 @@ def test_its_end_is_sure_and_its_folder_gone() -> None:
     assert not Path(process.folder).exists()
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
-
-
-def test_threads_are_counted_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
-    process = Process(finding.find(), GIB)
-    try:
-        before: Any = process.threads()
-        assert before >= 1
-    finally:
-        process.end()
-    time.sleep(0)
-    assert process.threads() == 0

@@ -69,7 +69,7 @@ class Right:
         return outer[1] == count * step
 
     def positions(self, some_loops: Loops) -> Any:
-        """Where a list of loops goes."""
+        """The positions that a list of loops visits."""
         found = [0]
         for count, step in some_loops:
             found = [p + i * step for p in found for i in range(count)]
@@ -85,77 +85,77 @@ class Right:
 
 
 class KeptReturned(Right):
-    """the kept axes are returned: those along which the means differ, not those along which they are taken"""
+    """the kept axes are returned; the reduced axes are those over which the means are taken"""
 
     def reduced_axes(self, kind: str, ndim: int) -> Any:
         return KEPT[kind]
 
 
 class BatchOverBatch(Right):
-    """for "batch" only axis 0 is reduced: the positions of a channel share its mean, too"""
+    """for "batch" only axis 0 is reduced; all positions of a channel share its mean as well"""
 
     def reduced_axes(self, kind: str, ndim: int) -> Any:
         return (0,) if kind == "batch" else super().reduced_axes(kind, ndim)
 
 
 class BatchWithoutBatch(Right):
-    """for "batch" the batch axis 0 is missing: all samples share a channel's mean"""
+    """for "batch" axis 0 is not reduced; all samples share a channel's mean"""
 
     def reduced_axes(self, kind: str, ndim: int) -> Any:
         return tuple(range(2, ndim)) if kind == "batch" else super().reduced_axes(kind, ndim)
 
 
 class LayerLastAxis(Right):
-    """for "layer" only the last axis is reduced, as in text models; here it is all of a sample"""
+    """for "layer" only the last axis is reduced, as in text models; in this lab "layer" reduces all axes of a sample"""
 
     def reduced_axes(self, kind: str, ndim: int) -> Any:
         return (ndim - 1,) if kind == "layer" else super().reduced_axes(kind, ndim)
 
 
 class LayerWithoutChannels(Right):
-    """for "layer" the channels are kept: one mean for each sample takes them in, too"""
+    """for "layer" the channels are kept; a sample has one mean, over its channels as well"""
 
     def reduced_axes(self, kind: str, ndim: int) -> Any:
         return super().reduced_axes("instance" if kind == "layer" else kind, ndim)
 
 
 class LayerOverAll(Right):
-    """for "layer" everything is reduced, the batch axis 0, too: each sample has its own mean"""
+    """for "layer" all axes are reduced, with the batch axis 0; each sample has its own mean"""
 
     def reduced_axes(self, kind: str, ndim: int) -> Any:
         return tuple(range(ndim)) if kind == "layer" else super().reduced_axes(kind, ndim)
 
 
 class InstanceWithChannels(Right):
-    """for "instance" the axes of "layer" are returned: each channel of a sample has its own mean"""
+    """for "instance" the axes of "layer" are returned; each channel of a sample has its own mean"""
 
     def reduced_axes(self, kind: str, ndim: int) -> Any:
         return super().reduced_axes("layer" if kind == "instance" else kind, ndim)
 
 
 class GroupBeforeSplit(Right):
-    """for "group" the axes are those of x before the split: after it there is one axis more"""
+    """for "group" the axes are those of x before the split; after the split there is one axis more"""
 
     def reduced_axes(self, kind: str, ndim: int) -> Any:
         return super().reduced_axes("instance" if kind == "group" else kind, ndim)
 
 
 class GroupWithoutChannels(Right):
-    """for "group" axis 2 is missing: the channels of a group share its mean"""
+    """for "group" axis 2 is not reduced; the channels of a group share its mean"""
 
     def reduced_axes(self, kind: str, ndim: int) -> Any:
         return tuple(range(3, ndim + 1)) if kind == "group" else super().reduced_axes(kind, ndim)
 
 
 class GroupWithBatch(Right):
-    """for "group" the batch axis 0 is reduced, too: each sample has its own means"""
+    """for "group" the batch axis 0 is reduced as well; each sample has its own means"""
 
     def reduced_axes(self, kind: str, ndim: int) -> Any:
         return (0, *range(2, ndim + 1)) if kind == "group" else super().reduced_axes(kind, ndim)
 
 
 class FourAxesOnly(Right):
-    """`ndim` is not used: the axes are those of images with four axes"""
+    """`ndim` is ignored and the axes are always those of images with four axes"""
 
     def reduced_axes(self, kind: str, ndim: int) -> Any:
         return super().reduced_axes(kind, 4)
@@ -185,28 +185,28 @@ class BitsFromOne(Right):
 
 
 class AxesAdded(Right):
-    """the axes themselves are added up: axis i is worth 2**i"""
+    """the numbers of the axes are added; axis i adds 2**i to the mask"""
 
     def to_mask(self, axes: Axes) -> Any:
         return sum(axes)
 
 
 class AxesSquared(Right):
-    """axis**2 is taken for 2**axis"""
+    """axis**2 is computed in place of 2**axis"""
 
     def to_mask(self, axes: Axes) -> Any:
         return sum(axis**2 for axis in axes)
 
 
 class MaskAsText(Right):
-    """the mask is returned as text in binary: it is an integer"""
+    """the mask is returned as binary text; it has to be an integer"""
 
     def to_mask(self, axes: Axes) -> Any:
         return f"{super().to_mask(axes):b}"
 
 
 class MaskAsPrefixedText(Right):
-    """the mask is returned as text in binary: it is an integer"""
+    """the mask is returned as binary text; it has to be an integer"""
 
     def to_mask(self, axes: Axes) -> Any:
         return bin(super().to_mask(axes))
@@ -220,7 +220,7 @@ class DigitsOfTen(Right):
 
 
 class LastAxisMissing(Right):
-    """the highest axis is missing: a mask of n binary digits has the axes 0 to n - 1"""
+    """the highest axis is missing; a mask of n binary digits has the axes 0 to n - 1"""
 
     def to_axes(self, mask: int) -> Any:
         return tuple(i for i in range(max(mask.bit_length() - 1, 0)) if mask >> i & 1)
@@ -234,7 +234,7 @@ class FallingOrder(Right):
 
 
 class FirstAxesOnly(Right):
-    """only the first axes are looked at, 4 or 8 of them: a mask may have more"""
+    """only the first 4 or 8 axes are looked at; a mask may have more"""
 
     def to_axes(self, mask: int) -> Any:
         return tuple(i for i in range(8) if mask >> i & 1)
@@ -244,7 +244,7 @@ class FirstAxesOnly(Right):
 
 
 class GroupsInterleaved(Right):
-    """every num_groups-th channel is in a group: a group is made of neighbours"""
+    """every num_groups-th channel is in a group; the channels of a group are neighbours"""
 
     of_plain = True
 
@@ -274,7 +274,7 @@ class BatchSplit(Right):
 
 
 class FourAxesTaken(Right):
-    """x is expected to have four axes: it may have fewer or more"""
+    """x is expected to have four axes; it may have fewer or more"""
 
     def _split(self, x: Any, num_groups: int) -> Any:
         n, c, h, w = x.shape
@@ -282,21 +282,21 @@ class FourAxesTaken(Right):
 
 
 class PositionsFlat(Right):
-    """the axes behind the channels are merged into one: they stay as they are"""
+    """the axes after the channels are merged into one; they have to stay as they are"""
 
     def _split(self, x: Any, num_groups: int) -> Any:
         return x.reshape(x.shape[0], num_groups, x.shape[1] // num_groups, -1)
 
 
 class ListOfGroups(Right):
-    """the groups are put in a list along a new first axis: the axis of groups comes behind the batch axis"""
+    """the axis of groups is the first axis; it has to come after the batch axis"""
 
     def _split(self, x: Any, num_groups: int) -> Any:
         return np.stack(np.split(x, num_groups, axis=1))
 
 
 class NotRefused(Right):
-    """a number of groups that does not divide the channels is left to NumPy: refuse it with your own ValueError"""
+    """it is left to NumPy to refuse a wrong number of groups; raise your own ValueError that names both numbers"""
 
     def split_groups(self, x: Any, num_groups: int) -> Any:
         return x.reshape(x.shape[0], num_groups, x.shape[1] // num_groups, *x.shape[2:])
@@ -306,21 +306,21 @@ class NotRefused(Right):
 
 
 class KeptFree(Right):
-    """the kept axes are free and the reduced ones fixed: along the reduced ones all elements share a mean"""
+    """elements are compared along the reduced axes; they have to agree along the kept axes"""
 
     def same_row(self, shape: Axes, axes: Axes, index: Axes) -> Any:
         return super().same_row(shape, tuple(i for i in range(len(shape)) if i not in axes), index)
 
 
 class ElementAlone(Right):
-    """only the element itself is marked: all that share its mean are asked for"""
+    """only the element itself is marked; all elements of its row are asked for"""
 
     def same_row(self, shape: Axes, axes: Axes, index: Axes) -> Any:
         return super().same_row(shape, (), index)
 
 
 class AnyAxis(Right):
-    """it is enough that one kept index agrees: they all have to"""
+    """one equal index is enough; the indices have to be equal along every kept axis"""
 
     def same_row(self, shape: Axes, axes: Axes, index: Axes) -> Any:
         indices = np.indices(shape)
@@ -346,14 +346,14 @@ class NotMerged(Right):
 
 
 class AlwaysMerged(Right):
-    """axes are merged that are neighbours in the list and not in memory: the outer step has to be count * step"""
+    """axes are merged although they are not neighbours in memory; the outer step has to be count * step"""
 
     def _meet(self, outer: tuple[int, int], count: int, step: int) -> bool:
         return True
 
 
 class OnesKept(Right):
-    """axes of length 1 are kept as loops: they are no loops at all"""
+    """axes of length 1 are kept as loops; leave them out"""
 
     def _is_no_loop(self, count: int) -> bool:
         return False
@@ -367,21 +367,21 @@ class OnesKeptUnmerged(OnesKept):
 
 
 class ColumnMajor(Right):
-    """the steps are those of column-major order: in row-major order the last axis has step 1"""
+    """the steps are those of column-major order; in row-major order the last axis has step 1"""
 
     def _step(self, shape: Axes, axis: int) -> int:
         return int(np.prod(shape[:axis]))
 
 
 class StepOfItself(Right):
-    """the step of an axis has its own length in it: it is the product of the lengths behind it"""
+    """the step of an axis includes its own length; it is the product of the lengths after it"""
 
     def _step(self, shape: Axes, axis: int) -> int:
         return int(np.prod(shape[axis:]))
 
 
 class StepInBytes(Right):
-    """the steps are counted in bytes: they are counted in elements"""
+    """the steps are counted in bytes; count them in elements"""
 
     of_plain = True
 
@@ -390,7 +390,7 @@ class StepInBytes(Right):
 
 
 class OuterStepKept(Right):
-    """a merged loop keeps the outer step: it goes on with the inner one"""
+    """a merged loop has the outer step; it has to have the inner step"""
 
     def loops(self, shape: Axes, axes: Axes) -> Any:
         keep: Loops = []
@@ -418,7 +418,7 @@ class KindsSwapped(Right):
 
 
 class InnerFirst(Right):
-    """the inner loops come first: the outer ones do"""
+    """the inner loops come first; the outer loops have to come first"""
 
     def loops(self, shape: Axes, axes: Axes) -> Any:
         keep, reduce = super().loops(shape, axes)
@@ -426,7 +426,7 @@ class InnerFirst(Right):
 
 
 class StepFirst(Right):
-    """each pair has its step first: it is (count, step)"""
+    """each pair is (step, count); it has to be (count, step)"""
 
     def loops(self, shape: Axes, axes: Axes) -> Any:
         keep, reduce = super().loops(shape, axes)
@@ -437,49 +437,49 @@ class StepFirst(Right):
 
 
 class InnerSlowest(Right):
-    """the inner loop is the slowest: the outer one is"""
+    """the inner loop is the slowest; the outer loop has to be the slowest"""
 
     def positions(self, some_loops: Loops) -> Any:
         return super().positions(some_loops[::-1])
 
 
 class NothingVisited(Right):
-    """an empty list visits nothing: it visits position 0"""
+    """an empty list visits no position; it has to visit position 0"""
 
     def positions(self, some_loops: Loops) -> Any:
         return super().positions(some_loops) if some_loops else []
 
 
 class StepsIgnored(Right):
-    """the positions are counted one by one: each turn of a loop goes on by its step"""
+    """the steps are ignored; each turn of a loop moves by the step of the loop"""
 
     def positions(self, some_loops: Loops) -> Any:
         return super().positions([(count, 1) for count, _ in some_loops])
 
 
 class PositionsSorted(Right):
-    """the positions are sorted: they come in the order of the loops, the outer one slowest"""
+    """the positions are sorted; they have to keep the order of the loops, with the outer loop slowest"""
 
     def positions(self, some_loops: Loops) -> Any:
         return sorted(super().positions(some_loops))
 
 
 class TurnTooMany(Right):
-    """one turn too many: a loop of count turns goes from 0 to count - 1"""
+    """each loop has one turn too many; a loop of count turns goes from 0 to count - 1"""
 
     def positions(self, some_loops: Loops) -> Any:
         return super().positions([(count + 1, step) for count, step in some_loops])
 
 
 class SumsForMeans(Right):
-    """the sums of the rows are returned: the division by the number of elements is missing"""
+    """the sums of the rows are returned; the division by the number of elements is missing"""
 
     def means_by_loops(self, flat: Any, keep: Loops, reduce: Loops) -> Any:
         return super().means_by_loops(flat, keep, reduce) * len(super().positions(reduce))
 
 
 class RowsSwapped(Right):
-    """keep and reduce are swapped: there is one mean for each kept position"""
+    """keep and reduce are swapped in means_by_loops; there is one mean for each kept position"""
 
     def means_by_loops(self, flat: Any, keep: Loops, reduce: Loops) -> Any:
         return super().means_by_loops(flat, reduce, keep)

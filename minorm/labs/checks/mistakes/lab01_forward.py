@@ -15,7 +15,7 @@ Axes = tuple[int, ...]
 
 
 class Right:
-    """All functions of the lab, each built on those before it, so that a mistake goes on to the tasks behind it."""
+    """The functions of the lab. Each is built on the earlier ones, so a mistake also changes the later tasks."""
 
     def moments(self, x: Any, axes: Axes, centered: bool = True) -> Any:
         """Mean and var over the axes, kept as axes of length 1."""
@@ -74,7 +74,7 @@ class Right:
         return self.affine(self.normalize(x, tuple(range(first, x.ndim)), eps, False), s, None, first)
 
     def forward(self, nest: Any, x: Any, s: Any, b: Any, equation: Any) -> Any:
-        """Y and the statistics, as a backend gives them."""
+        """y and the statistics, as a backend returns them."""
         x4 = four(nest, x)
         mean, var = self.moments(x4, (2, 3), equation.centered)
         rstd = self._backend_rstd(equation, var)
@@ -103,21 +103,21 @@ class DivisorOneLess(Right):
 
 
 class StandardDeviation(Right):
-    """the standard deviation is returned in place of the variance (a root too many, or np.std for np.var)"""
+    """the standard deviation is returned instead of the variance (a root too many, or np.std instead of np.var)"""
 
     def _var(self, x: Any, mean: Any, axes: Axes) -> Any:
         return np.sqrt(super()._var(x, mean, axes))
 
 
 class NotDivided(Right):
-    """the variance is the sum of the squares, not their mean: the division by m is missing"""
+    """the variance is the sum of the squares and not their mean; the division by m is missing"""
 
     def _var(self, x: Any, mean: Any, axes: Axes) -> Any:
         return ((x - mean) ** 2).sum(axis=axes, keepdims=True)
 
 
 class NothingDivided(Right):
-    """mean and variance are sums: the division by m is missing in both"""
+    """the division by m is missing in both mean and variance"""
 
     def moments(self, x: Any, axes: Axes, centered: bool = True) -> Any:
         mean = x.sum(axis=axes, keepdims=True) if centered else 0 * x.sum(axis=axes, keepdims=True)
@@ -125,14 +125,14 @@ class NothingDivided(Right):
 
 
 class MeanSquare(Right):
-    """the variance is the mean of x**2: the mean is not subtracted before the square"""
+    """the mean is not subtracted before squaring, so the variance is the mean of x**2"""
 
     def _var(self, x: Any, mean: Any, axes: Axes) -> Any:
         return (x**2).mean(axis=axes, keepdims=True)
 
 
 class AbsoluteDeviation(Right):
-    """the variance is the mean of |x - mean|: absolute values in place of squares"""
+    """the variance takes absolute values instead of squares: it is the mean of |x - mean|"""
 
     def _var(self, x: Any, mean: Any, axes: Axes) -> Any:
         return np.abs(x - mean).mean(axis=axes, keepdims=True)
@@ -153,7 +153,7 @@ class DividedByFirstAxis(Right):
 
 
 class MedianForMean(Right):
-    """the median is taken in place of the mean"""
+    """the median is taken instead of the mean"""
 
     def moments(self, x: Any, axes: Axes, centered: bool = True) -> Any:
         mean = np.median(x, axis=axes, keepdims=True)
@@ -162,14 +162,14 @@ class MedianForMean(Right):
 
 
 class AxesDropped(Right):
-    """keepdims=True is missing: the reduced axes are gone instead of having length 1"""
+    """keepdims=True is missing, so the reduced axes are gone instead of having length 1"""
 
     def moments(self, x: Any, axes: Axes, centered: bool = True) -> Any:
         return tuple(part.squeeze(axis=axes) for part in super().moments(x, axes, centered))
 
 
 class KeepdimsNowhere(Right):
-    """keepdims=True is missing: the reduced axes are gone instead of having length 1"""
+    """keepdims=True is missing, so the reduced axes are gone instead of having length 1"""
 
     def moments(self, x: Any, axes: Axes, centered: bool = True) -> Any:
         mean = x.mean(axis=axes) if centered else np.zeros_like(x.mean(axis=axes))
@@ -177,7 +177,7 @@ class KeepdimsNowhere(Right):
 
 
 class MeanDropped(Right):
-    """keepdims=True is missing in the mean, and the variance has it"""
+    """keepdims=True is missing in the mean only"""
 
     def moments(self, x: Any, axes: Axes, centered: bool = True) -> Any:
         mean = x.mean(axis=axes) if centered else np.zeros_like(x.mean(axis=axes))
@@ -185,7 +185,7 @@ class MeanDropped(Right):
 
 
 class OnlyMeanDropped(Right):
-    """keepdims=True is missing in the mean, and the variance has it"""
+    """keepdims=True is missing in the mean only"""
 
     def moments(self, x: Any, axes: Axes, centered: bool = True) -> Any:
         mean, var = super().moments(x, axes, centered)
@@ -193,7 +193,7 @@ class OnlyMeanDropped(Right):
 
 
 class OnlyVarDropped(Right):
-    """keepdims=True is missing in the variance, and the mean has it"""
+    """keepdims=True is missing in the variance only"""
 
     def moments(self, x: Any, axes: Axes, centered: bool = True) -> Any:
         mean, var = super().moments(x, axes, centered)
@@ -201,7 +201,7 @@ class OnlyVarDropped(Right):
 
 
 class AllAxes(Right):
-    """`axes` is not used: mean and variance are taken over the whole array"""
+    """`axes` is ignored, and mean and variance are taken over the whole array"""
 
     def moments(self, x: Any, axes: Axes, centered: bool = True) -> Any:
         return super().moments(x, tuple(range(x.ndim)), centered)
@@ -229,35 +229,35 @@ class LastAxisOnly(Right):
 
 
 class AlwaysCentered(Right):
-    """centered=False is ignored: the mean is taken and subtracted all the same"""
+    """centered=False is ignored, and the mean is subtracted anyway"""
 
     def moments(self, x: Any, axes: Axes, centered: bool = True) -> Any:
         return super().moments(x, axes, True)
 
 
 class NeverCentered(Right):
-    """nothing is centered: the mean is 0 and the variance the mean square, whatever `centered` says"""
+    """`centered` is ignored: the mean is always 0 and the variance is always the mean square"""
 
     def moments(self, x: Any, axes: Axes, centered: bool = True) -> Any:
         return super().moments(x, axes, False)
 
 
 class CenteredReversed(Right):
-    """`centered` is the wrong way round: the mean is left out where it should be subtracted"""
+    """`centered` is used the wrong way round: the mean is subtracted only with centered=False"""
 
     def moments(self, x: Any, axes: Axes, centered: bool = True) -> Any:
         return super().moments(x, axes, not centered)
 
 
 class MeanReturned(Right):
-    """with centered=False the mean is returned all the same; only the variance leaves it out"""
+    """with centered=False the mean is returned instead of 0; only the variance is right"""
 
     def moments(self, x: Any, axes: Axes, centered: bool = True) -> Any:
         return x.mean(axis=axes, keepdims=True), super().moments(x, axes, centered)[1]
 
 
 class VarianceCentered(Right):
-    """with centered=False only the mean is set to 0: the variance still subtracts the mean"""
+    """with centered=False the mean is 0, but the variance still subtracts the mean"""
 
     def moments(self, x: Any, axes: Axes, centered: bool = True) -> Any:
         return super().moments(x, axes, centered)[0], super().moments(x, axes)[1]
@@ -320,7 +320,7 @@ class EpsSubtracted(Right):
 
 
 class RootForgotten(Right):
-    """x - mean is divided by var + eps: the root is missing"""
+    """x - mean is divided by var + eps, and the root is missing"""
 
     def _rstd(self, var: Any, eps: float) -> Any:
         return 1 / (var + eps)
@@ -334,21 +334,21 @@ class Multiplied(Right):
 
 
 class NotSubtracted(Right):
-    """the mean is not subtracted: x / sqrt(var + eps)"""
+    """the mean is not subtracted, as in x / sqrt(var + eps)"""
 
     def normalize(self, x: Any, axes: Axes, eps: float = 1e-5, centered: bool = True) -> Any:
         return x * self._rstd(self.moments(x, axes, centered)[1], eps)
 
 
 class NotNormalized(Right):
-    """only the mean is subtracted: the division by sqrt(var + eps) is missing"""
+    """the mean is subtracted, but the division by sqrt(var + eps) is missing"""
 
     def _rstd(self, var: Any, eps: float) -> Any:
         return np.ones_like(var)
 
 
 class MeanDividedAlone(Right):
-    """parentheses are missing: x - mean / sqrt(var + eps)"""
+    """parentheses are missing, as in x - mean / sqrt(var + eps)"""
 
     def normalize(self, x: Any, axes: Axes, eps: float = 1e-5, centered: bool = True) -> Any:
         mean, var = self.moments(x, axes, centered)
@@ -366,21 +366,21 @@ class CenteredNotPassedOn(Right):
 
 
 class AlignedAtTheEnd(Right):
-    """s and b are not moved to their axis: NumPy lines them up with the last axes"""
+    """s and b are not moved to their axis, so NumPy aligns them with the last axes"""
 
     def _along(self, parameter: Any, xhat: Any, axis: int) -> Any:
         return parameter
 
 
 class AlignedWithChannels(Right):
-    """s and b are always lined up with axis 1, whatever `axis` says"""
+    """`axis` is ignored, and s and b are always aligned with axis 1"""
 
     def _along(self, parameter: Any, xhat: Any, axis: int) -> Any:
         return super()._along(parameter, xhat, 1)
 
 
 class OneAxisOnly(Right):
-    """s and b get as many axes of length 1 as if they had one axis, which is too many where they have more"""
+    """s and b get as many axes of length 1 as one-dimensional parameters; that is too many if they have more axes"""
 
     def _along(self, parameter: Any, xhat: Any, axis: int) -> Any:
         return parameter.reshape(parameter.shape + (1,) * (xhat.ndim - axis - 1))
@@ -394,7 +394,7 @@ class BiasForgotten(Right):
 
 
 class ScaleForgotten(Right):
-    """s is not multiplied in"""
+    """xhat is not multiplied by s"""
 
     def affine(self, xhat: Any, s: Any, b: Any, axis: int) -> Any:
         return super().affine(xhat, None, b, axis)
@@ -408,7 +408,7 @@ class ScaleAndBiasSwapped(Right):
 
 
 class BiasFirst(Right):
-    """b is added before the product: (xhat + b) * s"""
+    """b is added before the multiplication: (xhat + b) * s"""
 
     def affine(self, xhat: Any, s: Any, b: Any, axis: int) -> Any:
         return super().affine(super().affine(xhat, None, b, axis), s, None, axis)
@@ -422,21 +422,21 @@ class OneForScale(Right):
 
 
 class BothNeeded(Right):
-    """b is added only where there is an s, too"""
+    """b is added only if s is given as well"""
 
     def affine(self, xhat: Any, s: Any, b: Any, axis: int) -> Any:
         return xhat if s is None else super().affine(xhat, s, b, axis)
 
 
 class ScaleNeedsBias(Right):
-    """nothing is done unless both s and b are there"""
+    """s and b are applied only if both are given"""
 
     def affine(self, xhat: Any, s: Any, b: Any, axis: int) -> Any:
         return xhat if s is None or b is None else super().affine(xhat, s, b, axis)
 
 
 class NoneUnexpected(Right):
-    """s or b of None is not expected: each of them may be missing"""
+    """None is not handled for s or b; each of them may be None"""
 
     def affine(self, xhat: Any, s: Any, b: Any, axis: int) -> Any:
         return xhat * self._along(s, xhat, axis) + self._along(b, xhat, axis)
@@ -455,14 +455,14 @@ class BatchOfImages(Right):
 
 
 class BatchAxisOnly(Right):
-    """batch_norm reduces the batch axis alone: the positions of a channel share its statistics, too"""
+    """batch_norm reduces the batch axis only; all positions of a channel share its statistics as well"""
 
     def _batch_axes(self, ndim: int) -> Axes:
         return (0,)
 
 
 class BatchWithoutSamples(Right):
-    """batch_norm reduces the positions alone: the samples share a channel's statistics, too"""
+    """batch_norm reduces the positions only; all samples share a channel's statistics as well"""
 
     def _batch_axes(self, ndim: int) -> Axes:
         return tuple(range(2, ndim))
@@ -478,21 +478,21 @@ class InstanceOfImages(Right):
 
 
 class InstanceOverBatch(Right):
-    """instance_norm reduces the batch axis as well: that is batch_norm"""
+    """instance_norm reduces the batch axis as well, which makes it batch_norm"""
 
     def _instance_axes(self, ndim: int) -> Axes:
         return (0, *range(2, ndim))
 
 
 class InstanceOverChannels(Right):
-    """instance_norm reduces the channels as well: each channel of a sample has statistics of its own"""
+    """instance_norm reduces the channels as well; each channel of a sample has its own statistics"""
 
     def _instance_axes(self, ndim: int) -> Axes:
         return tuple(range(1, ndim))
 
 
 class GroupsInterleaved(Right):
-    """every num_groups-th channel is in a group: groups are neighbouring channels, x.reshape(N, G, C // G, ...)"""
+    """every num_groups-th channel is in a group; groups are neighbouring channels: x.reshape(N, G, C // G, ...)"""
 
     def group_norm(self, x: Any, num_groups: int, s: Any = None, b: Any = None, eps: float = 1e-5) -> Any:
         split = x.reshape(x.shape[0], x.shape[1] // num_groups, num_groups, *x.shape[2:])
@@ -517,14 +517,14 @@ class GroupsShareBatch(Right):
 
 
 class GroupsKeepChannels(Right):
-    """group_norm does not reduce the channels of a group: that is instance_norm"""
+    """group_norm does not reduce the channels of a group, which makes it instance_norm"""
 
     def group_norm(self, x: Any, num_groups: int, s: Any = None, b: Any = None, eps: float = 1e-5) -> Any:
         return self.instance_norm(x, s, b, eps)
 
 
 class GroupsOfAll(Right):
-    """the split into groups has no effect: each sample is normalized as one group"""
+    """the split into groups has no effect, and each sample is normalized as one group"""
 
     def group_norm(self, x: Any, num_groups: int, s: Any = None, b: Any = None, eps: float = 1e-5) -> Any:
         return super().group_norm(x, 1, s, b, eps)
@@ -539,7 +539,7 @@ class GroupsNotJoined(Right):
 
 
 class LastAxisNormalized(Right):
-    """layer_norm and rms_norm reduce the last axis alone, not all axes of normalized_shape"""
+    """layer_norm and rms_norm reduce only the last axis, not all axes of normalized_shape"""
 
     def layer_norm(self, x: Any, normalized_shape: Axes, s: Any = None, b: Any = None, eps: float = 1e-5) -> Any:
         xhat = self.normalize(x, (x.ndim - 1,), eps)
@@ -563,7 +563,7 @@ class AllButBatch(Right):
 
 
 class LayerAlongChannels(Right):
-    """layer_norm lines s and b up with axis 1: they have the shape normalized_shape, at the end"""
+    """layer_norm aligns s and b with axis 1; they have the shape normalized_shape and belong to the last axes"""
 
     def layer_norm(self, x: Any, normalized_shape: Axes, s: Any = None, b: Any = None, eps: float = 1e-5) -> Any:
         first = self._first(x, normalized_shape)
@@ -575,7 +575,7 @@ class LayerAlongChannels(Right):
 
 
 class RootMeanSquareCentered(Right):
-    """rms_norm subtracts the mean: centered=False is missing"""
+    """rms_norm subtracts the mean because centered=False is missing"""
 
     def rms_norm(self, x: Any, normalized_shape: Axes, s: Any = None, eps: float = 1e-5) -> Any:
         first = self._first(x, normalized_shape)
@@ -583,7 +583,7 @@ class RootMeanSquareCentered(Right):
 
 
 class RootMeanSquareOfDeviations(Right):
-    """rms_norm divides by the standard deviation: the mean square takes x as it is, not x - mean"""
+    """rms_norm divides by the standard deviation; the mean square is taken of x, not of x - mean"""
 
     def rms_norm(self, x: Any, normalized_shape: Axes, s: Any = None, eps: float = 1e-5) -> Any:
         first = self._first(x, normalized_shape)
@@ -614,35 +614,35 @@ class EpsNotPassedOn(Right):
 
 
 class MeanTwice(Right):
-    """the mean is given twice, as k and as d: mean = k + d, so d is 0 where k is the mean"""
+    """the mean is given twice, as k and as d; mean = k + d, so d has to be 0 if k is the mean"""
 
     def _statistics(self, mean: Any, var: Any, rstd: Any) -> Any:
         return Statistics.of(mean, mean, var, rstd)
 
 
 class VarianceForRstd(Right):
-    """the last statistic is the variance again, not rstd"""
+    """the last statistic is the variance instead of rstd"""
 
     def _statistics(self, mean: Any, var: Any, rstd: Any) -> Any:
         return Statistics.of(mean, 0 * mean, var, var)
 
 
 class ShiftOnly(Right):
-    """k and d are swapped with zeros: the statistics say that the mean is 0"""
+    """k and d are both 0, so the statistics say that the mean is 0"""
 
     def _statistics(self, mean: Any, var: Any, rstd: Any) -> Any:
         return Statistics.of(0 * mean, 0 * mean, var, rstd)
 
 
 class OwnRstd(Right):
-    """rstd is computed with 1e-5, not by equation.rstd, which knows eps and where it belongs"""
+    """rstd is computed with a fixed eps of 1e-5; use equation.rstd, which knows eps"""
 
     def _backend_rstd(self, equation: Any, var: Any) -> Any:
         return 1 / np.sqrt(var + 1e-5)
 
 
 class BackendAlwaysCentered(Right):
-    """forward does not look at equation.centered, so RMSNorm's mean is subtracted"""
+    """forward ignores equation.centered, so it subtracts the mean for RMSNorm as well"""
 
     def forward(self, nest: Any, x: Any, s: Any, b: Any, equation: Any) -> Any:
         class Centered:
@@ -652,7 +652,7 @@ class BackendAlwaysCentered(Right):
 
 
 class KeptAxesReduced(Right):
-    """forward takes the moments over the axes (0, 1) of `four`, which are kept; a row is the last two"""
+    """forward takes the moments over the kept axes (0, 1) of `four`; a row is the last two axes"""
 
     def forward(self, nest: Any, x: Any, s: Any, b: Any, equation: Any) -> Any:
         x4 = four(nest, x)
@@ -665,14 +665,14 @@ class KeptAxesReduced(Right):
 
 
 class NoScaleAndBias(Right):
-    """forward leaves s and b out"""
+    """forward does not use s and b"""
 
     def forward(self, nest: Any, x: Any, s: Any, b: Any, equation: Any) -> Any:
         return super().forward(nest, x, None, None, equation)
 
 
 class FourAxesReturned(Right):
-    """y is returned with the four axes of `four`, not in the shape of x: `like` is missing"""
+    """y has the four axes of `four` instead of the shape of x; `like` is missing"""
 
     def forward(self, nest: Any, x: Any, s: Any, b: Any, equation: Any) -> Any:
         y, statistics = super().forward(nest, x, s, b, equation)

@@ -11,7 +11,7 @@ from minorm.labs.judge.recognizing import Recognizer
 
 
 class Right:
-    """All functions of the lab, each built on those before it, so that a mistake goes on to the tasks behind it."""
+    """The functions of the lab. Each is built on the earlier ones, so a mistake also changes the later tasks."""
 
     def batch_statistics(self, x: Any) -> Any:
         """Mean, population variance and m of each channel."""
@@ -87,21 +87,21 @@ class Right:
 
 
 class BatchAxisOnly(Right):
-    """the statistics are taken over the batch axis alone: the positions of a channel belong to them, too"""
+    """the statistics are taken over the batch axis only; all positions of a channel belong to them as well"""
 
     def _axes(self, x: Any) -> tuple[int, ...]:
         return (0,)
 
 
 class WithoutSamples(Right):
-    """the statistics are taken over the positions alone: all samples of the batch belong to them, too"""
+    """the statistics are taken over the positions only; all samples of the batch belong to them as well"""
 
     def _axes(self, x: Any) -> tuple[int, ...]:
         return tuple(range(2, x.ndim))
 
 
 class EverythingReduced(Right):
-    """the statistics are taken over everything: each channel has its own"""
+    """the statistics are taken over all axes; each channel has its own statistics"""
 
     def _axes(self, x: Any) -> tuple[int, ...]:
         return tuple(range(x.ndim))
@@ -131,14 +131,14 @@ class DivisorOneLess(Right):
 
 
 class StandardDeviation(Right):
-    """the standard deviation is taken in place of the variance"""
+    """the standard deviation is taken instead of the variance"""
 
     def _var(self, x: Any, axes: tuple[int, ...]) -> Any:
         return x.std(axis=axes)
 
 
 class AxesKept(Right):
-    """the statistics keep the reduced axes (keepdims=True); each has one number a channel, of shape (C,)"""
+    """the statistics keep the reduced axes (keepdims=True); their shape has to be (C,)"""
 
     def batch_statistics(self, x: Any) -> Any:
         axes = self._axes(x)
@@ -146,21 +146,21 @@ class AxesKept(Right):
 
 
 class BatchSizeForM(Right):
-    """m is the batch size: the positions of a channel count, too"""
+    """m is the batch size; the positions of a channel count as well"""
 
     def _m(self, x: Any) -> int:
         return len(x)
 
 
 class PositionsForM(Right):
-    """m counts the positions alone: the samples of the batch count, too"""
+    """m counts the positions only; the samples of the batch count as well"""
 
     def _m(self, x: Any) -> int:
         return int(np.prod(x.shape[2:]))
 
 
 class AllElementsForM(Right):
-    """m is the number of all elements of x: the other channels do not count"""
+    """m is the number of all elements of x; count the elements of one channel only"""
 
     def _m(self, x: Any) -> int:
         return x.size
@@ -174,7 +174,7 @@ class ChannelsForM(Right):
 
 
 class MomentumReversed(Right):
-    """momentum is reversed: it weighs the new value, as in PyTorch, and here it is the share of the old one"""
+    """momentum is taken as the share of the new value, as in PyTorch; here it is the share of the old value"""
 
     def update(self, mean: Any, var: Any, x: Any, momentum: float = 0.9) -> Any:
         batch_mean, batch_var, _ = self.batch_statistics(x)
@@ -182,7 +182,7 @@ class MomentumReversed(Right):
 
 
 class MomentumForBoth(Right):
-    """old and new value are both multiplied by momentum: the shares have to add up to 1"""
+    """the old and the new value are both multiplied by momentum; the two shares have to add up to 1"""
 
     def update(self, mean: Any, var: Any, x: Any, momentum: float = 0.9) -> Any:
         batch_mean, batch_var, _ = self.batch_statistics(x)
@@ -190,7 +190,7 @@ class MomentumForBoth(Right):
 
 
 class NewNotWeighted(Right):
-    """the new value is added whole: it needs the factor 1 - momentum"""
+    """the new value is added without the factor 1 - momentum"""
 
     def update(self, mean: Any, var: Any, x: Any, momentum: float = 0.9) -> Any:
         batch_mean, batch_var, _ = self.batch_statistics(x)
@@ -198,7 +198,7 @@ class NewNotWeighted(Right):
 
 
 class OldNotWeighted(Right):
-    """the old value is kept whole: it needs the factor momentum"""
+    """the old value is kept without the factor momentum"""
 
     def update(self, mean: Any, var: Any, x: Any, momentum: float = 0.9) -> Any:
         batch_mean, batch_var, _ = self.batch_statistics(x)
@@ -213,21 +213,21 @@ class MomentumConstant(Right):
 
 
 class VarianceReversed(Right):
-    """momentum is reversed for the variance alone"""
+    """momentum is taken as the share of the new value, for the variance only"""
 
     def update(self, mean: Any, var: Any, x: Any, momentum: float = 0.9) -> Any:
         return super().update(mean, var, x, momentum)[0], super().update(mean, var, x, 1 - momentum)[1]
 
 
 class VarianceNotMoved(Right):
-    """only the running mean is updated; the running variance stays as it was"""
+    """only the running mean is updated and the running variance stays as it was"""
 
     def update(self, mean: Any, var: Any, x: Any, momentum: float = 0.9) -> Any:
         return super().update(mean, var, x, momentum)[0], var
 
 
 class UpdateUnbiased(Right):
-    """the running variance gets the unbiased variance, divided by m - 1; the population's is asked for"""
+    """the running variance takes the unbiased variance, which divides by m - 1; it has to divide by m"""
 
     def update(self, mean: Any, var: Any, x: Any, momentum: float = 0.9) -> Any:
         batch_mean, batch_var, m = self.batch_statistics(x)
@@ -236,7 +236,7 @@ class UpdateUnbiased(Right):
 
 
 class BatchReturned(Right):
-    """the batch's own statistics are returned: the old values are forgotten"""
+    """the statistics of the batch are returned and the old values are ignored"""
 
     def update(self, mean: Any, var: Any, x: Any, momentum: float = 0.9) -> Any:
         return self.batch_statistics(x)[:2]
@@ -246,21 +246,21 @@ class BatchReturned(Right):
 
 
 class FactorUpsideDown(Right):
-    """the factor is upside down: (m - 1) / m in place of m / (m - 1)"""
+    """the factor is (m - 1) / m instead of m / (m - 1)"""
 
     def unbiased(self, var: Any, m: int) -> Any:
         return var * (m - 1) / m
 
 
 class DividedOnly(Right):
-    """var is divided by m - 1 and not multiplied by m first: it is a mean already, not a sum"""
+    """var is divided by m - 1 without multiplying by m first; var is already a mean and not a sum"""
 
     def unbiased(self, var: Any, m: int) -> Any:
         return var / (m - 1)
 
 
 class OneMore(Right):
-    """the divisor is m + 1 in place of m - 1"""
+    """the divisor is m + 1 instead of m - 1"""
 
     def unbiased(self, var: Any, m: int) -> Any:
         return var * m / (m + 1)
@@ -277,21 +277,21 @@ class Unchanged(Right):
 
 
 class OneBehind(Right):
-    """the momentum is one batch too late: `seen` counts the batches before this one, which the new one follows"""
+    """the momentum is one batch too late; `seen` counts the batches before the new one"""
 
     def cumulative_momentum(self, seen: int) -> float:
         return (seen + 1) / (seen + 2)
 
 
 class OneAhead(Right):
-    """the momentum is one batch too early: (seen - 1) / seen"""
+    """the momentum is one batch too early, as in (seen - 1) / seen"""
 
     def cumulative_momentum(self, seen: int) -> float:
         return 0.0 if seen == 0 else (seen - 1) / seen
 
 
 class ShareOfNew(Right):
-    """this is the share of the new value, 1 / (seen + 1); momentum is the share of the old one"""
+    """the share of the new value is returned, 1 / (seen + 1); momentum is the share of the old value"""
 
     def cumulative_momentum(self, seen: int) -> float:
         return 1 / (seen + 1)
@@ -308,7 +308,7 @@ class ShareOfAnyBatch(Right):
 
 
 class OnnxMeaning(Right):
-    """PyTorch's momentum is taken for the share of the old value; there it is the share of the new one"""
+    """PyTorch's momentum is taken as the share of the old value; in PyTorch it is the share of the new value"""
 
     def _share(self, convention: str, momentum: float | None, seen: int) -> float:
         if convention == "pytorch":
@@ -317,7 +317,7 @@ class OnnxMeaning(Right):
 
 
 class OnnxMeaningOfGiven(Right):
-    """a momentum that is given for PyTorch is taken for the share of the old value; there it is that of the new one"""
+    """a momentum given for PyTorch is taken as the share of the old value; in PyTorch it is that of the new value"""
 
     def _share(self, convention: str, momentum: float | None, seen: int) -> float:
         if convention == "pytorch" and momentum is not None:
@@ -326,7 +326,7 @@ class OnnxMeaningOfGiven(Right):
 
 
 class TorchMeaning(Right):
-    """momentum is taken for the share of the new value everywhere; in ONNX and Keras it is that of the old one"""
+    """momentum is always taken as the share of the new value; in ONNX and Keras it is that of the old value"""
 
     def _share(self, convention: str, momentum: float | None, seen: int) -> float:
         if convention == "paper":
@@ -335,7 +335,7 @@ class TorchMeaning(Right):
 
 
 class TorchMeaningOfGiven(Right):
-    """a momentum that is given is taken for the share of the new value; in ONNX and Keras it is that of the old one"""
+    """a given momentum is always taken as the share of the new value; in ONNX and Keras it is that of the old value"""
 
     def _share(self, convention: str, momentum: float | None, seen: int) -> float:
         if momentum is not None and convention != "paper":
@@ -344,70 +344,70 @@ class TorchMeaningOfGiven(Right):
 
 
 class GivenIgnored(Right):
-    """the argument momentum is ignored: the default of the convention is used always"""
+    """the argument momentum is ignored and the default of the convention is always used"""
 
     def _share(self, convention: str, momentum: float | None, seen: int) -> float:
         return super()._share(convention, None, seen)
 
 
 class KerasAsOnnx(Right):
-    """Keras gets ONNX's default: its momentum is 0.99, not 0.9"""
+    """Keras has ONNX's default of 0.9; its default is 0.99"""
 
     def _share(self, convention: str, momentum: float | None, seen: int) -> float:
         return super()._share("onnx" if convention == "keras" else convention, momentum, seen)
 
 
 class PaperAsOnnx(Right):
-    """the paper's running values get ONNX's momentum: there all batches weigh the same"""
+    """the paper's running values use ONNX's momentum; in the paper all batches have the same weight"""
 
     def _share(self, convention: str, momentum: float | None, seen: int) -> float:
         return super()._share("onnx" if convention == "paper" else convention, momentum, seen)
 
 
 class TorchBiased(Right):
-    """PyTorch's running variance gets the population's variance: PyTorch divides by m - 1 there"""
+    """PyTorch's running variance takes the population variance; PyTorch divides by m - 1 there"""
 
     def _unbiased_ones(self) -> tuple[str, ...]:
         return ("paper",)
 
 
 class PaperBiased(Right):
-    """the paper's running variance gets the population's variance: the paper multiplies it by m / (m - 1)"""
+    """the paper's running variance takes the population variance; the paper multiplies it by m / (m - 1)"""
 
     def _unbiased_ones(self) -> tuple[str, ...]:
         return ("pytorch",)
 
 
 class NeverUnbiased(Right):
-    """every convention gets the population's variance: PyTorch and the paper divide by m - 1"""
+    """every convention takes the population variance; PyTorch and the paper divide by m - 1"""
 
     def _unbiased_ones(self) -> tuple[str, ...]:
         return ()
 
 
 class AllUnbiased(Right):
-    """every convention gets the unbiased variance: ONNX and Keras divide by m"""
+    """every convention takes the unbiased variance; ONNX and Keras divide by m"""
 
     def _unbiased_ones(self) -> tuple[str, ...]:
         return ("onnx", "keras", "pytorch", "paper")
 
 
 class KerasUnbiased(Right):
-    """Keras gets the unbiased variance, too: it divides by m, as ONNX does"""
+    """Keras takes the unbiased variance; it divides by m, as ONNX does"""
 
     def _unbiased_ones(self) -> tuple[str, ...]:
         return ("keras", "pytorch", "paper")
 
 
 class VarianceFromZero(Right):
-    """the running variance begins at 0: it begins at 1"""
+    """the running variance starts at 0; it has to start at 1"""
 
     def _first_var(self, channels: int) -> Any:
         return np.zeros(channels)
 
 
 class MeanFromOne(Right):
-    """the running mean begins at 1: it begins at 0"""
+    """the running mean starts at 1; it has to start at 0"""
 
     def trajectory(self, batches: Any, convention: str, momentum: float | None = None) -> Any:
         found, left = super().trajectory(batches, convention, momentum), 1.0
@@ -419,7 +419,7 @@ class MeanFromOne(Right):
 
 
 class InitialIncluded(Right):
-    """the values from before the first batch are in the list: it begins after the first batch"""
+    """the list includes the initial values; its first entry has to come after the first batch"""
 
     def trajectory(self, batches: Any, convention: str, momentum: float | None = None) -> Any:
         channels = batches[0].shape[1]
@@ -430,14 +430,14 @@ class InitialIncluded(Right):
 
 
 class LastOnly(Right):
-    """only the last point is returned: one for each batch is asked for"""
+    """only the last pair is returned; the list needs one pair for each batch"""
 
     def trajectory(self, batches: Any, convention: str, momentum: float | None = None) -> Any:
         return super().trajectory(batches, convention, momentum)[-1]
 
 
 class SameArrays(Right):
-    """each point holds the same two arrays, which were changed in place: all of them show the last values"""
+    """all entries hold the same two arrays, which were changed in place; so all show the last values"""
 
     def trajectory(self, batches: Any, convention: str, momentum: float | None = None) -> Any:
         found = super().trajectory(batches, convention, momentum)
@@ -448,42 +448,42 @@ class SameArrays(Right):
 
 
 class MomentumAsItIs(Right):
-    """the momentum is returned as it is: what PyTorch calls momentum is 1 - momentum in ONNX"""
+    """the momentum is returned unchanged; PyTorch's momentum is 1 - momentum in ONNX"""
 
     def onnx_momentum(self, torch_momentum: float) -> float:
         return torch_momentum
 
 
 class InitialForgotten(Right):
-    """the initial 1 is corrected as well: only what came from the batches was divided by m - 1"""
+    """the initial 1 is corrected as well; only the part from the batches was divided by m - 1"""
 
     def _initial(self, torch_momentum: float, batches: int) -> float:
         return 0.0
 
 
 class InitialOfOneBatch(Right):
-    """what is left of the initial 1 shrinks with each batch: (1 - momentum) ** batches, not 1 - momentum"""
+    """1 - momentum is taken as the rest of the initial 1; after several batches it is (1 - momentum) ** batches"""
 
     def _initial(self, torch_momentum: float, batches: int) -> float:
         return 1 - torch_momentum
 
 
 class InitialReversed(Right):
-    """what is left of the initial 1 is (1 - momentum) ** batches, with PyTorch's momentum, not momentum ** batches"""
+    """the rest of the initial 1 is computed as momentum ** batches; it is (1 - momentum) ** batches"""
 
     def _initial(self, torch_momentum: float, batches: int) -> float:
         return torch_momentum**batches
 
 
 class InitialNotAdded(Right):
-    """the rest of the initial 1 is taken off and not added again"""
+    """the rest of the initial 1 is subtracted but not added again"""
 
     def onnx_running_var(self, torch_running_var: Any, torch_momentum: float, batches: int, m: int) -> Any:
         return (torch_running_var - self._initial(torch_momentum, batches)) * (m - 1) / m
 
 
 class CorrectedUpwards(Right):
-    """the factor is upside down: ONNX's variance is the smaller one, (m - 1) / m times PyTorch's"""
+    """the factor is m / (m - 1); ONNX's variance is the smaller one, (m - 1) / m times PyTorch's"""
 
     def onnx_running_var(self, torch_running_var: Any, torch_momentum: float, batches: int, m: int) -> Any:
         initial = self._initial(torch_momentum, batches)
@@ -491,7 +491,7 @@ class CorrectedUpwards(Right):
 
 
 class NotCorrected(Right):
-    """the running variance is returned as it is: PyTorch divided each batch's by m - 1"""
+    """the running variance is returned unchanged; PyTorch divided the variance of each batch by m - 1"""
 
     def onnx_running_var(self, torch_running_var: Any, torch_momentum: float, batches: int, m: int) -> Any:
         return torch_running_var

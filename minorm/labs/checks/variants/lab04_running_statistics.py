@@ -24,20 +24,20 @@ NO_EPS = "evaluation leaves eps out"
 
 
 def _start_texts(first: str) -> tuple[str, ...]:
-    """Of a running variance that begins so."""
-    nothing = "makes evaluation before any training do nearly nothing"
+    """Of a running variance that starts so."""
     plain = first == "1"
+    layer = "momentum=0.9, unbiased_running_var=unbiased_var )"
     return (
-        f"at 1, which {nothing}" if plain else f"at {first} (elsewhere at 1, which {nothing})",
-        f"the first values, 0 and {first}, are",
-        f"from mean 0 and variance {first}, and",
+        "the running variance at 1. With these values," if plain
+        else f"the running variance at {first}. With 0 and 1, the usual values,",
+        f"The initial values 0 and {first} lose",
+        f"Start with mean 0 and variance {first}.",
         f"the initial {first}",
         f"the initial variance {first} is",
         "np.zeros(channels), np.ones(channels), []" if plain else f"np.zeros(channels), np.full(channels, {first}), []",
         f"initial = {'' if plain else f'{first} * '}(1 - torch_momentum) ** batches",
-        "layer = nn.BatchNorm1d(3, dtype=mn.float64, **options)"
-        + ("" if plain else f"\n    layer.running_var.array[...] = {first}"),
-    )
+        layer if plain else f"{layer}\n    layer.running_var.array[...] = {first}",
+    )  # fmt: skip
 
 
 V = Variants(
@@ -46,13 +46,13 @@ V = Variants(
         "the order of the axes of x",
         {
             "NC...": (
-                "x is (N, C) or (N, C, *positions), the",
+                "x has the shape (N, C) or (N, C, *positions). The",
                 "axes = (0, *range(2, x.ndim))",
                 "x.size // x.shape[1]",
                 "channels = batches[0].shape[1]",
                 "(200, 16, 1)",
                 "trajectory(batches, convention)[-1]",
-                "x (N, C) or (N, C, L) and",
+                "array of shape (N, C) or (N, C, L). The",
                 "for shape in ((3, 2), (3, 2, 4)):",
                 "axes = (0, *range(2, len(shape)))",
                 "along = (-1, *[1] * (len(shape) - 2))",
@@ -60,13 +60,13 @@ V = Variants(
                 "(x - mean[:, None]) / np.sqrt(var + 1e-2)[:, None]",
             ),
             "N...C": (
-                "x is (N, C) or (N, *positions, C), the",
+                "x has the shape (N, C) or (N, *positions, C). The",
                 "axes = tuple(range(x.ndim - 1))",
                 "x.size // x.shape[-1]",
                 "channels = batches[0].shape[-1]",
                 "(200, 16, 1)",
                 "trajectory(batches, convention)[-1]",
-                "x (N, C) or (N, L, C) and",
+                "array of shape (N, C) or (N, L, C). The",
                 "for shape in ((3, 2), (3, 4, 2)):",
                 "axes = tuple(range(len(shape) - 1))",
                 "along = (-1,)",
@@ -74,13 +74,13 @@ V = Variants(
                 "(x - mean) / np.sqrt(var + 1e-2)",
             ),
             "CN...": (
-                "x is (C, N) or (C, N, *positions), the",
+                "x has the shape (C, N) or (C, N, *positions). The",
                 "axes = tuple(range(1, x.ndim))",
                 "x.size // x.shape[0]",
                 "channels = batches[0].shape[0]",
                 "(200, 1, 16)",
                 "trajectory([x.T for x in batches], convention)[-1]",
-                "x (C, N) or (C, N, L) and",
+                "array of shape (C, N) or (C, N, L). The",
                 "for shape in ((2, 3), (2, 3, 4)):",
                 "axes = tuple(range(1, len(shape)))",
                 "along = (-1, *[1] * (len(shape) - 1))",
@@ -93,7 +93,9 @@ V = Variants(
         "the running variance before any batch",
         {float(first): _start_texts(first) for first in ("1", "2.0", "0.5", "4.0")},
     ),
-    momentum=numbers("momentum, where a call names none", ("0.9", "0.8", "0.95", "0.7"), "momentum={}"),
+    momentum=numbers(
+        "momentum, where a call names none", ("0.9", "0.8", "0.95", "0.7"), "x, momentum={}", "var, momentum={}"
+    ),
     bugs=kinds(
         "",
         {

@@ -10,7 +10,11 @@ from minorm.labs.checks.mistakes import lab04_running_statistics as mistakes
 
 STATISTICS = "return x.mean(axis=axes), x.var(axis=axes), x.size // x.shape[1]"
 AXES = "axes = (0, *range(2, x.ndim))\n    return x.mean"
-STEP = "return mean * momentum + batch_mean * (1 - momentum), var * momentum + batch_var * (1 - momentum)"
+STEP = (
+    "new_mean = mean * momentum + batch_mean * (1 - momentum)\n"
+    "    new_var = var * momentum + batch_var * (1 - momentum)\n"
+    "    return new_mean, new_var"
+)
 UNBIASED = "return var * m / (m - 1)"
 CUMULATIVE = "return seen / (seen + 1)"
 SHARE = 'momentum if convention == "pytorch" else 1 - momentum'

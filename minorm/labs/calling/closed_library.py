@@ -1,0 +1,79 @@
+"""Closes the library's normalizations, and those of other packages, where a student's own work is asked for.
+
+A test that compares with `minorm.functional.batch_norm` finds every bug and tests nothing that its author knows. So
+where students' tests run, a call of a normalization of minorm raises LibraryClosed, and so does a look into torch and
+the like. The views of minorm.kernels.reference.norm (four, kept, like, ...) stay: students' backends need them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Callable, Iterator
+from types import ModuleType
+from typing import Any
+
+from minorm.kernels import cpu, reference, variance
+
+PROTOCOL = ("moments", "apply", "grad_sums", "grad_params", "grad_input", "forward", "backward")
+PACKAGES = (
+    "torch", "tensorflow", "jax", "flax", "keras", "onnxruntime", "onnx", "cupy", "scipy.stats", "statsmodels",
+    "sklearn.preprocessing",
+)  # fmt: skip
+WHY = "is closed here: use a formula, an invariant or a finite difference of your own, or your own earlier solution"
+
+
+class LibraryClosed(ImportError):
+    """A normalization that is not the student's."""
+
+
+class ClosedPackage(ModuleType):
+    """In the place of a package: whatever is looked for in it, it says why it is not there."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise LibraryClosed(f"{self.__dict__['__name__']} {WHY}")
+
+
+def close() -> Callable[[], None]:
+    """Close them in this process; the function that opens them again."""
+    undo: list[tuple[Any, str, Any]] = []
+    for where in (reference.norm, cpu.norm, cpu.norm.BoundKernels, variance):
+        names = ("two_pass", "welford", "onnx") if where is variance else PROTOCOL
+        for name in names:
+            if hasattr(where, name):
+                undo.append((where, name, getattr(where, name)))
+                setattr(where, name, _refusing(f"minorm's normalization ({name})"))
+    loaded = {name: sys.modules.get(name) for name in (*PACKAGES, *filter(_is_foreign, list(sys.modules)))}
+    sys.modules.update({name: ClosedPackage(name) for name in loaded})
+
+    def reopen() -> None:
+        for where, name, function in undo:
+            setattr(where, name, function)
+        for name, module in loaded.items():
+            if module is None:
+                sys.modules.pop(name, None)
+            else:
+                sys.modules[name] = module
+
+    return reopen
+
+
+@contextlib.contextmanager
+def closed() -> Iterator[None]:
+    """Close them for a while."""
+    reopen = close()
+    try:
+        yield
+    finally:
+        reopen()
+
+
+def _is_foreign(name: str) -> bool:
+    return any(name == package or name.startswith(package + ".") for package in PACKAGES)
+
+
+def _refusing(what: str) -> Callable[..., Any]:
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise LibraryClosed(f"{what} {WHY}")
+
+    return refuse

@@ -1,0 +1,31 @@
+"""What each thread of a Cython kernel read and wrote, counted while it ran (by thread_work.h, which says how)."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+MOST = 64  # threads
+KINDS = ("read", "loads", "places", "pauses", "shared")
+
+
+def counted(module: Any, call: Callable[[int], Any], x: Any, threads: int, patience: float) -> tuple[Any, Any]:
+    """`call(address)` of a kernel of a module from build_counted, where x seems to lie; its answer, and a row a thread.
+
+    Columns are KINDS: elements of x that the thread read, numbers that it loaded from anywhere, places to which it
+    wrote beside its stack, its pauses, and those of them in which other threads read. patience: the seconds for which
+    threads wait for each other before their first element.
+    """
+    library = ctypes.CDLL(module.__file__)
+    library.counts_begin.argtypes = (*[ctypes.c_void_p] * 3, ctypes.c_int64, ctypes.c_int, ctypes.c_double)
+    library.counts_end.argtypes = (ctypes.c_void_p,)
+    shown, opened, rows = np.zeros_like(x), np.zeros(x.size, np.uint8), np.zeros((MOST, len(KINDS)), np.int64)
+    library.counts_begin(shown.ctypes.data, x.ctypes.data, opened.ctypes.data, x.size, threads, patience)
+    try:
+        answer = call(shown.ctypes.data)
+    finally:
+        library.counts_end(rows.ctypes.data)
+    return answer, rows[rows[:, 0] > 0]

@@ -1,0 +1,77 @@
+"""What a follower writes down: operations, with the values that went in and came out, and where these lie."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+
+@dataclass(eq=False)
+class Buffer:
+    """Numbers that lie somewhere. depends: whether on what was given; born, read: operations, by place."""
+
+    size: int
+    depends: bool
+    born: int
+    read: int = -1
+    rows: bool = False
+
+
+@dataclass(eq=False)
+class Value:
+    """An array or a number of NumPy's, and where it lies; rows: which (first, last) of the data, and columns."""
+
+    number: int
+    value: Any
+    buffer: Buffer
+    rows: tuple[int, int] | None = None
+    columns: tuple[int, int] = (0, 0)
+
+
+@dataclass(eq=False)
+class Event:
+    """One operation. kind: "made", "view", "moved" or "computed"; types: those of its results, and any asked for."""
+
+    place: int
+    name: str
+    kind: str
+    inputs: list[Value]
+    outputs: list[Value]
+    types: list[str]
+    numbers: Any
+
+    @property
+    def depends(self) -> bool:
+        """Whether its results depend on the data."""
+        return any(value.buffer.depends for value in self.outputs)
+
+
+def is_view_index(index: Any) -> bool:
+    """Whether an index gives a view, or one number."""
+    parts = index if isinstance(index, tuple) else (index,)
+    return all(part is None or part is ... or isinstance(part, (int, slice, np.integer)) for part in parts)
+
+
+def with_axes(index: Any) -> tuple[Any, ...]:
+    """The same index, for an array without axes in place of a number."""
+    parts = index if isinstance(index, tuple) else (index,)
+    return parts if ... in parts else (*parts, ...)
+
+
+SIGNS: dict[str, str] = {
+    "add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//", "mod": "%", "pow": "**", "matmul": "@",
+    "lt": "<", "le": "<=", "eq": "==", "ne": "!=", "gt": ">", "ge": ">=", "neg": "-", "pos": "+", "invert": "~",
+    "and": "&", "or": "|", "xor": "^", "lshift": "<<", "rshift": ">>", "abs": "abs",
+}  # fmt: skip
+
+
+def shown(kind: str, name: str) -> str:
+    """As a student writes it."""
+    if kind == "operator":
+        in_place = name.startswith("i") and name[1:] in SIGNS
+        return f"{SIGNS[name[1:]]}=" if in_place else SIGNS[name]
+    if kind == "ufunc":
+        return f"np.{name.removesuffix('.__call__')}"
+    return f"np.{name}" if kind == "function" else f".{name}" if kind == "method" else f"an index ({name})"

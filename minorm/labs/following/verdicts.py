@@ -1,0 +1,161 @@
+"""What a check reads from a follower's list: which functions ran, in which types, over which rows, how much work.
+
+Each raises Wrong, whose words name what was seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from minorm.labs.comparing import Wrong
+from minorm.labs.following.follower import Follower
+from minorm.labs.following.listed import Event, Value
+
+VARIANCES = ("var", "std", "nanvar", "nanstd", "cov", "corrcoef")
+WORK = 300  # numbers computed for each number given: a gradient takes a few dozen, finite differences more
+
+
+def same_answer(followed: Any, plain: Any, what: str) -> None:
+    """The function must not compute in another way when it is looked at."""
+    for one, other in zip(_flat(followed), _flat(plain), strict=True):
+        first, second = np.asarray(one), np.asarray(other)
+        if first.dtype != second.dtype or not np.array_equal(first, second, equal_nan=first.dtype.kind == "f"):
+            raise Wrong(
+                what, "the same numbers, however the check calls it",
+                "other numbers when the check follows each operation; does the code ask what kind of array it has?",
+            )  # fmt: skip
+
+
+def _flat(answer: Any) -> list[Any]:
+    return [leaf for item in answer for leaf in _flat(item)] if isinstance(answer, (tuple, list)) else [answer]
+
+
+def no_variance(follow: Follower, what: str) -> None:
+    """None of NumPy's own variances."""
+    for event in follow.events:
+        if event.name.removeprefix("np.").removeprefix(".") in VARIANCES:
+            called = event.name if event.name.startswith("np.") else f"x{event.name}"
+            raise Wrong(what, "the formula in your own code", f"{called}() was called; write the update yourself")
+
+
+def types(follow: Follower, allowed: Iterable[str], what: str, why: str = "") -> None:
+    """All that is computed from the data is of these types; truths may come of it anyway."""
+    names = list(allowed)
+    for event in follow.events:
+        seen = [name for name in event.types if name not in (*names, "bool")]
+        if seen and event.depends:
+            raise Wrong(what, f"{' or '.join(names)} on the way{why}", f"{event.name} gave {seen[0]}")
+
+
+def not_centered_in(follow: Follower, wide: str, rows: int, what: str, words: str) -> None:
+    """Differences of as much data as this are not in the wide type; sums may be."""
+    for event in follow.events:
+        if event.name in ("-", "-=", "np.subtract") and event.depends and wide in event.types:
+            size = max(np.size(value.value) for value in event.outputs)
+            if size > rows:
+                raise Wrong(what, words, f"{event.name} of {size} numbers gave {wide}")
+
+
+def rounded_once(follow: Follower, wide: str, narrow: str, what: str) -> None:
+    """What leads to y is computed in the wide type; what was rounded to the narrow one is not computed with."""
+    rounded: dict[int, str] = {}
+    for event in follow.leading_to(follow.answers[:1]):
+        floats = [name for name in event.types if name not in ("bool", "int32", "int64")]
+        if event.kind == "computed" and event.depends:
+            other = next((name for name in floats if name != wide), None)
+            if other is not None:
+                raise Wrong(what, f"{wide} on the way to y", f"{event.name} gave {other}")
+            again = next((rounded[id(value.buffer)] for value in event.inputs if id(value.buffer) in rounded), None)
+            if again is not None:
+                raise Wrong(
+                    what, f"y rounded to {narrow} once, at the end", f"{again} rounded to {narrow} before {event.name}"
+                )
+        elif event.kind == "moved" and event.depends and narrow != wide:
+            from_wide = any(str(value.value.dtype) == wide for value in event.inputs)
+            before = next((rounded[id(value.buffer)] for value in event.inputs if id(value.buffer) in rounded), None)
+            for value in event.outputs:
+                if before or (from_wide and str(value.value.dtype) == narrow):
+                    rounded[id(value.buffer)] = before or event.name
+            other = next((name for name in floats if name not in (wide, narrow, "float16", "bfloat16", "float32")), "")
+            if other:
+                raise Wrong(what, f"{wide} on the way to y", f"{event.name} gave {other}")
+
+
+def work(follow: Follower, given: int, what: str) -> None:
+    """A backward pass computes a few numbers for each that it is given; a finite difference for each, a whole pass."""
+    done = sum(
+        max(np.size(value.value) for value in (*event.inputs, *event.outputs))
+        for event in follow.events
+        if event.kind == "computed"
+    )
+    if done > WORK * given:
+        raise Wrong(
+            what, "a backward pass, a few operations on each number",
+            f"{done:,} numbers computed for {given} elements, as finite differences take; "
+            "walk back through the graph instead",
+        )  # fmt: skip
+
+
+def blocks_apart(follow: Follower, ends: Sequence[int], what: str, called: str) -> None:
+    """No operation reads rows of two blocks, which end before these rows."""
+    for event, (first, last), _ in _reads(follow):
+        if np.searchsorted(ends, first, "right") != np.searchsorted(ends, last, "right"):
+            raise Wrong(what, called, f"{event.name} read values {first} to {last} of x at once")
+
+
+def one_pass(follow: Follower, rows: int, columns: int, what: str) -> None:
+    """Values come one after the other; none is looked at again, and little is kept of those before."""
+    blocks_apart(follow, range(1, rows + 1), what, "one value after the other")
+    at = np.full(columns, -1)
+    turns = []
+    for event, (row, _), (first, last) in _reads(follow):
+        newest = at[first : last + 1]
+        if (newest > row).any():
+            seen = f"{event.name} read value {row} after value {int(newest.max())}"
+            raise Wrong(what, "each value once, for a sensor shows it once", seen)
+        if (newest < row).any():
+            turns.append(event.place)
+        at[first : last + 1] = row
+    most = 8 * columns
+    buffers = {value.buffer for event in follow.events for value in (*event.inputs, *event.outputs)}
+    kept = [buffer for buffer in buffers if buffer.depends and not buffer.rows]
+    for turn in turns:
+        held = sum(buffer.size for buffer in kept if buffer.born < turn <= buffer.read)
+        if held > most:
+            raise Wrong(
+                what, "only a count, a mean and M kept from one value to the next",
+                f"{held} numbers kept for {columns} {'column' if columns == 1 else 'columns'}",
+            )  # fmt: skip
+
+
+def _reads(follow: Follower) -> list[tuple[Event, tuple[int, int], tuple[int, int]]]:
+    """Operations that read the data, with the rows and columns."""
+    found = []
+    for event in follow.events:
+        whole = event.kind == "moved" and any(value.buffer.rows for value in event.outputs)  # a copy of all the data
+        if event.kind in ("computed", "moved") and not whole:
+            read: list[Value] = [value for value in event.inputs if value.buffer.rows and value.rows is not None]
+            spans = [value.rows for value in read if value.rows is not None]
+            if spans:
+                rows = min(first for first, _ in spans), max(last for _, last in spans)
+                columns = min(value.columns[0] for value in read), max(value.columns[1] for value in read)
+                found.append((event, rows, columns))
+    return found
+
+
+def formed(follow: Follower, choices: Sequence[Any], what: str, words: str, rtol: float = 1e-4) -> None:
+    """Of arrays of one shape: each number of one of them, with either sign, is among the results behind the answer."""
+    seen = [event.numbers for event in follow.leading_to() if event.kind in ("computed", "moved")]
+    numbers = np.sort(np.abs(np.concatenate([np.zeros(0), *seen])))
+    numbers = numbers[np.isfinite(numbers)]
+    for alternatives in zip(*(np.abs(np.ravel(choice)) for choice in choices), strict=True):
+        if not any(_among(numbers, number, rtol) for number in alternatives):
+            raise Wrong(what, words, f"no operation on the way to the answer gave {alternatives[0]:.5g}, one of these")
+
+
+def _among(ordered: Any, number: float, rtol: float) -> bool:
+    place = np.searchsorted(ordered, number)
+    return bool((np.abs(ordered[max(place - 1, 0) : place + 1] - number) <= rtol * number + 1e-6).any())
