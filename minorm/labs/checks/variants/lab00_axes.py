@@ -70,8 +70,8 @@ V = Variants(
             ),
             "strided": (
                 (
-                    "Channel c is in group c % G. Group 0 holds the channels 0, G, 2G and so on, and group 1 the channel "
-                    "behind each of them. `reshape` alone puts neighbours together."
+                    "Channel c is in group c % G. Group 0 holds the channels 0, G, 2G and so on, and group 1 the "
+                    "channel behind each of them. `reshape` alone puts neighbours together."
                 ),
                 "return x.reshape(n, c // num_groups, num_groups, *x.shape[2:]).swapaxes(1, 2)",
                 "two channels of one image, three apart",
