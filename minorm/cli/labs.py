@@ -9,14 +9,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from minorm.cli.options import grade_options
 from minorm.cli.terminal import output
 from minorm.cli.terminal.one_line_errors import UsageError
 from minorm.labs import catalogue, cells
 from minorm.labs.judge import gradescope, grading, hints, judging
-from minorm.labs.judge.lateness import Lateness, moment
-from minorm.labs.judge.roster import Roster
 from minorm.labs.lab import Lab
 from minorm.labs.sealed import finding, walls
+from minorm.labs.varied.choices import NAME_OF_PLAIN, Variant
 from minorm.serialization import atomic
 from minorm.support.masking import message
 
@@ -42,6 +42,9 @@ def add(commands: Any) -> None:
         metavar="DIR",
         help="where to write them (default: here); made if it does not exist",
     )
+    start.add_argument(
+        "--seed", metavar="YEAR", help="a variant: other constants, layouts and planted bugs; a year, or another text"
+    )
     start.set_defaults(run=_start)
 
     check = actions.add_parser("check", help="check a solution: what was expected, what came, how many points")
@@ -59,34 +62,7 @@ def add(commands: Any) -> None:
     grade = actions.add_parser("grade", help="grade a folder of submissions and write a CSV")
     grade.add_argument("lab", type=int, metavar="N")
     grade.add_argument("folder", metavar="FOLDER", help="of files, or of a folder for each student")
-    grade.add_argument("-o", "--out", "--csv", metavar="FILE", help="default: gradesN.csv here")
-    grade.add_argument("--reports", metavar="DIR", help="write a page a student there, as HTML; made if need be")
-    grade.add_argument(
-        "--reference", metavar="FILE", help="a right solution to try the judge on first; default: the checkout's"
-    )
-    grade.add_argument("--jobs", type=int, default=1, metavar="K", help="judge K submissions at a time (default 1)")
-    grade.add_argument(
-        "--only", action="append", default=[], metavar="NAME", help="grade the submissions that are called so, as "
-        "'anna*', and leave the other rows of the CSV as they are; may be given several times",
-    )  # fmt: skip
-    grade.add_argument("--roster", metavar="FILE", help="a CSV of the course's students, to put in front of their rows")
-    grade.add_argument("--roster-key", metavar="COLUMN", help="its column that is in the submissions' names")
-    grade.add_argument("--moodle", metavar="FILE", help="write the roster as Moodle's grading worksheet, filled in")
-    grade.add_argument("--canvas", metavar="FILE", help="write the roster as a CSV for Canvas's gradebook, filled in")
-    grade.add_argument(
-        "--due", metavar="DATE", help="when it was to be handed in, as '2026-12-01 23:59'; by the files' dates"
-    )
-    grade.add_argument(
-        "--late-per-day",
-        type=float,
-        default=10.0,
-        metavar="PERCENT",
-        help="of the score, for each day late (default 10)",
-    )
-    grade.add_argument("--late-days", type=int, metavar="DAYS", help="after so many days nothing counts")
-    grade.add_argument(
-        "--trust", action="store_true", help="grade without walls as well, as on macOS: you trust these students"
-    )
+    grade_options.declare(grade)
     grade.set_defaults(run=_grade)
 
     zipped = actions.add_parser("gradescope", help="write a zip that sets up Gradescope's autograder for a lab")
@@ -116,6 +92,12 @@ def add(commands: Any) -> None:
             default=judging.SEED,
             help="chooses the hidden numbers; keep yours secret; - reads it from standard input",
         )
+        command.add_argument(
+            "--variant",
+            metavar="YEAR",
+            help="the --seed that `labs start` had, 'plain' for none; "
+            + ("default: the one that the file names" if command is check else "default: plain"),
+        )
     for command in (check, grade):
         command.add_argument(
             "--memory", type=int, metavar="MB", help="limit of address space, 0 for none; default: the lab's, 4096"
@@ -143,6 +125,7 @@ def _listed(words: list[str]) -> str:
 
 def _start(args: argparse.Namespace) -> int:
     lab = catalogue.find(args.lab, args.lab_dir)
+    lab = lab.of_variant(_variant(lab, args.seed, "--seed"))
     text = catalogue.notebook(lab)
     paths = [os.path.join(args.out, lab.file + ending) for ending in (".py", ".ipynb")]
     with atomic.making_folder(args.out, "labs"):
@@ -152,7 +135,10 @@ def _start(args: argparse.Namespace) -> int:
         for path, content in zip(paths, (text, cells.to_notebook(cells.read_percent(text))), strict=True):
             with atomic.replacing(path, "labs") as file:
                 file.write(content.encode())
-    output.say(f"Lab {lab.number}, {lab.title}: {lab.question}")
+    variant = f", {lab.variant}" if lab.variant.code else ""
+    output.say(f"Lab {lab.number}, {lab.title}{variant}: {lab.question}")
+    if args.seed is not None and not lab.variants:
+        output.note(f"Lab {lab.number} has no variants: it is the same for every --seed.")
     if earlier := [f"lab {needed.number} ({needed.title})" for needed in catalogue.before(lab)]:
         output.say(f"Do {_listed(earlier)} first.")
     command = f"minorm labs check {lab.number} {paths[1]}" + (f" --lab-dir {args.lab_dir}" if args.lab_dir else "")
@@ -160,6 +146,14 @@ def _start(args: argparse.Namespace) -> int:
     if lacking := lab.missing():
         output.say(f"But {lacking}.")
     return 0
+
+
+def _variant(lab: Lab, seed: str | None, option: str) -> Variant:
+    """The variant of a year; the plain lab without one."""
+    try:
+        return lab.variants.of(NAME_OF_PLAIN if seed is None else seed)
+    except ValueError as error:
+        raise UsageError(f"{option}: {error}") from None
 
 
 def _seed(text: str) -> int:
@@ -202,7 +196,9 @@ def _hide_seed(args: argparse.Namespace) -> None:
 
 def _check(args: argparse.Namespace) -> int:
     lab = catalogue.find(args.lab, args.lab_dir)
-    options = replace(_options(args, lab), hints=args.hint or not args.json, task=args.task)
+    variant = None if args.variant is None else _variant(lab, args.variant, "--variant").code
+    options = _options(args, lab)
+    options = replace(options, hints=args.hint or not args.json, task=args.task, variant=variant)
     try:
         lab.require()
         if args.task is not None:
@@ -228,22 +224,25 @@ def _gradescope(args: argparse.Namespace) -> int:
     except ValueError as error:
         raise UsageError(f"--{error}") from None
     path = args.out or f"lab{lab.number}.zip"
-    gradescope.write(path, lab, Path(args.wheel), args.seed, args.hidden)
+    _variant(lab, args.variant, "--variant")
+    gradescope.write(path, lab, Path(args.wheel), args.seed, args.hidden, args.variant or NAME_OF_PLAIN)
     output.say(path)
     return 0
 
 
 def _grade(args: argparse.Namespace) -> int:
     lab = catalogue.find(args.lab, args.lab_dir)
-    options = _options(args, lab)
+    variant = _variant(lab, args.variant, "--variant")
+    how = grade_options.class_of(args)
+    path = args.out or f"grades{lab.number}.csv"
+    grade_options.require_outputs(args, path)
+    options = replace(_options(args, lab), variant=variant.code)
     lab.require()
     if not options.walls.stand and not args.trust:
         raise UsageError(
             f"{options.walls}; nobody was graded. Grade in a container or on Linux, as docs/labs.md says, "
             "or with --trust, if you trust these students with all your files"
         )
-    how = _class(args)
-    path = args.out or f"grades{lab.number}.csv"
     reference = Path(args.reference) if args.reference else catalogue.reference(lab)
     if reference is None:
         output.note("The judge was not tried first: this package has no solutions; --reference names one.")
@@ -255,6 +254,10 @@ def _grade(args: argparse.Namespace) -> int:
         note = f"  {row['notes'][:80]}" if row["notes"] else ""
         output.say(f"{row['score']:>6} of {row['points']}  {row['submission']}{note}")
     output.say(options.walls)
+    if how.roster is not None:
+        for row in rows:
+            if remark := how.roster.remark(row["submission"]):
+                output.note(f"{row['submission']}: {remark}")
     output.say(path)
     if args.reports:
         output.say(args.reports)
@@ -265,23 +268,3 @@ def _grade(args: argparse.Namespace) -> int:
                 file.write(how.roster.filled(lab, how.roster.scores(rows), kind).encode())
             output.say(filled)
     return 0
-
-
-def _class(args: argparse.Namespace) -> grading.Class:
-    """How the class is graded; wrong usage where options do not fit."""
-    if args.jobs < 1:
-        raise UsageError(f"--jobs {args.jobs}: expected at least 1")
-    if args.roster is None and (
-        lone := next((n for n in ("moodle", "canvas", "roster_key") if getattr(args, n)), None)
-    ):
-        raise UsageError(f"--{lone.replace('_', '-')} goes with --roster FILE")
-    if not 0 <= args.late_per_day <= 100:
-        raise UsageError(f"--late-per-day {args.late_per_day:g}: expected a percentage from 0 to 100")
-    late = None
-    if args.due is not None:
-        try:
-            late = Lateness(moment(args.due), args.late_per_day, args.late_days)
-        except ValueError as error:
-            raise UsageError(f"--due: {error}") from None
-    roster = None if args.roster is None else Roster.read(args.roster, args.roster_key)
-    return grading.Class(args.jobs, args.only, late, roster, args.reports)

@@ -21,6 +21,8 @@
     ranks        computers that share a batch, as threads (9)
     gap          broken models (5); zoo: old ones (10); oracles, suspects: who is wrong (11); capstone (12)
 
+    varied/      what differs from year to year: choices, and the text of a lab in a variant (rendering)
+
 How to write a lab
 ------------------
 
@@ -78,4 +80,10 @@ One of your own lies in another folder, under shorter names (see own); all else 
 7. tests/labs/test_labNN.py: typically wrong answers, `lost(NN, (old, new))`, and the checks they must lose. Solutions
    and stubs of all labs are tested together in tests/labs/test_all_labs.py. A row in the table of docs/labs.md,
    and rows in mistakes.md, where hints come from.
+
+8. minorm/labs/checks/variants/labNN_name.py, if the lab varies: `V = Variants(...)`, a table of names and values, each
+   with the pieces of the solution's text that say it. `Lab(..., variants=V)`; checks, planted bugs and mistakes read
+   `V.eps` when they run. A check must fail where the plain lab's value is written. Where mistakes are known,
+   `translated` turns the plain lab's arguments and answers into the variant's. tests/labs/checks/test_variants.py tries
+   all labs that vary; it fails where a piece is not in the text any more.
 """

@@ -13,6 +13,7 @@ from pathlib import Path
 from minorm.labs import checks, own
 from minorm.labs.lab import Lab
 from minorm.labs.stubs import stub
+from minorm.labs.varied import rendering
 
 PACKAGED = Path(__file__).resolve().parent / "notebooks"
 CHECKOUT = Path(__file__).resolve().parents[2] / "examples" / "labs"
@@ -69,6 +70,11 @@ def before(lab: Lab) -> list[Lab]:
 
 def notebook(lab: Lab) -> str:
     """The text of the lab's file with stubs, in the percent format. FileNotFoundError where it is not here."""
+    return rendering.rendered(_plain_notebook(lab), lab.variants, lab.variant)
+
+
+def _plain_notebook(lab: Lab) -> str:
+    """The text without a variant."""
     if lab.folder is not None:
         path = own.solution(lab)
         try:

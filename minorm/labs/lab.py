@@ -20,7 +20,7 @@ import shutil
 import sys
 import time
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -35,6 +35,7 @@ from minorm.labs.judge import cascade, mutation
 from minorm.labs.judge.recognizing import Failed, Recognizer, hinted
 from minorm.labs.scores import Outcome
 from minorm.labs.sealed.process import NotSealed
+from minorm.labs.varied.choices import PLAIN, Variant, Variants
 
 Question = Callable[[Any, np.random.Generator], None]  # (student, rng); `student` is Any, for its attributes are free
 SECONDS = 10.0
@@ -93,6 +94,7 @@ class Lab:
     writes   whether solutions write files: libraries that they have compiled, checkpoints
     memory   MB of address space that a submission may use; 0 is no limit (CUDA reserves far more than it uses)
     deadline  seconds for loading a submission and all checks together
+    variants  what differs from year to year; variant: the one that is asked, the plain lab if not said
     """
 
     number: int
@@ -107,6 +109,8 @@ class Lab:
     writes: bool = False
     memory: int = 4096
     deadline: float = DEADLINE
+    variants: Variants = field(default_factory=Variants)
+    variant: Variant = PLAIN
     module: str = ""  # where the checks stand; the catalogue fills it in
     folder: Path | None = None  # of a lab of a teacher's own, where its files are; own fills it in
     provided: dict[str, cascade.Functions] = field(default_factory=dict)  # right ones, by task
@@ -127,13 +131,14 @@ class Lab:
         self,
         task: str,
         right: mutation.Implementation,
-        planted: Mapping[str, mutation.Implementation],
+        planted: mutation.Planted,
         visible: bool = False,
         seconds: float = SECONDS,
     ) -> None:
         """Grade the student's test_ functions: a point for passing the right implementation, one for each bug found.
 
-        An implementation is a dict of functions by name; the tests get an object with these functions.
+        An implementation is a dict of functions by name; the tests get an object with these functions. Where variants
+        have other bugs, `planted` is a function that gives those of the variant, as many of each.
         """
         self.items.append(mutation.Mutants(task, right, planted, visible, seconds))
 
@@ -191,9 +196,14 @@ class Lab:
             raise ValueError(f"lab {self.number} has no task {task!r}; expected one of {', '.join(self.tasks)}")
         return replace(self, items=[item for item in self.items if item.task == task])
 
+    def of_variant(self, variant: Variant) -> Lab:
+        """The same lab with the constants, layouts and bugs of a variant."""
+        return replace(self, variant=variant)
+
     def run(self, student: Student, seed: int) -> list[Outcome]:
         """All checks."""
-        return hinted(cascade.run(self.items, student, seed, self.provided), self.recognizer)
+        with self.variants.using(self.variant):
+            return hinted(cascade.run(self.items, student, seed, self.provided), self.recognizer)
 
 
 def generator(task: str, title: str, seed: int) -> np.random.Generator:

@@ -54,7 +54,10 @@ def size(found: Mapping[str, Any]) -> int:
 
 
 def suspect(name: str) -> Callable[[Case], list[Any]]:
-    """One of the implementations "A" to "F", each with a planted bug; it takes a case of its operator."""
+    """One of the implementations "A" to "F", each with a planted bug; it takes a case of its operator.
+
+    Variants of the lab have others, "A2" to "F2" and "A3" to "F3".
+    """
     return lambda found: suspects.run(name, found)
 
 

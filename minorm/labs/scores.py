@@ -60,6 +60,7 @@ class Report:
     notes    about statements of the file that failed
     printed  how many bytes the code printed; beginning: the first of them
     walls    what stood around the code
+    remark   that the file is of another variant than the one it was graded as
     """
 
     lab: int
@@ -71,6 +72,7 @@ class Report:
     beginning: str = ""
     seconds: float = 0.0
     walls: str = ""
+    remark: str = ""
 
     @property
     def score(self) -> float:
@@ -93,6 +95,7 @@ class Report:
     def __str__(self) -> str:
         lines = [f"Lab {self.lab}, {self.title}: {self.file}", "", *table(self.outcomes), ""]
         lines += [f"total {self.score:g} of {self.points:g} points"]
+        lines += ["", f"Note: {self.remark}."] if self.remark else []
         if self.notes:
             lines += ["", "Statements of the file that failed (the rest went on without them):"]
             lines += [_wrapped(note, "  ") for note in self.notes]
@@ -104,7 +107,12 @@ class Report:
 
     def gradescope(self) -> dict[str, Any]:
         """results.json as Gradescope's autograder reads it."""
-        output = [f"{self.score:g} of {self.points:g} points", *self.notes, *filter(None, [self.walls])]
+        output = [
+            f"{self.score:g} of {self.points:g} points",
+            *filter(None, [self.remark]),
+            *self.notes,
+            *filter(None, [self.walls]),
+        ]
         if self.printed:
             output += [f"The code printed {self.printed:,} bytes. The first of them:", self.beginning]
         return {

@@ -1,7 +1,8 @@
 """Checks inside a notebook: `check("3.1")` runs the visible checks of one task on what the notebook has defined.
 
 It shows a table when all is well. Otherwise it raises: NotImplementedError for a task not done yet, the student's own
-exception where one was raised, and else CheckFailed, whose message is the table.
+exception where one was raised, and else CheckFailed, whose message is the table. The line VARIANT of a notebook says
+which variant it is.
 """
 
 from __future__ import annotations
@@ -66,7 +67,9 @@ class Checker:
                 f"lab {self.lab.number} has no visible checks for task {task!r}; there are {self._tasks()}"
             )
         student = Here(SimpleNamespace(**self.names), self.lab.beside)
-        rows = hinted([row for item in items for row in item.run(student, SEED)], self.lab.recognizer)
+        code = self.names.get("VARIANT", "")
+        with self.lab.variants.using(self.lab.variants.read(str(code))):
+            rows = hinted([row for item in items for row in item.run(student, SEED)], self.lab.recognizer)
         for row in rows:
             if row.status == "not done":
                 raise NotDone(f"{row.got} (not done yet)")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import errno
 import json
 import os
@@ -11,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from minorm.cli import main
-from minorm.labs import catalogue
+from minorm.labs import catalogue, cells
+from minorm.labs.varied import rendering
 
 Capture = pytest.CaptureFixture[str]
 SOLUTION = catalogue.CHECKOUT / "solutions" / "lab00_axes.py"
@@ -50,6 +52,48 @@ def test_start_says_what_comes_before(tmp_path: Path, capsys: Capture) -> None:
     assert " first." not in capsys.readouterr().out
     assert main(["labs", "start", "6", "-o", str(tmp_path)]) == 0
     assert "Do lab 1 (Forward) and lab 2 (Stable variance) first." in capsys.readouterr().out.splitlines()
+
+
+def test_a_variant_from_start_to_grades(tmp_path: Path, capsys: Capture) -> None:
+    """What `start --seed` writes names its variant: `check` knows it, and `grade` says which file is of another."""
+    assert main(["labs", "start", "0", "--seed", "2027", "-o", str(tmp_path)]) == 0
+    lab = catalogue.find(0)
+    variants = {year: lab.variants.of(year) for year in ("2026", "2027")}
+    assert f"Axes, variant {variants['2027'].code}: " in capsys.readouterr().out
+    for ending in (".py", ".ipynb"):
+        found = cells.read((tmp_path / f"lab00_axes{ending}").read_text(), f"x{ending}")
+        assert rendering.said(found) == variants["2027"].code
+    solved = tmp_path / "class"
+    solved.mkdir()
+    for year, variant in variants.items():
+        (solved / f"{year}.py").write_text(rendering.rendered(SOLUTION.read_text(), lab.variants, variant))
+        assert main(["labs", "check", "0", str(solved / f"{year}.py")]) == 0
+        assert f"Lab 0, Axes, variant {variant.code}: {year}.py" in capsys.readouterr().out
+    (solved / "plain.py").write_text(SOLUTION.read_text())
+    grades = tmp_path / "g.csv"
+    assert main(["labs", "grade", "0", str(solved), "-o", str(grades), "--variant", "2027"]) == 0
+    with open(grades, newline="") as file:
+        rows = {row["submission"]: row for row in csv.DictReader(file)}
+    assert {name: float(row["percent"]) == 100 for name, row in rows.items()} == {
+        "2026.py": False, "2027.py": True, "plain.py": False
+    }  # fmt: skip
+    code = variants["2027"].code
+    assert rows["2026.py"]["notes"] == f"it is variant {variants['2026'].code}; graded as variant {code}"
+    assert rows["plain.py"]["notes"] == f"it is the lab without a variant; graded as variant {code}"
+    assert rows["2027.py"]["notes"] == ""
+    assert {row["variant"] for row in rows.values()} == {code}
+
+
+def test_seeds_of_variants_that_cannot_be(tmp_path: Path, capsys: Capture) -> None:
+    for command in (["start", "0", "--seed", ""], ["check", "0", str(SOLUTION), "--variant", " "]):
+        assert main(["labs", *command]) == 2
+        assert "the seed of a variant is empty; expected a year such as 2027" in capsys.readouterr().err
+    assert main(["labs", "start", "7", "--seed", "2027", "-o", str(tmp_path)]) == 0
+    assert "Lab 7 has no variants: it is the same for every --seed." in capsys.readouterr().err
+    wrong = tmp_path / "lab00_axes.py"
+    wrong.write_text(SOLUTION.read_text().replace("# %%\nimport numpy", "# %%\nVARIANT = 'ABC'\nimport numpy", 1))
+    assert main(["labs", "check", "0", str(wrong)]) == 1
+    assert "lab00_axes has no variant 'ABC'" in capsys.readouterr().err
 
 
 def test_start_leaves_no_folder_behind_where_it_cannot_write(

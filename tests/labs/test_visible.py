@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 
 from minorm.labs import catalogue, visible
 from minorm.labs.calling import submission
+from minorm.labs.varied import rendering
 
 
 def names(number: int, text: str | None = None) -> dict[str, Any]:
@@ -26,6 +28,21 @@ def test_a_table_when_all_is_well() -> None:
     table = repr(visible.checker(1, names(1, text))("1.1"))
     assert "mean and variance   2 of 2    passed" in table
     assert "odd shapes" not in table  # hidden
+
+
+def test_a_notebook_of_a_variant_is_checked_as_one() -> None:
+    """It says which in the line VARIANT; another code, or none, is another lab."""
+    lab = catalogue.find(1)
+    variant = lab.variants.of(2027)
+    text = (catalogue.CHECKOUT / "solutions" / "lab01_forward.py").read_text()
+    mine = names(1, rendering.rendered(text, lab.variants, variant))
+    assert re.search(r"xhat +2 of 2 +passed", repr(visible.checker(1, mine)("1.2")))
+    for code in ("", lab.variants.of(2028).code):
+        with pytest.raises(visible.CheckFailed, match=r"1\.2   xhat +0 of 2 +wrong"):
+            visible.checker(1, {**mine, "VARIANT": code})("1.2")
+    with pytest.raises(ValueError, match="lab01_forward has no variant 'ABC'"):
+        visible.checker(1, {**mine, "VARIANT": "ABC"})("1.2")
+    assert lab.variants.variant.code == ""
 
 
 def test_a_wrong_answer_shows_what_was_expected_and_no_traceback_in_ipython() -> None:

@@ -33,12 +33,12 @@ def measured(module: Any, function: str, seed: int, count: int, batch_size: int,
 
 
 def recalibrated(module: Any, seed: int, batch_size: int, momentum: float, training: bool) -> dict[str, Any]:
-    """A model after the student's recalibration."""
+    """A model after the student's recalibration; a batch_size of 0 is not named."""
     model, x, _, _ = trained(seed)
     for layer in gap.norms(model):
         layer.momentum = momentum
     model.train(training)
-    module.recalibrate(model, x[:600], batch_size)
+    module.recalibrate(model, x[:600], *((batch_size,) if batch_size else ()))
     momenta = [layer.momentum for layer in gap.norms(model)]
     return {"after": state(model), "momenta": momenta, "training": model.training}
 

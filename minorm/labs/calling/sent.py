@@ -2,6 +2,8 @@
 
     LAB.provide("5.3", recalibrate=Sent(right.recalibrate))
 
+With options it is called with these as well, `Sent(right.recalibrate, lambda: {"rest": V.rest})`: a variant's values.
+
 Its source goes there, with the imports of its module and nothing else of it; so it stands in a module that imports what
 can be had there (minorm/labs/checks/right), not among the checks. The judge sends it to processes alone that are never
 asked about the task that it solves: cascade has taken that task's marks by then.
@@ -18,19 +20,21 @@ from typing import Any
 class Sent:
     """A function and its source, which must say all but for the imports of its module."""
 
-    def __init__(self, function: Callable[..., Any]) -> None:
-        self._function = function
+    def __init__(self, function: Callable[..., Any], options: Callable[[], dict[str, Any]] = dict) -> None:
+        self._function, self._options = function, options
 
     def __call__(self, *args: Any, **options: Any) -> Any:
         """Call it here."""
-        return self._function(*args, **options)
+        return self._function(*args, **{**self._options(), **options})
 
     @property
     def source(self) -> str:
         """What a student's process runs; it defines the function, under its own name."""
         tree = ast.parse(inspect.getsource(inspect.getmodule(self._function)))  # type: ignore[arg-type]
         imports = [ast.unparse(one) for one in tree.body if isinstance(one, (ast.Import, ast.ImportFrom))]
-        return "\n".join([*imports, inspect.getsource(self._function)])
+        name, options = self._function.__name__, self._options()
+        bound = [f"import functools\n{name} = functools.partial({name}, **{options!r})"] if options else []
+        return "\n".join([*imports, inspect.getsource(self._function), *bound])
 
 
 class Told:

@@ -8,11 +8,19 @@ import numpy as np
 
 from minorm.labs.calling.student import Failure
 from minorm.labs.checks.mistakes import lab00_axes as mistakes
+from minorm.labs.checks.variants.lab00_axes import V, placed, stepped
 from minorm.labs.comparing import close, equal, true
 from minorm.labs.lab import Lab
 from minorm.normalization import nest
 
-LAB = Lab(0, "lab00_axes", "Axes", "Which elements share one mean and one variance?", minutes=60)
+LAB = Lab(
+    0,
+    "lab00_axes",
+    "Axes",
+    "Which elements share one mean and one variance?",
+    minutes=60,
+    variants=V,
+)
 KEEPS = {"batch": (1,), "instance": (0, 1), "layer": (0,), "group": (0, 1)}
 
 
@@ -33,24 +41,32 @@ def axes_of_ranks(student: Any, rng: np.random.Generator) -> None:
             equal(student.reduced_axes(kind, ndim), _axes(kind, ndim), f'reduced_axes("{kind}", {ndim})')
 
 
+def _to_mask(axes: tuple[int, ...]) -> int:
+    return sum(2**axis for axis in axes) << V.first_bit
+
+
+def _to_axes(mask: int) -> tuple[int, ...]:
+    return tuple(i for i, bit in enumerate(reversed(f"{mask >> V.first_bit:b}")) if bit == "1")
+
+
 @LAB.check("0.2", "a mask of axes", visible=True)
 def mask_of_axes(student: Any, rng: np.random.Generator) -> None:
     for axes in ((0, 2, 3), (1,), (), tuple(sorted(rng.choice(20, 5, replace=False).tolist()))):
-        equal(student.to_mask(axes), sum(2**axis for axis in axes), f"to_mask({axes})")
+        equal(student.to_mask(axes), _to_mask(axes), f"to_mask({axes})")
 
 
 @LAB.check("0.2", "the axes of a mask", visible=True)
 def axes_of_mask(student: Any, rng: np.random.Generator) -> None:
     for mask in (0b1101, 0, int(rng.integers(1, 1 << 30))):
-        axes = tuple(i for i, bit in enumerate(reversed(f"{mask:b}")) if bit == "1")
-        equal(student.to_axes(mask), axes, f"to_axes({mask:#b})")
+        asked = mask << V.first_bit
+        equal(student.to_axes(asked), _to_axes(asked), f"to_axes({asked:#b})")
 
 
 @LAB.check("0.3", "groups of neighbours", visible=True)
 def groups(student: Any, rng: np.random.Generator) -> None:
     for shape, count in (((2, 6, 4, 5), 3), ((3, 8), 2), ((2, 4, 3), 4), ((1, 6, 2, 2, 2), 1)):
         x = rng.standard_normal(shape)
-        expected = np.stack(np.split(x, count, axis=1), axis=1)
+        expected = np.stack(np.split(placed(x, count), count, axis=1), axis=1)
         equal(student.split_groups(x, count), expected, f"split_groups(x, {count}) of x with shape {shape}")
 
 
@@ -81,7 +97,8 @@ def row_of_element(student: Any, rng: np.random.Generator) -> None:
 
 def _loops(shape: tuple[int, ...], axes: tuple[int, ...]) -> tuple[list[Any], list[Any]]:
     plan = nest.plan(shape, axes)
-    return [(loop.count, loop.data) for loop in plan.keep], [(loop.count, loop.data) for loop in plan.reduce]
+    keep, reduce = ([(loop.count, loop.data) for loop in loops] for loops in (plan.keep, plan.reduce))
+    return stepped(keep), stepped(reduce)
 
 
 @LAB.check("0.5", "the loops of the four norms", points=2, visible=True)
@@ -137,17 +154,13 @@ def means(student: Any, rng: np.random.Generator) -> None:
 def own_loops(student: Any, rng: np.random.Generator) -> None:
     x = rng.standard_normal(tuple(int(n) for n in rng.integers(2, 5, 4)))
     for mask in range(1, 16):
-        axes = student.to_axes(mask)
+        axes = student.to_axes(mask << V.first_bit)
         keep, reduce = student.loops(x.shape, axes)
         got = student.means_by_loops(x.ravel(), keep, reduce)
         expected = x.mean(axis=tuple(i for i in range(4) if mask >> i & 1)).ravel()
         close(got, expected, f"means_by_loops(x.ravel(), *loops(x.shape, {tuple(axes)})), x.shape is {x.shape}")
 
 
-def _to_axes(mask: int) -> tuple[int, ...]:
-    return tuple(i for i, bit in enumerate(reversed(f"{mask:b}")) if bit == "1")
-
-
-LAB.provide("0.2", to_mask=lambda axes: sum(2**axis for axis in axes), to_axes=_to_axes)
+LAB.provide("0.2", to_mask=_to_mask, to_axes=_to_axes)
 LAB.provide("0.5", loops=_loops)
 LAB.recognizer = mistakes.RECOGNIZER

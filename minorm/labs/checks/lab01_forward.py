@@ -9,6 +9,7 @@ import numpy as np
 import minorm.functional as F
 from minorm.kernels.partial import PartialBackend
 from minorm.labs.checks.mistakes import lab01_forward as mistakes
+from minorm.labs.checks.variants.lab01_forward import V, laid, rstd
 from minorm.labs.comparing import close, parts
 from minorm.labs.lab import Lab
 from minorm.tensor.creation import tensor
@@ -20,6 +21,7 @@ LAB = Lab(
     "How much code do all five norms need? One function.",
     minutes=75,
     needs=(0,),
+    variants=V,
 )
 
 
@@ -35,7 +37,7 @@ def _moments(x: Any, axes: tuple[int, ...], centered: bool = True) -> tuple[Any,
 
 def _norm(x: Any, axes: tuple[int, ...], eps: float, centered: bool = True) -> Any:
     mean, var = _moments(x, axes, centered)
-    return (x - mean) * (var + eps) ** -0.5
+    return (x - mean) * rstd(var, eps)
 
 
 def _data(rng: np.random.Generator, *shape: int) -> Any:
@@ -74,12 +76,13 @@ def odd_moments(student: Any, rng: np.random.Generator) -> None:
 def xhat(student: Any, rng: np.random.Generator) -> None:
     for shape, axes in (((4, 3, 5), (0, 2)), ((4, 3, 5), (1, 2)), ((2, 3, 4, 5), (2, 3))):
         x = _data(rng, *shape)
-        close(student.normalize(x, axes), _norm(x, axes, 1e-5), f"normalize, shape {shape}, axes {axes}")
+        close(student.normalize(x, axes), _norm(x, axes, V.eps), f"normalize, shape {shape}, axes {axes}")
 
 
-@LAB.check("1.2", "eps is inside the root")
+@LAB.check("1.2", "the place of eps")
 def eps_inside(student: Any, rng: np.random.Generator) -> None:
     x = rng.standard_normal((3, 50)) * 0.01
+    close(student.normalize(x, (1,)), _norm(x, (1,), V.eps), "normalize of small numbers")
     for eps in (1e-3, 0.1):
         close(student.normalize(x, (1,), eps), _norm(x, (1,), eps), f"normalize of small numbers with eps={eps:g}")
 
@@ -120,14 +123,16 @@ def _five(student: Any, rng: np.random.Generator, shape: tuple[int, ...], groups
     s, b = rng.standard_normal((2, shape[1]))
     along = (shape[1],) + (1,) * (ndim - 2)
     s1, b1 = s.reshape(along), b.reshape(along)
-    expected = _norm(x, (0, *range(2, ndim)), eps) * s1 + b1
-    close(student.batch_norm(x, s, b, eps), expected, f"batch_norm, {of}", rtol=1e-8, atol=1e-9)
+    mine = laid(x)
+    of_mine = f"x of shape {mine.shape}, eps={eps:g}"
+    expected = laid(_norm(x, (0, *range(2, ndim)), eps) * s1 + b1)
+    close(student.batch_norm(mine, s, b, eps), expected, f"batch_norm, {of_mine}", rtol=1e-8, atol=1e-9)
     if ndim > 2:
-        expected = _norm(x, tuple(range(2, ndim)), eps) * s1 + b1
-        close(student.instance_norm(x, s, b, eps), expected, f"instance_norm, {of}", rtol=1e-8, atol=1e-9)
+        expected = laid(_norm(x, tuple(range(2, ndim)), eps) * s1 + b1)
+        close(student.instance_norm(mine, s, b, eps), expected, f"instance_norm, {of_mine}", rtol=1e-8, atol=1e-9)
         split = x.reshape(shape[0], groups, -1)
-        expected = _norm(split, (2,), eps).reshape(shape) * s1 + b1
-        close(student.group_norm(x, groups, s, b, eps), expected, f"group_norm, {of}", rtol=1e-8, atol=1e-9)
+        expected = laid(_norm(split, (2,), eps).reshape(shape) * s1 + b1)
+        close(student.group_norm(mine, groups, s, b, eps), expected, f"group_norm, {of_mine}", rtol=1e-8, atol=1e-9)
     for last in {1, ndim - 1}:
         trailing, reduced = shape[-last:], tuple(range(ndim - last, ndim))
         s, b = rng.standard_normal((2, *trailing))
@@ -152,10 +157,10 @@ def five_of_odd_shapes(student: Any, rng: np.random.Generator) -> None:
 @LAB.check("1.4", "without scale and bias")
 def five_without(student: Any, rng: np.random.Generator) -> None:
     x = _data(rng, 3, 4, 5)
-    close(student.batch_norm(x), _norm(x, (0, 2), 1e-5), "batch_norm(x)", rtol=1e-8, atol=1e-9)
-    close(student.instance_norm(x), _norm(x, (2,), 1e-5), "instance_norm(x)", rtol=1e-8, atol=1e-9)
-    close(student.layer_norm(x, (5,)), _norm(x, (2,), 1e-5), "layer_norm(x, (5,))", rtol=1e-8, atol=1e-9)
-    close(student.rms_norm(x, (4, 5)), _norm(x, (1, 2), 1e-5, False), "rms_norm(x, (4, 5))", rtol=1e-8, atol=1e-9)
+    close(student.batch_norm(laid(x)), laid(_norm(x, (0, 2), V.eps)), "batch_norm(x)", rtol=1e-8, atol=1e-9)
+    close(student.instance_norm(laid(x)), laid(_norm(x, (2,), V.eps)), "instance_norm(x)", rtol=1e-8, atol=1e-9)
+    close(student.layer_norm(x, (5,)), _norm(x, (2,), V.eps), "layer_norm(x, (5,))", rtol=1e-8, atol=1e-9)
+    close(student.rms_norm(x, (4, 5)), _norm(x, (1, 2), V.eps, False), "rms_norm(x, (4, 5))", rtol=1e-8, atol=1e-9)
 
 
 LAYERS = ("batch_norm", "channels-last batch_norm", "group_norm", "layer_norm", "rms_norm", "mean_variance_norm")
@@ -204,8 +209,8 @@ def in_others(student: Any, rng: np.random.Generator) -> None:
     _plug(student, rng, LAYERS[1:], (2, 4, 3, 5))
 
 
-def _normalize(x: Any, axes: tuple[int, ...], eps: float = 1e-5, centered: bool = True) -> Any:
-    return _norm(x, axes, eps, centered)
+def _normalize(x: Any, axes: tuple[int, ...], eps: float | None = None, centered: bool = True) -> Any:
+    return _norm(x, axes, V.eps if eps is None else eps, centered)
 
 
 def _affine(xhat: Any, s: Any, b: Any, axis: int) -> Any:

@@ -10,6 +10,7 @@ import numpy as np
 import minorm.functional as F
 from minorm.kernels.partial import PartialBackend
 from minorm.labs.checks.mistakes import lab02_stable_variance as mistakes
+from minorm.labs.checks.variants.lab02_stable_variance import V, along, parts_of, piece
 from minorm.labs.comparing import at_most, close, equal, numbers, parts, true
 from minorm.labs.following import verdicts
 from minorm.labs.following.follower import Follower
@@ -24,6 +25,7 @@ LAB = Lab(
     "What is the variance of numbers near ten million, in float32?",
     minutes=75,
     needs=(1,),
+    variants=V,
 )
 STEP = 2.0**-23  # of float32 at 1
 Method = Callable[[Any], Any]
@@ -31,16 +33,18 @@ Method = Callable[[Any], Any]
 
 def _arithmetic(method: Method, name: str, rng: np.random.Generator) -> None:
     """In float64, where nothing is lost: is the formula right, for columns and for one column?"""
-    for shape in ((50, 7), (9,), (2, 3), (1, 2)):
+    for shape in ((50, 7), (9,), (2, 3), (1, 2)) if V.axis == 0 else ((50, 7), (6, 3, 2), (2, 3), (1, 2)):
         x = rng.standard_normal(shape) * 3 + 2
-        got = method(x)
-        close(got, x.var(axis=0), f"{name} of float64 numbers of shape {shape}", 1e-9, 1e-12, dtype=np.float64)
+        mine = along(x)
+        what = f"{name} of float64 numbers of shape {mine.shape}"
+        close(method(mine), x.var(axis=0), what, 1e-9, 1e-12, dtype=np.float64)
 
 
 def _error(method: Method, name: str, rng: np.random.Generator, offset: float) -> float:
     """The largest relative error of 64 columns in float32."""
     x = (rng.standard_normal((int(rng.integers(200, 400)), 64)) + offset).astype(np.float32)
-    right = x.astype(np.float64).var(axis=0)
+    x = along(x if V.axis == 0 else x.reshape(len(x), 8, 8))
+    right = x.astype(np.float64).var(axis=V.axis)
     got = numbers(method(x), f"{name} of float32 numbers of shape {x.shape}", f"numbers of shape {right.shape}")
     close(got.shape, right.shape, f"the shape of {name} of numbers of shape {x.shape}")
     true(got.dtype == np.float32, f"{name} of float32 numbers", "float32", str(got.dtype))
@@ -174,8 +178,9 @@ def welford_error(student: Any, rng: np.random.Generator) -> None:
 def combine(student: Any, rng: np.random.Generator) -> None:
     for n1, n2 in ((5, 8), (1, 1), (30, 1)):
         x = rng.standard_normal((n1 + n2, 3)) + rng.uniform(-2, 2)
-        both = [(len(p), p.mean(axis=0), len(p) * p.var(axis=0)) for p in (x[:n1], x[n1:])]
-        n, mean, M = parts(student.combine(*both), 3, f"combine of {n1} and {n2} values")
+        both = [piece(len(p), p.mean(axis=0), len(p) * p.var(axis=0)) for p in (x[:n1], x[n1:])]
+        found = parts_of(parts(student.combine(*both), 3, f"combine of {n1} and {n2} values"))
+        n, mean, M = found["n"], found["mean"], found["M"]
         equal(n, n1 + n2, f"n of {n1} and {n2} values together")
         close(mean, x.mean(axis=0), f"the mean of {n1} and {n2} values together")
         close(M, (n1 + n2) * x.var(axis=0), f"M of {n1} and {n2} values together")
@@ -198,10 +203,12 @@ def chan_error(student: Any, rng: np.random.Generator) -> None:
 
 @LAB.check("2.5", "shifted: k, d and var", points=2, visible=True)
 def shifted_formula(student: Any, rng: np.random.Generator) -> None:
-    for shape in ((50, 7), (9,), (5, 3)):
+    for shape in ((50, 7), (9,), (5, 3)) if V.axis == 0 else ((50, 7), (9, 2, 3), (7, 3)):
         x = rng.standard_normal(shape) * 3 + 2
-        k, d, var = parts(student.shifted(x), 3, f"shifted of numbers of shape {shape}")
-        close(k, x[:4].mean(axis=0), f"k of numbers of shape {shape}")
+        mine = along(x)
+        shape = mine.shape
+        k, d, var = parts(student.shifted(mine), 3, f"shifted of numbers of shape {shape}")
+        close(k, x[: V.first].mean(axis=0), f"k of numbers of shape {shape}")
         close(np.asarray(k) + np.asarray(d), x.mean(axis=0), f"k + d of numbers of shape {shape}")
         close(var, x.var(axis=0), f"var of numbers of shape {shape}")
     _around_k(student, rng)

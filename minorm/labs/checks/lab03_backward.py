@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,9 @@ from minorm.kernels.protocol import Statistics
 from minorm.kernels.reference import norm as reference
 from minorm.labs import digits_network
 from minorm.labs.checks.mistakes import lab03_backward as mistakes
+from minorm.labs.checks.variants import lab03_backward as varied
+from minorm.labs.checks.variants import layouts
+from minorm.labs.checks.variants.lab03_backward import V, third
 from minorm.labs.comparing import at_most, close, numbers, parts
 from minorm.labs.following import verdicts
 from minorm.labs.following.follower import Follower
@@ -29,6 +33,7 @@ LAB = Lab(
     minutes=90,
     needs=(1, 14),
     packages=("sklearn",),
+    variants=V,
 )
 ROUGH = {"rtol": 1e-5, "atol": 1e-7}  # finite differences know seven digits
 FAR = 1e6
@@ -100,6 +105,10 @@ def graph_odd(student: Any, rng: np.random.Generator) -> None:
     _graph(student, rng, (5,), (0,), 0.3)
     _graph(student, rng, (2, 5, 1), (0, 1), 1e-2)
     _walks_the_graph(student, rng)
+    _far_graph(student, rng, (3, 5), (1,), 0.3)
+    x, g = rng.standard_normal((2, 4, 6)) * 0.03
+    what = "graph of small numbers, eps not given"
+    close(student.graph(x, g, (1,)), _slopes(x, g, (1,), V.eps), what, rtol=1e-4, atol=1e-6)
 
 
 def _is_the_formula(student: Any, rng: np.random.Generator) -> None:
@@ -118,7 +127,7 @@ def three_terms(student: Any, rng: np.random.Generator) -> None:
         x, g = rng.standard_normal((2, *shape)) + 0.5
         xhat, rstd = _xhat(x, axes, eps)
         what = f"three_terms, shape {shape}, axes {axes}, eps={eps:g}"
-        close(student.three_terms(g, xhat, rstd, axes), _slopes(x, g, axes, eps), what, **ROUGH)
+        close(student.three_terms(g, xhat, third(rstd), axes), _slopes(x, g, axes, eps), what, **ROUGH)
     _is_the_formula(student, rng)
 
 
@@ -127,7 +136,7 @@ def invariants(student: Any, rng: np.random.Generator) -> None:
     for shape, axes in (((4, 7), (1,)), ((6, 3, 5), (0, 2))):
         x, g = rng.standard_normal((2, *shape)) * 3 + 1
         xhat, rstd = _xhat(x, axes, 0.0)
-        dx = numbers(student.three_terms(g, xhat, rstd, axes), "three_terms", f"an array of shape {shape}")
+        dx = numbers(student.three_terms(g, xhat, third(rstd), axes), "three_terms", f"an array of shape {shape}")
         close(dx.shape, shape, "the shape of dx")
         at_most(np.abs(dx.sum(axis=axes)).max(), 1e-10, f"|sum dx|, shape {shape}, axes {axes}, eps=0")
         at_most(np.abs((dx * xhat).sum(axis=axes)).max(), 1e-10, f"|sum dx * xhat|, shape {shape}, axes {axes}, eps=0")
@@ -237,8 +246,13 @@ def _implementation(
     axes: str = "all but C",
     accumulate: Any = np.float64,
     raw_ds: bool = False,
+    eps_as: Callable[[float], float] = float,
+    scaled: bool = True,
+    rstd_power: int = 1,
+    mean_db: bool = False,
+    early_bias: bool = False,
 ) -> dict[str, Any]:
-    """BatchNorm with something planted: forward(x, s, b, eps) and backward(dy, x, s, eps)."""
+    """BatchNorm with something planted: forward(x, s, b, eps) and backward(dy, x, s, eps); in the variant's layout."""
 
     def mean_of(values: Any) -> Any:
         over = (0,) if axes == "N" else (0, *range(2, values.ndim))
@@ -248,39 +262,48 @@ def _implementation(
     def normalized(x: Any, eps: float) -> tuple[Any, Any]:
         mean, m = mean_of(x)
         var = mean_of((x - mean) ** 2)[0] * (m / max(m - fewer, 1))
+        eps = eps_as(eps)
         rstd = 1 / (var**0.5 + eps) if eps_outside else (var + eps) ** -0.5
         return (x - mean) * rstd, rstd
 
     def along(s: Any, x: Any) -> Any:
         return np.reshape(s, (-1, *[1] * (x.ndim - 2)))
 
-    def forward(x: Any, s: Any, b: Any, eps: float = 1e-5) -> Any:
-        x = np.asarray(x, np.float64)
-        return normalized(x, eps)[0] * along(s, x) + along(b, x)
+    def arrays(*values: Any) -> list[Any]:
+        return [layouts.plain(np.asarray(value, np.float64), V.layout) for value in values]
 
-    def backward(dy: Any, x: Any, s: Any, eps: float = 1e-5) -> Any:
-        dy, x = np.asarray(dy, np.float64), np.asarray(x, np.float64)
-        xhat, rstd = normalized(x, eps)
-        g = dy * along(s, x)
-        dx = rstd * (g - terms[0] * mean_of(g)[0] - terms[1] * xhat * mean_of(g * xhat)[0])
+    def forward(x: Any, s: Any, b: Any, eps: float | None = None) -> Any:
+        (x,) = arrays(x)
+        xhat = normalized(x, V.eps if eps is None else eps)[0]
+        y = (xhat + along(b, x)) * along(s, x) if early_bias else xhat * along(s, x) + along(b, x)
+        return layouts.laid(y, V.layout)
+
+    def backward(dy: Any, x: Any, s: Any, eps: float | None = None) -> Any:
+        dy, x = arrays(dy, x)
+        xhat, rstd = normalized(x, V.eps if eps is None else eps)
+        g = dy * along(s, x) if scaled else dy
+        dx = rstd**rstd_power * (g - terms[0] * mean_of(g)[0] - terms[1] * xhat * mean_of(g * xhat)[0])
         over = (0, *range(2, x.ndim))
-        return dx, (dy * (x if raw_ds else xhat)).sum(axis=over), dy.sum(axis=over)
+        ds, db = (dy * (x if raw_ds else xhat)).sum(axis=over), dy.sum(axis=over)
+        return layouts.laid(dx, V.layout), ds, db / (dy.size / db.size if mean_db else 1)
 
     return {"forward": forward, "backward": backward}
 
 
-LAB.mutants(
-    "3.5",
-    _implementation(),
-    {
-        "the variance divides by m - 1": _implementation(fewer=1),
-        "eps outside the root": _implementation(eps_outside=True),
-        "dx without mean(g)": _implementation(terms=(0, 1)),
-        "dx without xhat * mean(g * xhat)": _implementation(terms=(1, 0)),
-        "statistics over the batch alone": _implementation(axes="N"),
-        "sums in float16": _implementation(accumulate=np.float16),
-        "ds from x instead of xhat": _implementation(raw_ds=True),
-    },
-    visible=True,
-)
+BUGS = {
+    varied.FEWER: _implementation(fewer=1),
+    varied.OUTSIDE: _implementation(eps_outside=True),
+    varied.SQUARED: _implementation(eps_as=lambda eps: eps**2),
+    varied.IGNORED: _implementation(eps_as=lambda _: V.eps),
+    varied.NO_MEAN: _implementation(terms=(0, 1)),
+    varied.NO_XHAT: _implementation(terms=(1, 0)),
+    varied.NO_SCALE: _implementation(scaled=False),
+    varied.RSTD_TWICE: _implementation(rstd_power=2),
+    varied.BATCH_ALONE: _implementation(axes="N"),
+    varied.HALF: _implementation(accumulate=np.float16),
+    varied.RAW_DS: _implementation(raw_ds=True),
+    varied.MEAN_DB: _implementation(mean_db=True),
+    varied.EARLY_BIAS: _implementation(early_bias=True),
+}
+LAB.mutants("3.5", _implementation(), lambda: {name: BUGS[name] for name in V.bugs}, visible=True)
 LAB.recognizer = mistakes.RECOGNIZER

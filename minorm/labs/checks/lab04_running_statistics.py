@@ -7,6 +7,9 @@ from typing import Any
 import numpy as np
 
 from minorm.labs.checks.mistakes import lab04_running_statistics as mistakes
+from minorm.labs.checks.variants import lab04_running_statistics as varied
+from minorm.labs.checks.variants import layouts
+from minorm.labs.checks.variants.lab04_running_statistics import V, laid
 from minorm.labs.comparing import close, equal, numbers, parts, true
 from minorm.labs.lab import Lab
 
@@ -17,6 +20,7 @@ LAB = Lab(
     "Why do two frameworks disagree about the running variance, although both see the same batches?",
     minutes=75,
     needs=(1,),
+    variants=V,
 )
 SHAPES = ((4, 3), (5, 3, 4), (2, 3, 3, 2))
 
@@ -36,7 +40,9 @@ def _mean_var(x: Any, fewer: int = 0) -> tuple[Any, Any]:
 def batch_statistics(student: Any, rng: np.random.Generator) -> None:
     for shape in SHAPES:
         x = rng.standard_normal(shape) * 2 + 1
-        mean, var, m = parts(student.batch_statistics(x), 3, f"batch_statistics, x of shape {shape}")
+        mine = laid(x)
+        shape = mine.shape
+        mean, var, m = parts(student.batch_statistics(mine), 3, f"batch_statistics, x of shape {shape}")
         close(mean, _mean_var(x)[0], f"the mean, x of shape {shape}")
         close(var, _mean_var(x)[1], f"the variance, x of shape {shape}")
         equal(m, _rows(x).shape[1], f"m, x of shape {shape}")
@@ -46,17 +52,23 @@ def batch_statistics(student: Any, rng: np.random.Generator) -> None:
 def update(student: Any, rng: np.random.Generator) -> None:
     for shape, momentum in ((SHAPES[0], 0.9), (SHAPES[1], 0.25), (SHAPES[2], 1.0)):
         x, old_mean, old_var = rng.standard_normal(shape), rng.standard_normal(3), rng.uniform(1, 2, 3)
-        new = parts(student.update(old_mean, old_var, x, momentum), 2, "update")
+        mine = laid(x)
+        new = parts(student.update(old_mean, old_var, mine, momentum), 2, "update")
         for name, got, old, batch in zip(("mean", "var"), new, (old_mean, old_var), _mean_var(x), strict=True):
-            what = f"running {name} after x of shape {shape}, momentum={momentum:g}"
+            what = f"running {name} after x of shape {mine.shape}, momentum={momentum:g}"
             close(got, old * momentum + batch * (1 - momentum), what)
+    new = parts(student.update(old_mean, old_var, laid(x)), 2, "update")
+    right = old_mean * V.momentum + _mean_var(x)[0] * (1 - V.momentum)
+    close(new[0], right, "running mean of update(mean, var, x) without a momentum")
 
 
 @LAB.check("4.1", "old values are not changed")
 def arguments(student: Any, rng: np.random.Generator) -> None:
     values = {"mean": rng.standard_normal(3), "var": rng.uniform(1, 2, 3), "x": rng.standard_normal((4, 3))}
+    right = (values["mean"] + _mean_var(values["x"])[0]) / 2
+    values["x"] = laid(values["x"])
     new = parts(student.update(*values.values(), 0.5), 2, "update")
-    close(new[0], (values["mean"] + _mean_var(values["x"])[0]) / 2, "the running mean of update(mean, var, x, 0.5)")
+    close(new[0], right, "the running mean of update(mean, var, x, 0.5)")
     after = parts(student.drive("kept", **values), 3, "the arguments of update afterwards")
     for (name, before), now in zip(values.items(), after, strict=True):
         close(now, before, f"{name} after a call of update(mean, var, x)")
@@ -99,7 +111,8 @@ def _trajectory(batches: list[Any], convention: str, momentum: float | None) -> 
         weights = [share * np.prod([1 - later for later in shares[i + 1 :]]) for i, share in enumerate(shares)]
         statistics = [_mean_var(x, fewer) for x in batches[:count]]
         mean = sum(w * s[0] for w, s in zip(weights, statistics, strict=True))
-        var = sum(w * s[1] for w, s in zip(weights, statistics, strict=True)) + np.prod([1 - s for s in shares])
+        var = sum(w * s[1] for w, s in zip(weights, statistics, strict=True))
+        var = var + V.first_var * np.prod([1 - s for s in shares])
         points.append((mean, var))
     return points
 
@@ -107,7 +120,7 @@ def _trajectory(batches: list[Any], convention: str, momentum: float | None) -> 
 def _follow(student: Any, rng: np.random.Generator, convention: str, momentum: float | None) -> None:
     batches = [rng.standard_normal(shape) * 2 + 3 for shape in ((6, 2), (2, 2), (3, 2, 4))]
     of = f'"{convention}"' + ("" if momentum is None else f", momentum={momentum:g}")
-    got = student.trajectory(batches, convention, momentum)
+    got = student.trajectory([laid(x) for x in batches], convention, momentum)
     expected = _trajectory(batches, convention, momentum)
     true(
         isinstance(got, list) and len(got) == 3, f"trajectory(3 batches, {of})", "a list of 3 pairs", type(got).__name__
@@ -167,8 +180,12 @@ def _implementation(
     accumulate: Any = np.float64,
     blended: bool = False,
     evaluate_with_batch: bool = False,
+    eps_kept: bool = False,
+    power: float = 1.0,
+    var_moves: bool = True,
+    evaluate_with_eps: bool = True,
 ) -> dict[str, Any]:
-    """BatchNorm without scale and bias, with one planted bug."""
+    """BatchNorm without scale and bias, with one planted bug, in the variant's layout."""
 
     def statistics(x: Any) -> tuple[Any, Any]:
         """The mean of sums, in the type to accumulate in; var over N alone, averaged, for the wrong axes."""
@@ -185,44 +202,54 @@ def _implementation(
         rstd = 1 / (np.sqrt(var) + eps) if eps_outside else (var + eps) ** -0.5
         return (x - np.reshape(mean, along) * subtract) * np.reshape(rstd, along)
 
-    def train(x: Any, mean: Any, var: Any, momentum: float = 0.9, eps: float = 1e-5) -> tuple[Any, Any, Any]:
-        x = np.asarray(x, np.float64)
+    def array(x: Any) -> Any:
+        return layouts.plain(np.asarray(x, np.float64), V.layout)
+
+    def train(x: Any, mean: Any, var: Any, momentum: float | None = None, eps: float = 1e-5) -> tuple[Any, Any, Any]:
+        x, momentum = array(x), V.momentum if momentum is None else momentum
         of_mean, of_var = statistics(x)
         keep = 1 - momentum if inverted else momentum
-        new_mean, new_var = mean * keep + of_mean * (1 - keep), var * keep + of_var * (1 - keep)
+        new_mean = mean * keep + of_mean * (1 - keep)
+        blended_in = of_var + (eps if eps_kept else 0)
+        new_var = (var**power * keep + blended_in**power * (1 - keep)) ** (1 / power) if var_moves else var
         m = _rows(x).shape[1]
         inside = of_var * max(m - fewer, 1) / m  # y divides by m in any case
         if blended:
             of_mean, inside = new_mean, new_var
-        return normalized(x, of_mean, inside, eps), new_mean, new_var
+        return laid(normalized(x, of_mean, inside, eps)), new_mean, new_var
 
     def evaluate(x: Any, mean: Any, var: Any, eps: float = 1e-5) -> Any:
-        x = np.asarray(x, np.float64)
+        x = array(x)
         if evaluate_with_batch:
             mean, var = statistics(x)
-        return normalized(x, np.asarray(mean), np.asarray(var), eps)
+        return laid(normalized(x, np.asarray(mean), np.asarray(var), eps if evaluate_with_eps else 0.0))
 
     return {"train": train, "evaluate": evaluate}
 
 
-LAB.mutants(
-    "4.6",
-    _implementation(),
-    {
-        "the running variance divides by m - 1": _implementation(fewer=1),
-        "momentum is the share of the new value": _implementation(inverted=True),
-        "eps outside the root": _implementation(eps_outside=True),
-        "the mean is not subtracted": _implementation(subtract=False),
-        "variance over the batch axis only": _implementation(axes="N"),
-        "sums in float16": _implementation(accumulate=np.float16),
-        "training normalizes with the new running statistics": _implementation(blended=True),
-        "evaluation normalizes with the statistics of the batch": _implementation(evaluate_with_batch=True),
-    },
-    visible=True,
-)
+BUGS = {
+    varied.FEWER: _implementation(fewer=1),
+    varied.INVERTED: _implementation(inverted=True),
+    varied.OUTSIDE: _implementation(eps_outside=True),
+    varied.NOT_SUBTRACTED: _implementation(subtract=False),
+    varied.BATCH_ALONE: _implementation(axes="N"),
+    varied.HALF: _implementation(accumulate=np.float16),
+    varied.BLENDED: _implementation(blended=True),
+    varied.FROM_BATCH: _implementation(evaluate_with_batch=True),
+    varied.WITH_EPS: _implementation(eps_kept=True),
+    varied.DEVIATIONS: _implementation(power=0.5),
+    varied.STAYS: _implementation(var_moves=False),
+    varied.NO_EPS: _implementation(evaluate_with_eps=False),
+}
+LAB.mutants("4.6", _implementation(), lambda: {name: BUGS[name] for name in V.bugs}, visible=True)
 
 
-LAB.provide("4.1", batch_statistics=lambda x: (*_mean_var(x), _rows(x).shape[1]))
+def _batch_statistics(x: Any) -> tuple[Any, Any, int]:
+    x = layouts.plain(x, V.layout)
+    return (*_mean_var(x), _rows(x).shape[1])
+
+
+LAB.provide("4.1", batch_statistics=_batch_statistics)
 LAB.provide("4.2", unbiased=lambda var, m: var * m / (m - 1))
 LAB.provide("4.3", cumulative_momentum=lambda seen: 1 - 1 / (seen + 1))
 LAB.recognizer = mistakes.RECOGNIZER

@@ -15,6 +15,7 @@ from minorm.labs import gap
 from minorm.labs.beside.lab05_train_eval_gap import state, trained
 from minorm.labs.calling.sent import Sent
 from minorm.labs.checks.right import lab05_train_eval_gap as ours
+from minorm.labs.checks.variants.lab05_train_eval_gap import V, batches, spread
 from minorm.labs.comparing import Wrong, close, equal, numbers, true
 from minorm.labs.lab import Lab
 from minorm.normalization.running import no_stats_update
@@ -28,6 +29,7 @@ LAB = Lab(
     minutes=75,
     needs=(4,),
     packages=("sklearn",),
+    variants=V,
 )
 TARGET = 95.0
 TUNED = 65.0
@@ -65,9 +67,9 @@ def _measure(student: Any, rng: Any, function: str, count: int, batch_size: int 
     model, _, x, labels = trained(seed)
     if batch_size:
         model.train()
-        starts = range(0, count - batch_size + 1, batch_size)
-        parts = [slice(start, start + batch_size) for start in starts]
-        right = float(np.mean([_share(model, x[part], labels[part]) for part in parts]))
+        parts = batches(count, batch_size)
+        shares = [_share(model, x[part], labels[part]) for part in parts]
+        right = float(np.average(shares, weights=[part.stop - part.start for part in parts]))
     else:
         right = _share(model.eval(), x[:count], labels[:count])
     what = f"{function} of {count} images" + (f" in batches of {batch_size}" if batch_size else "")
@@ -102,9 +104,9 @@ def unchanged(student: Any, rng: np.random.Generator) -> None:
 @LAB.check("5.2", "spread of the means", visible=True)
 def spreads(student: Any, rng: np.random.Generator) -> None:
     for m in (2, 7, 64):
-        close(student.spread_of_batch_mean(m), 1 / np.sqrt(m), f"spread_of_batch_mean({m})")
+        close(student.spread_of_batch_mean(m), spread(1 / np.sqrt(m)), f"spread_of_batch_mean({m})")
         weights = 0.1 * 0.9 ** np.arange(2000)
-        right = np.sqrt((weights**2).sum() / m)
+        right = spread(np.sqrt((weights**2).sum() / m))
         close(student.spread_of_running_mean(m, 0.9), right, f"spread_of_running_mean({m}, 0.9)")
 
 
@@ -120,7 +122,7 @@ def bounds(student: Any, rng: np.random.Generator) -> None:
 def other_momentum(student: Any, rng: np.random.Generator) -> None:
     for momentum in (0.0, 0.1, 0.99):
         weights = (1 - momentum) * momentum ** np.arange(5000)
-        right = np.sqrt((weights**2).sum() / 3)
+        right = spread(np.sqrt((weights**2).sum() / 3))
         close(student.spread_of_running_mean(3, momentum), right, f"spread_of_running_mean(3, {momentum:g})", rtol=1e-6)
 
 
@@ -130,15 +132,15 @@ def _averages(seed: int, batch_size: int) -> dict[str, Any]:
     model.train()
     layers = list(model.children())
     sums: dict[str, Any] = {}
-    starts = range(0, 600 - batch_size + 1, batch_size)
-    for start in starts:
-        value = tensor(x[start : start + batch_size])
+    parts = batches(600, batch_size)
+    for part in parts:
+        value = tensor(x[part])
         for place, layer in enumerate(layers):
             if layer in gap.norms(model):
                 rows = value.numpy().astype(np.float64)
                 for name, row in zip(STATISTICS, (rows.mean(axis=0), rows.var(axis=0)), strict=True):
                     key = f"{place}.{name}"
-                    sums[key] = sums.get(key, 0) + row / len(starts)
+                    sums[key] = sums.get(key, 0) + row / len(parts)
             with no_grad(), no_stats_update():
                 value = layer(value)
     return sums
@@ -146,11 +148,12 @@ def _averages(seed: int, batch_size: int) -> dict[str, Any]:
 
 @LAB.check("5.3", "running statistics", points=2, visible=True)
 def statistics(student: Any, rng: np.random.Generator) -> None:
-    for batch_size in (200, 250):
+    for batch_size in (200, 250, 0):
         seed = int(rng.integers(5))
         found = student.drive("recalibrated", seed=seed, batch_size=batch_size, momentum=0.9, training=True)["after"]
-        for name, right in _averages(seed, batch_size).items():
-            close(found[name], right, f"{name} after batches of {batch_size}", rtol=1e-3, atol=1e-4)
+        words = f"batches of {batch_size}" if batch_size else "recalibrate(model, images)"
+        for name, right in _averages(seed, batch_size or V.batch).items():
+            close(found[name], right, f"{name} after {words}", rtol=1e-3, atol=1e-4)
 
 
 @LAB.check("5.3", "weights, momentum and mode are not changed")
@@ -245,10 +248,12 @@ def fine_tuning(student: Any, rng: np.random.Generator) -> None:
 def fixed(student: Any, rng: np.random.Generator) -> None:
     found = _tuned(student, int(rng.integers(5)))
     places = [name.rsplit(".", 1)[0] for name in found["before"] if name.endswith("running_mean")]
-    still = [f"{place}.{name}" for place in places for name in (*STATISTICS, "weight", "bias")]
+    fixed = [name for name in (*STATISTICS, "weight", "bias") if name not in V.learning]
+    still = [f"{place}.{name}" for place in places for name in fixed]
+    learning = [f"{place}.{name}" for place in places for name in V.learning]
     _same(found["after"], found["before"], still, "after fine-tuning")
     for name in found["before"]:
-        if name.endswith("weight") and name not in still:
+        if (name.endswith("weight") and name not in still) or name in learning:
             moved = not np.array_equal(found["before"][name], found["after"][name])
             true(moved, f"{name} after fine-tuning", "changed values", "the old values")
 
@@ -263,4 +268,4 @@ def unfreezing(student: Any, rng: np.random.Generator) -> None:
     true(moved, f"{name} after unfreeze and a batch in training mode", "changed values", "the old values")
 
 
-LAB.provide("5.3", recalibrate=Sent(ours.recalibrate))
+LAB.provide("5.3", recalibrate=Sent(ours.recalibrate, lambda: {"rest": V.rest, "default": V.batch}))

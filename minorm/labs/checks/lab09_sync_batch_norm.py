@@ -13,6 +13,7 @@ import numpy as np
 import minorm.functional as F
 from minorm.kernels.partial import PartialBackend
 from minorm.labs import digits_network
+from minorm.labs.checks.variants.lab09_sync_batch_norm import V, level_above, scale, second, variance
 from minorm.labs.comparing import at_most, close, equal, numbers, parts, true
 from minorm.labs.lab import Lab
 from minorm.labs.ranks import Rank, simulate
@@ -27,6 +28,7 @@ LAB = Lab(
     needs=(1, 3),
     deadline=120,
     packages=("sklearn",),
+    variants=V,
 )
 SECONDS = 60.0
 
@@ -38,21 +40,21 @@ def _rows(rng: np.random.Generator, counts: tuple[int, ...], channels: int, offs
 
 
 def _moments(rows: list[Any]) -> tuple[Any, Any, Any]:
-    """Counts, means and variances; NaN for an empty part."""
+    """Counts, means and variances, or what replaces the variances; NaN for an empty part."""
     counts = np.array([len(part) for part in rows], np.float64)
     nothing = np.full(rows[0].shape[1], np.nan)
     mean = np.array([part.mean(0) if len(part) else nothing for part in rows])
     var = np.array([part.var(0) if len(part) else nothing for part in rows])
-    return counts, mean, var
+    return counts, mean, second(var, counts[:, None])
 
 
 def _are(found: Any, rows: list[Any], what: str, rtol: float = 1e-9) -> None:
     """The moments found are those of all rows together."""
     whole = np.concatenate(rows)
-    m, mean, var = parts(found, 3, what)
+    m, mean, told = parts(found, 3, what)
     close(m, float(len(whole)), f"m, {what}")
     close(mean, whole.mean(0), f"mean, {what}")
-    close(var, whole.var(0), f"var, {what}", rtol=rtol)
+    close(told, second(whole.var(0), len(whole)), f"{V.second}, {what}", rtol=rtol)
 
 
 def _merge(
@@ -95,11 +97,11 @@ def _same(found: list[Any]) -> Any:
     return found[0]
 
 
-def gathered(student: Any, counts: list[int], mean: Any, var: Any) -> list[Any]:
+def gathered(student: Any, counts: list[int], mean: Any, told: Any) -> list[Any]:
     """all_moments on each rank: its result and its messages."""
 
     def program(rank: Rank) -> list[Any]:
-        found = student.at(rank).all_moments(counts[rank.number], mean[rank.number], var[rank.number])
+        found = student.at(rank).all_moments(counts[rank.number], mean[rank.number], told[rank.number])
         return [found, rank.messages]
 
     return simulate(len(counts), program)
@@ -108,8 +110,8 @@ def gathered(student: Any, counts: list[int], mean: Any, var: Any) -> list[Any]:
 def _all_moments(student: Any, rng: np.random.Generator, counts: tuple[int, ...], channels: int) -> None:
     rows = _rows(rng, counts, channels)
     what = f"all_moments of {len(counts)} ranks with {', '.join(map(str, counts))} rows"
-    m, mean, var = _moments(rows)
-    found = gathered(student, [int(count) for count in m], mean, var)
+    m, mean, told = _moments(rows)
+    found = gathered(student, [int(count) for count in m], mean, told)
     _are(_same([parts(result, 3, what) for result, _ in found]), rows, what)
     at_most(max(messages for _, messages in found), 1, f"messages of each rank, {what}")
 
@@ -143,7 +145,7 @@ def _gradient(student: Any, rng: np.random.Generator, counts: tuple[int, ...]) -
     xhat = (whole - whole.mean(0)) * rstd
     expected = rstd * (g - g.mean(0) - xhat * (g * xhat).mean(0))
     split = [np.split(array, cuts) for array in (g, xhat, expected)]
-    found = gradients(student, split[0], split[1], rstd)
+    found = gradients(student, split[0], split[1], scale(rstd))
     for number, (dx, messages) in enumerate(found):
         what = f"dx of rank {number}, of ranks with {', '.join(map(str, counts))} rows"
         close(dx, split[2][number], what, rtol=1e-9, atol=1e-12)
@@ -323,7 +325,7 @@ def _tree(vectors: Any) -> Any:
     """The sum as a tree."""
     level = list(vectors)
     while len(level) > 1:
-        level = [sum(level[i + 1 : i + 2], level[i]) for i in range(0, len(level), 2)]
+        level = level_above(level)
     return level[0]
 
 
@@ -369,12 +371,13 @@ def one_vector(student: Any, rng: np.random.Generator) -> None:
             at_most(sent, 10, f"numbers sent {what}")
 
 
-def _merged(m: Any, mean: Any, var: Any) -> tuple[Any, Any, Any]:
+def _merged(m: Any, mean: Any, told: Any) -> tuple[Any, Any, Any]:
     """Both sums, with 0 instead of NaN for an empty part."""
-    mean, var = (np.where(m[:, None] > 0, v, 0) for v in (mean, var))
+    mean, var = (np.where(m[:, None] > 0, v, 0) for v in (mean, variance(told, m[:, None])))
     whole = m.sum()
     middle = np.einsum("r,rc->c", m, mean) / whole
-    return whole, middle, np.einsum("r,rc->c", m, var + np.square(mean - middle)) / whole
+    var = np.einsum("r,rc->c", m, var + np.square(mean - middle)) / whole
+    return whole, middle, second(var, whole)
 
 
 LAB.provide("9.1", merge=_merged)

@@ -14,6 +14,7 @@ import numpy as np
 from minorm.labs import zoo
 from minorm.labs.calling.sent import Sent
 from minorm.labs.checks.right import lab10_onnx_archaeology as ours
+from minorm.labs.checks.variants.lab10_onnx_archaeology import V, axes_as_asked, stored
 from minorm.labs.comparing import Wrong, close, equal, numbers, parts, true
 from minorm.labs.lab import Lab
 
@@ -25,14 +26,22 @@ LAB = Lab(
     minutes=90,
     needs=(1, 4),
     packages=("onnx",),
+    variants=V,
 )
 BATCH, GROUP = "BatchNormalization", "GroupNormalization"
 PUBLISHED: dict[str, tuple[int, ...]] = {BATCH: (1, 6, 7, 9, 14, 15), GROUP: (18, 21)}
 ALL_FIVE = ("y", "mean2", "var2", "batch_mean", "batch_var")
 CONSUMED = {"consumed_inputs": [0, 0, 0, 1, 1]}
-EPSILON, MOMENTUM = (float(np.float32(value)) for value in (1e-5, 0.9))
 REFUSED = "a ValueError"
 TOLERANCE = {"float16": 3e-3, "float32": 2e-5, "float64": 1e-9}
+
+
+def _epsilon() -> float:
+    return stored(V.epsilon)
+
+
+def _momentum() -> float:
+    return stored(V.momentum)
 
 
 def _ask(student: Any, function: str, expected: Any, what: str, data: Any, **options: Any) -> Any:
@@ -96,12 +105,14 @@ def domains(student: Any, rng: np.random.Generator) -> None:
 
 def _defaults(operator: str, version: int) -> dict[str, Any]:
     """The attributes of this version that have a default."""
-    found: dict[str, Any] = {"epsilon": EPSILON}
+    found: dict[str, Any] = {"epsilon": _epsilon()}
     if operator == GROUP:
         return found | ({"stash_type": 1} if version >= 21 else {})
     modes = (("is_test", 0, 1, 6), ("spatial", 1, 1, 7), ("training_mode", 0, 14, 99))
     return (
-        found | {"momentum": MOMENTUM} | {name: value for name, value, *ends in modes if ends[0] <= version <= ends[1]}
+        found
+        | {"momentum": _momentum()}
+        | {name: value for name, value, *ends in modes if ends[0] <= version <= ends[1]}
     )
 
 
@@ -187,7 +198,7 @@ def refused_modes(student: Any, rng: np.random.Generator) -> None:
 
 
 def _axes(student: Any, x_shape: tuple[int, ...], scale: tuple[int, ...], right: tuple[int, ...]) -> None:
-    equal(student.batch_axes(x_shape, scale), right, f"batch_axes({x_shape}, {scale})")
+    equal(student.batch_axes(x_shape, scale), axes_as_asked(right, len(x_shape)), f"batch_axes({x_shape}, {scale})")
 
 
 @LAB.check("10.4", "one mean for each channel, or for each position", visible=True)
@@ -215,8 +226,8 @@ class Case:
     trains: bool
     x: Any
     parameters: list[Any]
-    epsilon: float = EPSILON
-    momentum: float = MOMENTUM
+    epsilon: float = field(default_factory=_epsilon)
+    momentum: float = field(default_factory=_momentum)
     said: dict[str, Any] = field(default_factory=dict)
 
     def __str__(self) -> str:
@@ -263,8 +274,8 @@ def _batch(
     shape: tuple[int, ...] = (4, 3, 2, 5),
     positions: bool = False,
     types: tuple[str, str, str] = ("float32",) * 3,
-    epsilon: float = EPSILON,
-    momentum: float = MOMENTUM,
+    epsilon: float | None = None,
+    momentum: float | None = None,
 ) -> Case:
     x = rng.standard_normal(shape) * 2 + 3
     own = shape[1:] if positions else shape[1:2] or (1,)
@@ -272,7 +283,8 @@ def _batch(
     var = rng.uniform(0.5, 4, own)
     kinds = (types[0], types[1], types[1], types[2], types[2])
     arrays = [v.astype(kind) for v, kind in zip((x, s, b, mean, var), kinds, strict=True)]
-    epsilon, momentum = float(np.float32(epsilon)), float(np.float32(momentum))
+    epsilon = _epsilon() if epsilon is None else stored(epsilon)
+    momentum = _momentum() if momentum is None else stored(momentum)
     return Case(BATCH, version, trains, arrays[0], arrays[1:], epsilon, momentum)
 
 
@@ -350,7 +362,7 @@ def stash(student: Any, rng: np.random.Generator) -> None:
 @LAB.check("10.6", "shapes that do not fit")
 def refused_groups(student: Any, rng: np.random.Generator) -> None:
     for version, count, sizes in ((21, 4, (6, 6)), (21, 12, (6, 6)), (18, 2, (6, 6)), (21, 2, (2, 2)), (21, 2, (1, 6))):
-        x, found = np.ones((2, 6, 4), np.float32), {"num_groups": count, "epsilon": EPSILON, "stash_type": 1}
+        x, found = np.ones((2, 6, 4), np.float32), {"num_groups": count, "epsilon": _epsilon(), "stash_type": 1}
         s, b = (np.ones(size, np.float32) for size in sizes)
         what = f"group_norm {version}, x {x.shape}, num_groups={count}, scale {s.shape}, bias {b.shape}"
         args = (version, found, x, s, b)
@@ -360,7 +372,7 @@ def refused_groups(student: Any, rng: np.random.Generator) -> None:
 
 def _outputs(case: Case, fewer: bool) -> tuple[str, ...]:
     """The names of the outputs. fewer: without batch_mean and batch_var."""
-    if not case.trains or (case.version <= 6 and case.epsilon != EPSILON):  # there, one output may train as well
+    if not case.trains or (case.version <= 6 and case.epsilon != _epsilon()):  # there, one output may train as well
         return ALL_FIVE[:1]
     if case.version >= 14:
         return ALL_FIVE[:3]
@@ -377,9 +389,9 @@ def _said(case: Case, rng: np.random.Generator) -> dict[str, Any]:
             said["training_mode"] = int(case.trains)
         if case.version <= 7 and case.parameters[0].ndim > 1:
             said["spatial"] = 0
-        if case.momentum != MOMENTUM:
+        if case.momentum != _momentum():
             said["momentum"] = case.momentum
-    if case.epsilon != EPSILON:
+    if case.epsilon != _epsilon():
         said["epsilon"] = case.epsilon
     return said
 
@@ -457,9 +469,13 @@ def _group_norm(version: int, found: dict[str, Any], x: Any, s: Any, b: Any) -> 
     return case.right()[0].astype(x.dtype)
 
 
+def _batch_axes(x_shape: tuple[int, ...], scale_shape: tuple[int, ...]) -> Any:
+    return axes_as_asked((0, *range(1 + len(scale_shape), len(x_shape))), len(x_shape))
+
+
 LAB.provide("10.1", since=Sent(ours.since))
-LAB.provide("10.2", attributes=Sent(ours.attributes))
+LAB.provide("10.2", attributes=Sent(ours.attributes, lambda: {"epsilon": V.epsilon, "momentum": V.momentum}))
 LAB.provide("10.3", mode=Sent(ours.mode))
-LAB.provide("10.4", batch_axes=lambda x_shape, scale_shape: (0, *range(1 + len(scale_shape), len(x_shape))))
+LAB.provide("10.4", batch_axes=_batch_axes)
 LAB.provide("10.5", batch_norm=_batch_norm)
 LAB.provide("10.6", group_norm=_group_norm)

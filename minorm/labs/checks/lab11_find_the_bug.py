@@ -15,6 +15,7 @@ import numpy as np
 
 from minorm.labs import oracles, suspects
 from minorm.labs.calling.objects import Callback
+from minorm.labs.checks.variants.lab11_find_the_bug import FEWEST, V
 from minorm.labs.comparing import Wrong, close, equal, numbers, parts, true
 from minorm.labs.lab import Lab
 
@@ -26,13 +27,13 @@ LAB = Lab(
     minutes=150,
     needs=(1,),
     packages=("onnx", "onnxruntime"),
+    variants=V,
 )
 LP, LRN, MVN = "LpNormalization", "LRN", "MeanVarianceNormalization"
 QUESTIONS = 2000
 TOOLS = 60.0  # seconds: starting onnxruntime counts too, between two questions to the student
 SHOWN = {"planted": 1e-3, "real": 1e-2}  # further than this from the formula is wrong
 AGREES = 1e-3
-FEWEST = {"A": 1, "B": 2, "C": 2, "D": 1, "E": 2, "F": 2}
 REAL = {
     "reference, LpNormalization": 1,
     "reference, LRN": 2,
@@ -70,7 +71,7 @@ def distance(got: Any, right: Any) -> float:
             return float("inf")
         with np.errstate(invalid="ignore"):
             off = np.where((a == b) | np.isnan(a), 0, np.abs(a - b))
-        scale = max([1.0, *np.abs(b[~np.isnan(b)]).tolist()])
+        scale = max([float(V.floor), *np.abs(b[~np.isnan(b)]).tolist()])
         if off.size and off.max() > 0:
             found.append(float(off.max()) / scale if np.isfinite(scale) else float("inf"))
     return max(found)
@@ -235,7 +236,7 @@ def fewer(student: Any, rng: np.random.Generator) -> None:
 @LAB.check("11.3", "simpler numbers", visible=True)
 def simpler(student: Any, rng: np.random.Generator) -> None:
     left, what = _shrink(student, rng, "fails where two channels differ", (3, 5, 4, 3))
-    equal(np.sort(left.ravel()), np.array([0, 1], np.float32), what)
+    equal(np.sort(left.ravel()), np.array([0, V.simple], np.float32), what)
     left, what = _shrink(student, rng, "fails with a number above 100", (2, 5, 3))
     true(float(left.max()).is_integer(), what, "a whole number", f"{left.max()}")
 
@@ -295,11 +296,12 @@ def _few(case: Any, fewest: int, what: str) -> None:
 
 
 def _planted(student: Any, name: str, few: bool) -> None:
-    what = f"the case for suspect {name}"
-    case = _case(student.planted(), name, what, suspects.OPERATORS[name])
-    _shows(oracles.suspect(name), case, SHOWN["planted"], ["minorm"], what)
+    suspect = name + V.series
+    what = f"the case for suspect {suspect}"
+    case = _case(student.planted(), suspect, what, suspects.OPERATORS[name])
+    _shows(oracles.suspect(suspect), case, SHOWN["planted"], ["minorm"], what)
     if few:
-        _few(case, FEWEST[name], what)
+        _few(case, FEWEST[V.series][name], what)
 
 
 @functools.cache
@@ -322,7 +324,7 @@ def _real(student: Any, name: str, few: bool) -> None:
         _few(case, REAL[name], what)
 
 
-for _name in FEWEST:
+for _name in suspects.OPERATORS:
 
     @LAB.check("11.4", f"suspect {_name} is shown", visible=True)
     def planted(student: Any, rng: np.random.Generator, name: str = _name) -> None:

@@ -19,6 +19,8 @@ from minorm.labs import catalogue, cells
 from minorm.labs.calling.submission import LEFT_OUT
 from minorm.labs.judge import judging, similarity
 from minorm.labs.lab import Lab
+from minorm.labs.varied import rendering
+from minorm.labs.varied.choices import PLAIN, Variant
 
 
 def chosen(paths: Sequence[Path], lab: Lab) -> tuple[Path, dict[str, Any]]:
@@ -50,16 +52,19 @@ def _seen_if_read(path: Path, lab: Lab) -> dict[str, Any]:
     try:
         return _seen(path, lab)
     except (ValueError, OSError) as error:
-        return {"code": None, "prints": [], "remarks": [str(error)]}
+        return {"code": None, "prints": [], "remarks": [str(error)], "variant": ""}
 
 
 def look(text: str, name: str, lab: Lab) -> dict[str, Any]:
     """`code`, a digest, None where there is nothing to compare; `prints`, its fingerprints; `remarks` on the file.
 
-    The fingerprints are without those of what was handed out. All as JSON carries it.
+    The fingerprints are without those of what was handed out. `variant` is the code that the file names. All as JSON
+    carries it.
     """
     found = cells.read(text, name)
     lines, remarks = code(found), []
+    variant = rendering.said(found)
+    lab = lab.of_variant(_variant(lab, variant) or PLAIN)
     if not lines:
         remarks.append("there is no code in it")
     elif lines == _handed_out(lab):
@@ -68,7 +73,32 @@ def look(text: str, name: str, lab: Lab) -> dict[str, Any]:
     if number is not None and number != lab.number:
         remarks.append(f"it says that it is lab {number}; this is lab {lab.number}")
     own = set() if remarks else similarity.fingerprints(lines) - similarity.fingerprints(_handed_out(lab))
-    return {"code": None if remarks else digest(lines), "prints": sorted(own), "remarks": remarks}
+    return {
+        "code": None if remarks else digest(lines),
+        "prints": sorted(own),
+        "remarks": remarks,
+        "variant": variant,
+    }
+
+
+def asked(lab: Lab, said: str, code: str | None) -> tuple[Lab, str]:
+    """The lab in the variant of this code, and what there is to say of a file that names another one.
+
+    said  the code in the file
+    code  empty for the lab without a variant; None for the variant that the file names, ValueError if it is unknown
+    """
+    if code is None or code == said:
+        return lab.of_variant(lab.variants.read(said)), ""
+    variant, named = lab.variants.read(code), _variant(lab, said)
+    there = f"it names the variant {said!r}, which this lab does not have" if named is None else f"it is {named}"
+    return lab.of_variant(variant), f"{there}; graded as {variant}"
+
+
+def _variant(lab: Lab, code: str) -> Variant | None:
+    try:
+        return lab.variants.read(code)
+    except ValueError:
+        return None
 
 
 def _handed_out(lab: Lab) -> list[str]:

@@ -13,11 +13,13 @@ sees neither the seed nor the wheel's folder. https://gradescope-autograders.rea
 from __future__ import annotations
 
 import re
+import shlex
 import zipfile
 from pathlib import Path
 from typing import Any
 
 from minorm.labs.lab import PIP, Lab
+from minorm.labs.varied.choices import NAME_OF_PLAIN
 from minorm.serialization import atomic
 from minorm.serialization.opening import contents
 from minorm.support.masking import quoted
@@ -43,14 +45,14 @@ RUN = f"""\
 # For each submission: of several files the one that was changed.
 set -uo pipefail
 place="{PLACE}"
-"$place/environment/bin/minorm" labs check NUMBER "$place/submission" --json --hidden HIDDEN_CHECKS --seed -LAB_DIR \\
-    < "$place/source/seed.txt" > "$place/results/results.json"
+"$place/environment/bin/minorm" labs check NUMBER "$place/submission" --json --hidden HIDDEN_CHECKS \\
+    --seed -VARIANT_AND_FOLDER < "$place/source/seed.txt" > "$place/results/results.json"
 [ $? -le 1 ] # 1: not all points
 """
 
 
-def write(path: str | Path, lab: Lab, wheel: Path, seed: int, hidden: str) -> None:
-    """Write the zip. ValueError for a file that is no wheel of this project."""
+def write(path: str | Path, lab: Lab, wheel: Path, seed: int, hidden: str, variant: str = NAME_OF_PLAIN) -> None:
+    """Write the zip. variant: a year or another text; ValueError for a file that is no wheel of this project."""
     if not re.fullmatch(r"minorm_nn-[\w.!+]+-[\w.-]+\.whl", wheel.name):
         raise ValueError(
             f"labs gradescope: --wheel is {wheel.name}; expected minorm_nn-VERSION-TAGS.whl, as `pip wheel .` makes it"
@@ -58,7 +60,9 @@ def write(path: str | Path, lab: Lab, wheel: Path, seed: int, hidden: str) -> No
     own = _folder(lab)
     packages = "".join(f' "{PIP.get(name, name)}"' for name in lab.packages if own)
     lab_dir = ' --lab-dir "$place/source/labs"' if own else ""
-    run = RUN.replace("NUMBER", str(lab.number)).replace("HIDDEN_CHECKS", hidden).replace("LAB_DIR", lab_dir)
+    of_variant = f" --variant {shlex.quote(variant)}" if lab.variants else ""
+    run = RUN.replace("NUMBER", str(lab.number)).replace("HIDDEN_CHECKS", hidden)
+    run = run.replace("VARIANT_AND_FOLDER", of_variant + lab_dir)
     files = {
         "setup.sh": SETUP.replace("WHEEL", wheel.name).replace("PACKAGES", packages).replace("PYTHON", _python(wheel)),
         "run_autograder": run,

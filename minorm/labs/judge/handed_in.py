@@ -132,21 +132,27 @@ def unpacked(archive: Path, scratch: Path) -> list[Path]:
     try:
         with zipfile.ZipFile(archive) as opened:
             return list(_written(opened, archive.name, scratch))
-    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, OSError) as error:
-        raise ValueError(f"{archive.name} cannot be unpacked: {error}") from None
+    except _Refused:
+        raise
+    except Exception as error:  # noqa: BLE001  zlib.error, struct.error: a stranger's bytes may raise any
+        raise ValueError(f"{archive.name} cannot be unpacked: {str(error) or type(error).__name__}") from None
+
+
+class _Refused(ValueError):
+    """An archive that could be unpacked, and is not; the message names it."""
 
 
 def _written(opened: zipfile.ZipFile, name: str, scratch: Path) -> Iterator[Path]:
     entries = [entry for entry in opened.infolist() if _is_work(entry)]
     if len(entries) > MOST_FILES:
-        raise ValueError(f"{name} has more than {MOST_FILES} files")
+        raise _Refused(f"{name} has more than {MOST_FILES} files")
     left = LARGEST_UNPACKED
     for number, entry in enumerate(entries):
         with opened.open(entry) as source:
             data = source.read(left + 1)
         left -= len(data)
         if left < 0:
-            raise ValueError(f"{name} holds more than {LARGEST_UNPACKED >> 20} MB")
+            raise _Refused(f"{name} holds more than {LARGEST_UNPACKED >> 20} MB")
         path = scratch / str(number) / PurePosixPath(entry.filename).name
         path.parent.mkdir(parents=True)
         path.write_bytes(data)

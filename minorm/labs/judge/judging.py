@@ -74,7 +74,7 @@ def judge(
         student.close()
         return Report(
             lab.number,
-            lab.title,
+            lab.title + (f", {lab.variant}" if lab.variant.code else ""),
             printable(Path(path).name),
             outcomes,
             [*filter(None, [note]), *student.notes],

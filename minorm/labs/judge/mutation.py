@@ -19,6 +19,7 @@ from minorm.labs.calling.student import TESTS, Failure, Student
 from minorm.labs.scores import Outcome
 
 Implementation = Mapping[str, Callable[..., object]]
+Planted = Mapping[str, Implementation] | Callable[[], Mapping[str, Implementation]]
 RIGHT = "your tests pass on the right implementation"
 REPEATS = 3  # of the right one
 FAILS = 2  # times that a bug must be found
@@ -31,26 +32,32 @@ class Mutants:
 
     task: str
     right: Implementation
-    planted: Mapping[str, Implementation]
+    planted: Planted  # or a function that gives those of the variant
     visible: bool
     seconds: float  # for one run of all tests
 
     @property
     def points(self) -> float:
         """One for the right implementation, which needs a bug found as well, and one for each bug."""
-        return 1.0 + len(self.planted)
+        return 1.0 + len(self.bugs)
+
+    @property
+    def bugs(self) -> Mapping[str, Implementation]:
+        """The wrong ones, of the variant that is asked."""
+        return self.planted() if callable(self.planted) else self.planted
 
     def run(self, student: Student, _seed: int) -> list[Outcome]:
         """A row for the right implementation and one for each bug, in an order that follows from nothing."""
         right = Outcome(self.task, RIGHT, 1.0, visible=self.visible)
-        bugs = {name: Outcome(self.task, f"bug: {name}", 1.0, visible=self.visible) for name in self.planted}
-        order = [*list(self.planted) * FAILS, *[_NAMELESS] * REPEATS]
+        planted = self.bugs
+        bugs = {name: Outcome(self.task, f"bug: {name}", 1.0, visible=self.visible) for name in planted}
+        order = [*list(planted) * FAILS, *[_NAMELESS] * REPEATS]
         random.SystemRandom().shuffle(order)
         for name in order:
             if name == _NAMELESS:
                 right = self._on_right(student, right)
             elif bugs[name].status in ("not run", "passed"):  # once missed, a bug is missed
-                bugs[name] = self._on_bug(student, bugs[name], self.planted[name])
+                bugs[name] = self._on_bug(student, bugs[name], planted[name])
             undone = next((row for row in (right, *bugs.values()) if row.status == "not done"), None)
             if undone is not None:
                 right = right.but(status=undone.status, earned=0.0, got=undone.got, cause=undone.cause)

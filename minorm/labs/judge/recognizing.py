@@ -8,23 +8,36 @@ one function, and its docstring says what the mistake is:
 
 When a check fails, each class is given the arguments that the student's functions were given. A mistake is named only
 where all its answers are the student's, to the last digits, and the right ones are not.
+
+Mistakes are written for the plain lab. Where a lab has variants, `translated(name, function)` makes the variant's
+function of a plain one: it turns arguments into those of the plain lab, and the answer into the variant's.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from minorm.labs.calling.student import Call
 from minorm.labs.scores import Outcome
+from minorm.labs.varied import rendering
+from minorm.labs.varied.choices import PLAIN, Variants
 
 # How far two equal answers may be apart, in units of the largest number: the student's wrong one and the mistake's, and
 # a right one and the mistake's.
 CLOSE, ROUGH = 1e-12, 1e-6
+OF_PLAIN = "the numbers and axes are those of the lab without a variant"
+
+Translated = Callable[[str, Callable[..., Any]], Callable[..., Any]]
+
+
+def as_it_is(_: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function itself: a lab that has no variants."""
+    return function
 
 
 @dataclass(frozen=True)
@@ -33,12 +46,16 @@ class Recognizer:
 
     right: type
     mistakes: Sequence[type]
+    variants: Variants = field(default_factory=Variants)
+    translated: Translated = as_it_is
 
     @classmethod
-    def of(cls, right: type, names: Mapping[str, Any]) -> Recognizer:
+    def of(
+        cls, right: type, names: Mapping[str, Any], variants: Variants | None = None, translated: Translated = as_it_is
+    ) -> Recognizer:
         """With all subclasses of `right` among these names, as `vars()` of a module gives them."""
         found = [value for value in names.values() if isinstance(value, type) and issubclass(value, right)]
-        return cls(right, [value for value in found if value is not right])
+        return cls(right, [value for value in found if value is not right], variants or Variants(), translated)
 
     def names(self, calls: Iterable[Call], right: Iterable[Call]) -> list[str]:
         """The mistakes that explain these calls of a failed check, each in words.
@@ -47,13 +64,16 @@ class Recognizer:
         right  calls of checks that passed: a mistake must give these answers, too
         """
         made = list(calls)
-        if not made or not hasattr(self.right, made[-1].name) or _gives(self.right(), made[-1]):
+        if not made or not hasattr(self.right, made[-1].name) or self._gives(self.right(), made[-1]):
             return []
-        found = [mistake for mistake in self.mistakes if _explains(mistake, made, CLOSE)]
+        if self._is_plain(made):
+            return [OF_PLAIN]
+        found = [mistake for mistake in self._possible() if self._explains(mistake, made, CLOSE)]
         within = self._built_on(made[-1])
         evidence = [call for call in right if call.name in within]
-        likely = [mistake for mistake in found if _explains(mistake, evidence, ROUGH)]
-        return list(dict.fromkeys(" ".join((mistake.__doc__ or "").split()) for mistake in likely))
+        likely = [mistake for mistake in found if self._explains(mistake, evidence, ROUGH)]
+        words = [" ".join((mistake.__doc__ or "").split()) for mistake in likely]
+        return [rendering.with_pieces(each, self.variants, self.variants.variant) for each in dict.fromkeys(words)]
 
     def difference(self, calls: Sequence[Call]) -> str:
         """How the answers of the call that failed differ from the right ones, where one number says it; else empty."""
@@ -62,7 +82,7 @@ class Recognizer:
         call = calls[-1]
         with np.errstate(all="ignore"):
             try:
-                right = getattr(self.right(), call.name)(*call.args, **call.options)
+                right = self._function(self.right(), call.name)(*call.args, **call.options)
             except Exception:  # noqa: BLE001  the student's own error is what there is to see
                 return ""
             pairs = zip(
@@ -79,8 +99,33 @@ class Recognizer:
                 used.add(name)
                 return super().__getattribute__(name)
 
-        _gives(Watched(), call)
+        self._gives(Watched(), call)
         return used
+
+    def _possible(self) -> Sequence[type]:
+        """The mistakes that can be made in the variant that is asked; those with `of_plain` are right in another."""
+        if not self.variants.variant.code:
+            return self.mistakes
+        return [mistake for mistake in self.mistakes if not getattr(mistake, "of_plain", False)]
+
+    def _is_plain(self, calls: Sequence[Call]) -> bool:
+        """Whether the answers of a variant's check are right for the plain lab: handed down, or copied."""
+        if not self.variants.variant.code:
+            return False
+        with self.variants.using(PLAIN):
+            return _equal(getattr(self.right(), calls[-1].name), calls[-1])
+
+    def _explains(self, mistake: type, calls: Iterable[Call], close: float) -> bool:
+        """Whether all the answers are those of this mistake."""
+        functions = mistake()
+        return all(self._gives(functions, call, close) for call in calls if hasattr(functions, call.name))
+
+    def _gives(self, functions: Any, call: Call, close: float = CLOSE) -> bool:
+        return _equal(self._function(functions, call.name), call, close)
+
+    def _function(self, functions: Any, name: str) -> Callable[..., Any]:
+        function: Callable[..., Any] = getattr(functions, name)
+        return self.translated(name, function) if self.variants.variant.code else function
 
 
 @dataclass(frozen=True)
@@ -111,15 +156,8 @@ def hinted(rows: Sequence[Outcome], recognizer: Recognizer | None) -> list[Outco
     return [row.but(hint=hint, failures=()) for row, hint in zip(rows, hints, strict=True)]
 
 
-def _explains(mistake: type, calls: Iterable[Call], close: float) -> bool:
-    """Whether all the answers are those of this mistake."""
-    functions = mistake()
-    return all(_gives(functions, call, close) for call in calls if hasattr(functions, call.name))
-
-
-def _gives(functions: Any, call: Call, close: float = CLOSE) -> bool:
-    """Whether the function called like the student's gives the same answer, or an error of the same kind."""
-    function: Callable[..., Any] = getattr(functions, call.name)
+def _equal(function: Callable[..., Any], call: Call, close: float = CLOSE) -> bool:
+    """Whether the function gives the same answer as the student's, or an error of the same kind."""
     try:
         with np.errstate(all="ignore"):
             answer = function(*call.args, **call.options)

@@ -1,19 +1,19 @@
 """The list of a course's students, as Moodle or Canvas exports it, joined with what was handed in.
 
-A submission belongs to the student of whom one of the telling columns (a number, an e-mail address, a name) is the
-submission's name, or stands in it between other words: `lovelaceada_1234_5678_lab01.ipynb`, `Ada Lovelace_98_file`.
+A submission belongs to the student of whom one of the telling columns (a number, an e-mail address, a name) stands in
+its name: see `whose`. One that may be several students' is said to be so, and given to none of them.
 """
 
 from __future__ import annotations
 
 import csv
 import io
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from minorm.labs.judge import whose
 from minorm.labs.lab import Lab
 from minorm.serialization.opening import regular
 from minorm.support.masking import for_spreadsheet, quoted
@@ -25,6 +25,9 @@ KEYS = (
 LARGEST = 16 << 20
 POINTS = "Points Possible"  # of a row of Canvas that is no student
 MISSING = "nothing was handed in"
+STRANGER = "not on the roster"
+SECOND = "a second submission of this student"
+AMBIGUOUS = "of several on the roster, so given to none: "
 ROSTER = "roster "  # before the names of its columns, which may be as ours
 
 
@@ -64,14 +67,21 @@ class Roster:
         return cls(columns, rows, keys)
 
     def student(self, submission: str) -> int | None:
-        """The number of the row that a submission belongs to; None where it is no row's, or several's."""
-        words = _words(Path(submission).stem if submission.endswith((".py", ".ipynb", ".zip")) else submission)
-        found = {
-            number
-            for number, row in enumerate(self.rows)
-            if any(_within(_words(row[key]), words) for key in self.keys if row[key])
-        }
-        return found.pop() if len(found) == 1 else None
+        """The number of the row that a submission belongs to; None where it is no row's, or may be several's."""
+        found = whose.owners(submission, self.rows, self.keys)
+        return found[0] if len(found) == 1 else None
+
+    def remark(self, submission: str) -> str:
+        """Why a submission belongs to nobody; empty where it belongs to somebody."""
+        found = whose.owners(submission, self.rows, self.keys)
+        if len(found) > 1:
+            students = " or ".join(self._words_of(number) for number in found[:5])
+            return f"{AMBIGUOUS}{students}{' or others' if len(found) > 5 else ''}"
+        return "" if found else STRANGER
+
+    def _words_of(self, number: int) -> str:
+        """Enough of a row to know it by."""
+        return " ".join(dict.fromkeys(filter(None, (self.rows[number][key] for key in self.keys))))
 
     def joined(self, rows: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
         """The rows of the grades with the student's columns in front, and a row for each who handed nothing in."""
@@ -80,10 +90,10 @@ class Roster:
         for row in rows:
             number = self.student(str(row["submission"]))
             if number is None:
-                yield {**self._named({}), **row, "notes": _and(row["notes"], "not on the roster")}
+                yield {**self._named({}), **row, "notes": _and(row["notes"], self.remark(str(row["submission"])))}
                 continue
             if number in here:
-                row = {**row, "notes": _and(row["notes"], "a second submission of this student")}
+                row = {**row, "notes": _and(row["notes"], SECOND)}
             here.add(number)
             yield {**self._named(self.rows[number]), **row}
         for number, student in enumerate(self.rows):
@@ -132,14 +142,10 @@ class Roster:
 CANVAS = ("Student", "ID", "SIS User ID", "SIS Login ID", "Section")
 
 
-def _words(text: str) -> list[str]:
-    """`Ada Lovelace_98` as ada, lovelace, 98."""
-    return [word for word in re.split(r"[\W_]+", text.casefold()) if word]
-
-
-def _within(some: Sequence[str], words: Sequence[str]) -> bool:
-    """Whether these words stand in the others one after the other."""
-    return bool(some) and any(list(words[i : i + len(some)]) == list(some) for i in range(len(words) - len(some) + 1))
+def without_remarks(notes: str) -> str:
+    """Notes of a row without what `joined` has added."""
+    ours = (STRANGER, SECOND, AMBIGUOUS)
+    return "; ".join(note for note in notes.split("; ") if not note.startswith(ours))
 
 
 def _and(notes: Any, more: str) -> str:

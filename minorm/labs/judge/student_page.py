@@ -35,6 +35,8 @@ def html(student: str, report: Report | None, problem: str = "") -> str:
         parts.append(f"<p>Not graded: {for_page(problem)}.</p>")
     else:
         parts.append(f"<p><strong>{report.score:g} of {report.points:g} points.</strong></p>")
+        if report.remark:
+            parts.append(f"<p>{for_page(report.remark)}.</p>")
         parts.append("<table><thead><tr><th>Task<th>Check<th>Points<th>Result</tr></thead><tbody>")
         parts += [_row(row) for row in report.outcomes]
         parts.append("</tbody></table>")

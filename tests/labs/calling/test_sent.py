@@ -53,7 +53,28 @@ def test_the_source_says_one_function_and_needs_no_other(number: int, task: str,
     others = {other for _, _, other, _ in SENT} - {name}
     assert not others & names.keys()
     assert right.source.count("def ") == 1
-    assert set(global_names(names[name])) <= names.keys() | vars(builtins).keys()
+    assert set(global_names(getattr(names[name], "func", names[name]))) <= names.keys() | vars(builtins).keys()
+
+
+def test_options_go_with_it(halved: Any) -> None:
+    def scaled(model: Any, factor: float = 1.0) -> Any:
+        return factor * model
+
+    right = Sent(scaled, lambda: {"factor": 3.0})
+    assert right(2.0) == 6.0
+    assert right(2.0, factor=5.0) == 10.0
+    told = Told("halved", Sent(halved).source, lambda: None)
+    assert told({"weight": 4.0}) == 2.0
+    for lab, name in ((5, "recalibrate"), (10, "attributes")):
+        found = catalogue.find(lab)
+        (sent,) = [functions[name] for functions in found.provided.values() if name in functions]
+        assert isinstance(sent, Sent)
+        with found.variants.using(found.variants.of(2027)):
+            told = Told(name, sent.source, lambda: None)
+            keywords = told._function.keywords
+        assert keywords
+        assert all(value in [found.variants.value(row, found.variants.of(2027)) for row in found.variants.rows]
+                   for value in keywords.values())  # fmt: skip
 
 
 def global_names(function: Any) -> list[str]:

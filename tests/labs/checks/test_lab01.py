@@ -8,7 +8,7 @@ import pytest
 
 FIVE = {"five norms of images", "five norms of odd shapes", "without scale and bias"}
 PLUGGED = {"your forward in BatchNorm", "your forward in five other layers"}
-XHAT = {"xhat", "eps is inside the root"}
+XHAT = {"xhat", "the place of eps"}
 ALL_MOMENTS = {"mean and variance", "without centering", "odd shapes"}
 
 
@@ -42,13 +42,13 @@ ALL_MOMENTS = {"mean and variance", "without centering", "odd shapes"}
         (
             "return (x - mean) / np.sqrt(var + eps)",
             "return (x - mean) / (np.sqrt(var) + eps)",
-            {"xhat", "eps is inside the root", "rows of equal numbers; without centering", *FIVE},
+            {"xhat", "the place of eps", "rows of equal numbers; without centering", *FIVE},
         ),
         # no eps
         (
             "return (x - mean) / np.sqrt(var + eps)",
             "return (x - mean) / np.sqrt(var)",
-            {"xhat", "eps is inside the root", "rows of equal numbers; without centering", *FIVE},
+            {"xhat", "the place of eps", "rows of equal numbers; without centering", *FIVE},
         ),
         # scale and bias aligned at their ends, which shows only if lengths differ
         (

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 UNITS, EDGES, ERRORS = "units in the last place", "powers of two, tiny numbers and 0", "errors in ulp"
-NEAREST, TIES, ODD = "to the nearest", "ties go to the even one", "NaN, infinity, overflow, denormals"
+NEAREST, TIES, ODD = "to the nearest", "ties", "NaN, infinity, overflow, denormals"
 ROOT, OVERFLOW, NO_WIDER = (
     "the root of the mean square",
     "no overflow, no underflow",

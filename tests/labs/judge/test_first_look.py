@@ -11,6 +11,7 @@ import minorm as mn
 from minorm.cli import main
 from minorm.labs import catalogue, cells
 from minorm.labs.judge import first_look
+from minorm.labs.varied import rendering
 
 LAB = catalogue.find(0)
 SOLUTIONS = Path(__file__).resolve().parents[3] / "examples" / "labs" / "solutions"
@@ -37,7 +38,36 @@ def test_a_copy_is_one_whatever_its_comments_and_its_kind_of_file() -> None:
     ],
 )
 def test_what_is_not_compared_is_said(text: str, remark: str) -> None:
-    assert first_look.look(text, "a.py", LAB) == {"code": None, "prints": [], "remarks": [remark]}
+    assert first_look.look(text, "a.py", LAB) == {
+        "code": None, "prints": [], "remarks": [remark], "variant": ""
+    }  # fmt: skip
+
+
+def test_a_file_says_which_variant_it_is() -> None:
+    variant = LAB.variants.of(2027)
+    stub = catalogue.notebook(LAB.of_variant(variant))
+    found = first_look.look(stub, "a.py", LAB)
+    assert found["variant"] == variant.code
+    assert found["remarks"] == ["it is as it was handed out"]
+    mine = first_look.look(rendering.rendered(SOLUTION, LAB.variants, variant), "a.py", LAB)
+    assert mine["code"] is not None
+    assert mine["remarks"] == []
+
+
+def test_a_file_of_another_variant_is_graded_as_the_one_that_is_asked() -> None:
+    mine, other = (LAB.variants.of(year) for year in (2027, 2028))
+    assert first_look.asked(LAB, mine.code, mine.code) == (LAB.of_variant(mine), "")
+    assert first_look.asked(LAB, mine.code, None) == (LAB.of_variant(mine), "")
+    assert first_look.asked(LAB, "", None) == (LAB, "")
+    for said, code, words in (
+        (other.code, mine.code, f"it is variant {other.code}; graded as variant {mine.code}"),
+        ("", mine.code, f"it is the lab without a variant; graded as variant {mine.code}"),
+        (mine.code, "", f"it is variant {mine.code}; graded as the lab without a variant"),
+        ("ABC", "", "it names the variant 'ABC', which this lab does not have; graded as the lab without a variant"),
+    ):
+        assert first_look.asked(LAB, said, code) == (LAB.of_variant(LAB.variants.read(code)), words)
+    with pytest.raises(ValueError, match="has no variant 'ABC'"):
+        first_look.asked(LAB, "ABC", None)
 
 
 def test_seeds_are_told_apart() -> None:

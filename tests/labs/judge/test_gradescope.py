@@ -73,6 +73,26 @@ def test_the_machine_gets_the_python_of_the_wheel(tmp_path: Path, wheel: str, py
     assert f'{python} -m venv "${{AUTOGRADER:-/autograder}}/environment"' in setup
 
 
+@pytest.mark.parametrize(
+    ("lab", "options", "words"),
+    [
+        ("0", [], " --seed - --variant plain <"),
+        ("0", ["--variant", "autumn 2027"], " --seed - --variant 'autumn 2027' <"),
+        ("7", ["--variant", "2027"], " --seed - <"),
+    ],
+)
+def test_the_machine_grades_the_variant_of_the_course(tmp_path: Path, lab: str, options: list[str], words: str) -> None:
+    """Not the one that a submission names; lab 7 has none."""
+    wheel = tmp_path / "minorm_nn-1-py3-none-any.whl"
+    wheel.write_bytes(b"")
+    zipped = ["--wheel", str(wheel), "-o", str(tmp_path / "z.zip"), *options]
+    assert main(["labs", "gradescope", lab, *zipped]) == 0
+    with zipfile.ZipFile(tmp_path / "z.zip") as archive:
+        run = archive.read("run_autograder").decode()
+    assert words in run
+    subprocess.run(["bash", "-n"], input=run.encode(), check=True)
+
+
 def test_the_scripts_are_bash() -> None:
     for text in (gradescope.SETUP, gradescope.RUN):
         subprocess.run(["bash", "-n"], input=text.encode(), check=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import zipfile
 from datetime import datetime
 from pathlib import Path
@@ -180,3 +181,63 @@ def test_folders_in_folders_without_end_have_a_row_that_says_so(tmp_path: Path) 
     (one,) = found(tmp_path, tmp_path / ".scratch").values()
     folders.remove(str(tmp_path / "eve"))  # which pytest could not do, as it calls itself for each
     assert one.problem == "folders that lie more than 50 deep in each other"
+
+
+def damaged(path: Path, kind: str) -> None:
+    """An archive that nobody can unpack, each in its own way."""
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("lab00_axes.py", b" " * (65 << 20) if kind == "bomb" else SOLUTION)
+    data = bytearray(path.read_bytes())
+    body = 30 + len("lab00_axes.py")
+    if kind == "no zip":
+        data = bytearray(b"PK")
+    elif kind == "half":
+        data = data[: len(data) // 2]
+    elif kind == "crc":  # in the entry, and in the directory behind it
+        data[14:18] = b"1234"
+        place = data.index(b"PK\x01\x02")
+        data[place + 16 : place + 20] = b"1234"
+    elif kind == "deflated":
+        data[body : body + 40] = b"\xff" * 40
+    elif kind == "password":
+        data[6] |= 1
+        data[data.index(b"PK\x01\x02") + 8] |= 1
+    elif kind == "method":
+        data[data.index(b"PK\x01\x02") + 10] = 99
+    path.write_bytes(data)
+
+
+KINDS = ("no zip", "half", "crc", "deflated", "password", "method", "bomb")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_damaged_archive_costs_its_own_row(tmp_path: Path, kind: str) -> None:
+    (tmp_path / "all").mkdir()
+    damaged(tmp_path / "all" / "ben.zip", kind)
+    (tmp_path / "all" / "ann.py").write_text(SOLUTION)
+    (tmp_path / "all" / "cy").mkdir()
+    damaged(tmp_path / "all" / "cy" / "work.zip", kind)
+    there = found(tmp_path / "all")
+    words = r"holds more than 64 MB" if kind == "bomb" else r"cannot be unpacked: .+"
+    assert re.fullmatch(rf"ben\.zip {words}", there["ben.zip"].problem)
+    assert re.fullmatch(rf"work\.zip {words}", there["cy"].problem)
+    assert there["ben.zip"].paths == there["cy"].paths == ()
+    assert there["ann.py"].problem == ""
+    assert taken(there["ann.py"]) == "ann.py"
+
+
+def test_any_damage_to_an_archive_is_a_row(tmp_path: Path) -> None:
+    """A byte changed anywhere: it is read, or it has a row, and nothing else happens."""
+    (tmp_path / "all").mkdir()
+    path = tmp_path / "all" / "ben.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("lab00_axes.py", "x = 1\n" * 20)
+    whole = path.read_bytes()
+    problems = set()
+    for place in range(len(whole)):
+        for bits in (0xFF, 0x01):
+            path.write_bytes(whole[:place] + bytes([whole[place] ^ bits]) + whole[place + 1 :])
+            one = found(tmp_path / "all", tmp_path / f"scratch{place}.{bits}")["ben.zip"]
+            assert bool(one.paths) != bool(one.problem)
+            problems.add(one.problem.split(":")[0])
+    assert "ben.zip cannot be unpacked" in problems

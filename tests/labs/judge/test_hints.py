@@ -19,7 +19,7 @@ def titles(task: str) -> list[str]:
     found: list[str] = []
     for item in lab.items:
         if item.task == task:
-            found += [f"bug: {name}" for name in item.planted] if isinstance(item, mutation.Mutants) else [item.title]
+            found += [f"bug: {name}" for name in item.bugs] if isinstance(item, mutation.Mutants) else [item.title]
     return found
 
 

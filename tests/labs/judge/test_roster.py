@@ -45,7 +45,8 @@ def row(name: str, score: str = "7", **more: str) -> dict[str, Any]:
         (MOODLE, "Ada Lovelace and Alan Turing.py", None),
         (CANVAS, "lovelaceada_1815_55555_lab00_axes.ipynb", 0),
         (CANVAS, "alan.zip", 1),
-        (CANVAS, "turingalan_99_1_lab.py", None),
+        (CANVAS, "turingalan_99_1_lab.py", 1),
+        (CANVAS, "turingalan_1815_1_lab.py", None),
     ],
 )
 def test_a_submission_finds_its_student(tmp_path: Path, text: str, name: str, place: int | None) -> None:

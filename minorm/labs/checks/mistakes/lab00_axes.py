@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from minorm.labs.checks.variants.lab00_axes import V, translated
 from minorm.labs.judge.recognizing import Recognizer
 
 Axes = tuple[int, ...]
@@ -164,7 +165,7 @@ class FourAxesOnly(Right):
 
 
 class BitsReversed(Right):
-    """the bits are in the wrong order; bit 0 is the last binary digit and stands for axis 0"""
+    """the bits are in the wrong order: axis 0 is the lowest of them, towards the last binary digit"""
 
     def to_mask(self, axes: Axes) -> Any:
         return int("".join("1" if i in axes else "0" for i in range(max(axes, default=0) + 1)), 2)
@@ -174,7 +175,7 @@ class BitsReversed(Right):
 
 
 class BitsFromOne(Right):
-    """the axes are counted from 1; bit i stands for axis i, so bit 0 stands for axis 0"""
+    """the axes are counted from 1: they begin at 0"""
 
     def to_mask(self, axes: Axes) -> Any:
         return sum(2 ** (axis + 1) for axis in axes)
@@ -244,6 +245,8 @@ class FirstAxesOnly(Right):
 
 class GroupsInterleaved(Right):
     """every num_groups-th channel is in a group; the channels of a group are neighbours"""
+
+    of_plain = True
 
     def _split(self, x: Any, num_groups: int) -> Any:
         return super()._split(x, x.shape[1] // num_groups).swapaxes(1, 2)
@@ -380,6 +383,8 @@ class StepOfItself(Right):
 class StepInBytes(Right):
     """the steps are counted in bytes; count them in elements"""
 
+    of_plain = True
+
     def _step(self, shape: Axes, axis: int) -> int:
         return 8 * super()._step(shape, axis)
 
@@ -480,4 +485,4 @@ class RowsSwapped(Right):
         return super().means_by_loops(flat, reduce, keep)
 
 
-RECOGNIZER = Recognizer.of(Right, vars())
+RECOGNIZER = Recognizer.of(Right, vars(), V, translated)

@@ -8,6 +8,7 @@ import numpy as np
 
 from minorm.kernels.protocol import Statistics
 from minorm.kernels.reference.norm import four, like, parameters
+from minorm.labs.checks.variants.lab01_forward import V, rstd, translated
 from minorm.labs.judge.recognizing import Recognizer
 
 Axes = tuple[int, ...]
@@ -30,7 +31,7 @@ class Right:
         return (x - mean) * self._rstd(var, eps)
 
     def _rstd(self, var: Any, eps: float) -> Any:
-        return 1 / np.sqrt(var + eps)
+        return rstd(var, eps)
 
     def affine(self, xhat: Any, s: Any, b: Any, axis: int) -> Any:
         """Xhat * s + b."""
@@ -291,10 +292,10 @@ class EpsForgotten(Right):
 
 
 class EpsConstant(Right):
-    """the argument eps is ignored and 1e-5 is always used"""
+    """the argument eps is ignored and its default is always used"""
 
     def _rstd(self, var: Any, eps: float) -> Any:
-        return 1 / np.sqrt(var + 1e-5)
+        return rstd(var, V.eps)
 
 
 class EpsSquared(Right):
@@ -447,6 +448,8 @@ class NoneUnexpected(Right):
 class BatchOfImages(Right):
     """batch_norm always reduces (0, 2, 3), which only fits images of four axes"""
 
+    of_plain = True
+
     def _batch_axes(self, ndim: int) -> Axes:
         return (0, 2, 3)
 
@@ -467,6 +470,8 @@ class BatchWithoutSamples(Right):
 
 class InstanceOfImages(Right):
     """instance_norm always reduces (2, 3), which only fits images of four axes"""
+
+    of_plain = True
 
     def _instance_axes(self, ndim: int) -> Axes:
         return (2, 3)
@@ -587,22 +592,22 @@ class RootMeanSquareOfDeviations(Right):
 
 
 class EpsNotPassedOn(Right):
-    """a norm does not pass its eps to normalize, so 1e-5 is used"""
+    """a norm does not pass its eps on to normalize, which then takes the default"""
 
     def batch_norm(self, x: Any, s: Any = None, b: Any = None, eps: float = 1e-5) -> Any:
-        return super().batch_norm(x, s, b)
+        return super().batch_norm(x, s, b, V.eps)
 
     def instance_norm(self, x: Any, s: Any = None, b: Any = None, eps: float = 1e-5) -> Any:
-        return super().instance_norm(x, s, b)
+        return super().instance_norm(x, s, b, V.eps)
 
     def group_norm(self, x: Any, num_groups: int, s: Any = None, b: Any = None, eps: float = 1e-5) -> Any:
-        return super().group_norm(x, num_groups, s, b)
+        return super().group_norm(x, num_groups, s, b, V.eps)
 
     def layer_norm(self, x: Any, normalized_shape: Axes, s: Any = None, b: Any = None, eps: float = 1e-5) -> Any:
-        return super().layer_norm(x, normalized_shape, s, b)
+        return super().layer_norm(x, normalized_shape, s, b, V.eps)
 
     def rms_norm(self, x: Any, normalized_shape: Axes, s: Any = None, eps: float = 1e-5) -> Any:
-        return super().rms_norm(x, normalized_shape, s)
+        return super().rms_norm(x, normalized_shape, s, V.eps)
 
 
 # Task 1.5
@@ -674,4 +679,4 @@ class FourAxesReturned(Right):
         return four(nest, y), statistics
 
 
-RECOGNIZER = Recognizer.of(Right, vars())
+RECOGNIZER = Recognizer.of(Right, vars(), V, translated)

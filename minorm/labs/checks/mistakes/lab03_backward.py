@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from minorm.kernels.reference.norm import four, kept, like, parameter_sums, parameters
+from minorm.labs.checks.variants.lab03_backward import V, translated
 from minorm.labs.judge.recognizing import Recognizer
 
 Axes = tuple[int, ...]
@@ -484,4 +485,4 @@ class SumsSwapped(Right):
         return parameter_sums(nest, dy4), parameter_sums(nest, dy4 * xhat)
 
 
-RECOGNIZER = Recognizer.of(Right, vars())
+RECOGNIZER = Recognizer.of(Right, vars(), V, translated)

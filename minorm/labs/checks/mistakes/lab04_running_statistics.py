@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from minorm.labs.checks.variants.lab04_running_statistics import V, translated
 from minorm.labs.judge.recognizing import Recognizer
 
 
@@ -56,7 +57,7 @@ class Right:
         return found
 
     def _first_var(self, channels: int) -> Any:
-        return np.ones(channels)
+        return np.full(channels, V.first_var)
 
     def _unbiased_ones(self) -> tuple[str, ...]:
         return ("pytorch", "paper")
@@ -79,7 +80,7 @@ class Right:
         return (torch_running_var - initial) * (m - 1) / m + initial
 
     def _initial(self, torch_momentum: float, batches: int) -> float:
-        return (1 - torch_momentum) ** batches
+        return float(V.first_var * (1 - torch_momentum) ** batches)
 
 
 # Task 4.1
@@ -107,7 +108,7 @@ class EverythingReduced(Right):
 
 
 class OfSamples(Right):
-    """the statistics are taken for each sample; keep axis 1, the channels"""
+    """the statistics are taken for each sample: the axis of channels is the one to keep"""
 
     def _axes(self, x: Any) -> tuple[int, ...]:
         return tuple(range(1, x.ndim))
@@ -115,6 +116,8 @@ class OfSamples(Right):
 
 class ImagesOnly(Right):
     """the axes are always (0, 2, 3), which only fits images of four axes"""
+
+    of_plain = True
 
     def _axes(self, x: Any) -> tuple[int, ...]:
         return (0, 2, 3)
@@ -203,10 +206,10 @@ class OldNotWeighted(Right):
 
 
 class MomentumConstant(Right):
-    """the argument momentum is ignored and 0.9 is always used"""
+    """the argument momentum is ignored and its default is always used"""
 
     def update(self, mean: Any, var: Any, x: Any, momentum: float = 0.9) -> Any:
-        return super().update(mean, var, x)
+        return super().update(mean, var, x, V.momentum)
 
 
 class VarianceReversed(Right):
@@ -420,7 +423,10 @@ class InitialIncluded(Right):
 
     def trajectory(self, batches: Any, convention: str, momentum: float | None = None) -> Any:
         channels = batches[0].shape[1]
-        return [(np.zeros(channels), np.ones(channels)), *super().trajectory(batches, convention, momentum)]
+        return [
+            (np.zeros(channels), np.full(channels, V.first_var)),
+            *super().trajectory(batches, convention, momentum),
+        ]
 
 
 class LastOnly(Right):
@@ -491,4 +497,4 @@ class NotCorrected(Right):
         return torch_running_var
 
 
-RECOGNIZER = Recognizer.of(Right, vars())
+RECOGNIZER = Recognizer.of(Right, vars(), V, translated)

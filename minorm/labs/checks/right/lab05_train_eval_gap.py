@@ -9,8 +9,11 @@ from minorm.labs import gap
 from minorm.tensor.creation import tensor
 
 
-def recalibrate(model: Any, images: Any, batch_size: int = 256) -> None:
-    """The average over batches, by the layers' own momentum=None."""
+def recalibrate(
+    model: Any, images: Any, batch_size: int = 0, rest: str = "left out at the end", default: int = 256
+) -> None:
+    """The average over batches, by the layers' own momentum=None. rest: what becomes of images that fill no batch."""
+    count, batch_size = len(images), batch_size or default
     layers = gap.norms(model)
     kept, mode = [layer.momentum for layer in layers], model.training
     for layer in layers:
@@ -18,8 +21,9 @@ def recalibrate(model: Any, images: Any, batch_size: int = 256) -> None:
         layer.momentum = None
     model.train()
     with no_grad():
-        for last in range(batch_size, len(images) + 1, batch_size):
-            model(tensor(images[last - batch_size : last]))
+        for last in range(count % batch_size if "front" in rest else 0, count - batch_size + 1, batch_size):
+            joins = rest == "in the last batch" and count - last < 2 * batch_size
+            model(tensor(images[last : count if joins else last + batch_size]))
     model.train(mode)
     for layer, momentum in zip(layers, kept, strict=True):
         layer.momentum = momentum

@@ -21,13 +21,13 @@ def since(model: Any, node: Any) -> int:
     raise ValueError(f"no opset of {node.domain!r}")
 
 
-def attributes(node: Any, version: int) -> dict[str, Any]:
+def attributes(node: Any, version: int, epsilon: float = 1e-5, momentum: float = 0.9) -> dict[str, Any]:
     """What the file says, and this version's defaults for the rest."""
     value_of = importlib.import_module("onnx.helper").get_attribute_value
     batch = node.op_type == "BatchNormalization"
     rules = (
-        ("epsilon", float(np.float32(1e-5)), True),
-        ("momentum", float(np.float32(0.9)), batch),
+        ("epsilon", float(np.float32(epsilon)), True),
+        ("momentum", float(np.float32(momentum)), batch),
         ("is_test", 0, batch and version <= 6),
         ("spatial", 1, batch and version <= 7),
         ("training_mode", 0, batch and version >= 14),

@@ -1,0 +1,94 @@
+"""Options of `labs grade`: which submissions, how many at a time, whose they are, lateness, and what is written."""
+
+from __future__ import annotations
+
+import argparse
+import os
+
+from minorm.cli.terminal.one_line_errors import UsageError
+from minorm.labs.judge import grading
+from minorm.labs.judge.lateness import Lateness, moment
+from minorm.labs.judge.roster import Roster
+from minorm.serialization import atomic
+
+PER_DAY = 10.0
+
+
+def declare(grade: argparse.ArgumentParser) -> None:
+    """Add them to the command."""
+    grade.add_argument("-o", "--out", "--csv", metavar="FILE", help="default: gradesN.csv here")
+    grade.add_argument("--reports", metavar="DIR", help="write a page a student there, as HTML; made if need be")
+    grade.add_argument(
+        "--reference", metavar="FILE", help="a right solution to try the judge on first; default: the checkout's"
+    )
+    grade.add_argument("--jobs", type=int, default=1, metavar="K", help="judge K submissions at a time (default 1)")
+    grade.add_argument(
+        "--only", action="append", default=[], metavar="NAME", help="grade the submissions that are called so, as "
+        "'anna*', and leave the other rows of the CSV as they are; may be given several times",
+    )  # fmt: skip
+    grade.add_argument("--roster", metavar="FILE", help="a CSV of the course's students, to put in front of their rows")
+    grade.add_argument("--roster-key", metavar="COLUMN", help="its column that is in the submissions' names")
+    grade.add_argument("--moodle", metavar="FILE", help="write the roster as Moodle's grading worksheet, filled in")
+    grade.add_argument("--canvas", metavar="FILE", help="write the roster as a CSV for Canvas's gradebook, filled in")
+    grade.add_argument(
+        "--due", metavar="DATE", help="when it was to be handed in, as '2026-12-01 23:59'; by the files' dates"
+    )
+    grade.add_argument(
+        "--late-per-day",
+        type=float,
+        metavar="PERCENT",
+        help=f"of the score, for each day late (default {PER_DAY:g})",
+    )
+    grade.add_argument("--late-days", type=int, metavar="DAYS", help="after so many days nothing counts")
+    grade.add_argument(
+        "--trust", action="store_true", help="grade without walls as well, as on macOS: you trust these students"
+    )
+
+
+def class_of(args: argparse.Namespace) -> grading.Class:
+    """How the class is graded; UsageError where options do not fit, OSError for a roster that cannot be read."""
+    if args.jobs < 1:
+        raise UsageError(f"--jobs {args.jobs}: expected at least 1")
+    _require(args, "roster", "FILE", "moodle", "canvas", "roster_key")
+    _require(args, "due", "DATE", "late_per_day", "late_days")
+    late = None
+    if args.due is not None:
+        per_day = PER_DAY if args.late_per_day is None else args.late_per_day
+        if not 0 <= per_day <= 100:
+            raise UsageError(f"--late-per-day {per_day:g}: expected a percentage from 0 to 100")
+        if args.late_days is not None and args.late_days < 0:
+            raise UsageError(f"--late-days {args.late_days}: expected at least 0")
+        try:
+            late = Lateness(moment(args.due), per_day, args.late_days)
+        except ValueError as error:
+            raise UsageError(f"--due: {error}") from None
+    try:
+        roster = None if args.roster is None else Roster.read(args.roster, args.roster_key)
+    except ValueError as error:
+        raise UsageError(f"--roster: {error}") from None
+    return grading.Class(args.jobs, args.only, late, roster, args.reports)
+
+
+def require_outputs(args: argparse.Namespace, path: str) -> None:
+    """OSError for a file that cannot be written, UsageError for two that are one: before anybody is judged."""
+    targets: set[str] = set()
+    for name in filter(None, (path, args.moodle, args.canvas)):
+        target = atomic.destination(name, "labs grade")
+        if target in targets:
+            raise UsageError(f"{name} is named twice; expected a file for each option")
+        targets.add(target)
+        with atomic.passing(name, "labs grade"):
+            pass
+    if args.reports:
+        with (
+            atomic.making_folder(args.reports, "labs grade"),
+            atomic.passing(os.path.join(args.reports, "page.html"), "labs grade"),
+        ):
+            pass
+
+
+def _require(args: argparse.Namespace, leader: str, metavar: str, *options: str) -> None:
+    """UsageError for one of these options without the one that it goes with."""
+    lone = next((name for name in options if getattr(args, name) is not None), None)
+    if lone is not None and getattr(args, leader) is None:
+        raise UsageError(f"--{lone.replace('_', '-')} goes with --{leader} {metavar}")

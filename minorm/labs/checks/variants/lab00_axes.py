@@ -1,0 +1,132 @@
+"""Lab 0 from year to year: the lowest bit of a mask, which channels are a group, and what steps are counted in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from minorm.labs.varied.choices import WORDS, Variants, kinds
+
+Loops = list[tuple[int, int]]
+
+
+def _mask_texts(low: int) -> tuple[str, ...]:
+    """Of masks whose `low` lowest bits are free."""
+    i = f"i + {low}" if low else "i"
+    mask, of_axis = 13 << low, f"1 << axis + {low}" if low else "1 << axis"
+    back = f"i - {low} for i in range({low}, mask.bit_length())" if low else "i for i in range(mask.bit_length())"
+    all_masks = f"range({1 << low}, {16 << low}, {1 << low})" if low else "range(1, 16)"
+    free = (
+        f"bit {i} is set where axis i is reduced, and the lowest {WORDS[low]} bits are 0, for flags. TensorRT's "
+        "normalization layer takes the same, from bit 0 on."
+    )
+    return (
+        free if low else "bit i is set where axis i is reduced. TensorRT's normalization layer takes exactly this.",
+        f"2^{low} + 2^{low + 2} + 2^{low + 3} = {mask}, in binary {mask:b}",
+        f"bit {i} is set for each i in axes",
+        f"sum({of_axis} for axis in set(axes))",
+        f"tuple({back} if mask >> i & 1)",
+        f"for mask in {all_masks}:",
+    )
+
+
+def _step_texts(size: int) -> tuple[str, ...]:
+    """Of steps for elements of so many bytes; 1 are steps in elements."""
+    axes = (
+        "axis 3 is 5 turns of step {}, axis 2 is 4 turns of step {}, axis 1 is 3 turns of step {}, axis 0 is 2 "
+        "turns of step {}"
+    )
+    places = "start + inside" if size == 1 else f"(start + inside) // {size}"
+    return (
+        "the distance in elements from one turn to the next"
+        if size == 1
+        else f"the distance in bytes from one turn to the next, where an element has {size}",
+        axes.format(size, 5 * size, 20 * size, 60 * size),
+        f"4 turns of step {5 * size} around 5 turns of step {size} are simply 20 turns of step {size}",
+        f"keep   (3, {20 * size})",
+        f"reduce (2, {60 * size}) (20, {size})",
+        "step = int(np.prod(shape))" if size == 1 else f"step = {size} * int(np.prod(shape))",
+        f"flat[{places}].mean()",
+        "a flat line of numbers and the two lists"
+        if size == 1
+        else f"a flat line of numbers and the two lists, whose steps are bytes, {size} for each number",
+        'print("yours:"' if size == 1 else 'print("yours, in bytes:"',
+    )
+
+
+V = Variants(
+    "lab00_axes",
+    first_bit=kinds("the bit of axis 0 in a mask", {low: _mask_texts(low) for low in (0, 2, 3, 4)}),
+    groups=kinds(
+        "which channels are a group",
+        {
+            "neighbours": (
+                (
+                    "The split must not move anything: group 0 is the first C/G channels, group 1 the next ones. That "
+                    "is what `reshape` does."
+                ),
+                "return x.reshape(n, num_groups, c // num_groups, *x.shape[2:])",
+                "two neighbouring channels of one image",
+                "group, channel = divmod(ELEMENT[1], split[2])",
+                "index).reshape(SHAPE)",
+            ),
+            "strided": (
+                (
+                    "Channel c is in group c % G: group 0 is the channels 0, G, 2G and so on, group 1 the ones behind "
+                    "each of them. `reshape` alone puts neighbours together."
+                ),
+                "return x.reshape(n, c // num_groups, num_groups, *x.shape[2:]).swapaxes(1, 2)",
+                "two channels of one image, three apart",
+                "channel, group = divmod(ELEMENT[1], split[1])",
+                "index).swapaxes(1, 2).reshape(SHAPE)",
+            ),
+            "from the end": (
+                (
+                    "Group 0 is the *last* C/G channels, group 1 the ones before them, and so on. Inside a group the "
+                    "channels keep their order."
+                ),
+                "return x.reshape(n, num_groups, c // num_groups, *x.shape[2:])[:, ::-1]",
+                "two neighbouring channels of one image",
+                "group, channel = split[1] - 1 - ELEMENT[1] // split[2], ELEMENT[1] % split[2]",
+                "index)[:, ::-1].reshape(SHAPE)",
+            ),
+        },
+    ),
+    step_size=kinds("what a step of one element counts", {size: _step_texts(size) for size in (1, 2, 4, 8)}),
+)
+
+
+def placed(x: Any, count: int) -> Any:
+    """x with its channels in such an order that the variant's groups are neighbours."""
+    if V.groups == "neighbours" or x.shape[1] % count:
+        return x
+    places = np.arange(x.shape[1])
+    places = places.reshape(-1, count).T if V.groups == "strided" else places.reshape(count, -1)[::-1]
+    return x[:, places.ravel()]
+
+
+def stepped(loops: Sequence[tuple[int, int]], up: bool = True) -> Loops:
+    """Loops with steps as the variant counts them, and back."""
+    return [(count, step * V.step_size if up else step // V.step_size) for count, step in loops]
+
+
+def translated(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of the plain lab as the variant's."""
+
+    def called(*args: Any, **options: Any) -> Any:
+        if name == "to_axes":
+            return function(args[0] >> V.first_bit)
+        if name == "split_groups":
+            return function(placed(*args), args[1])
+        if name == "means_by_loops":
+            return function(args[0], *(stepped(loops, up=False) for loops in args[1:]))
+        answer = function(*args, **options)
+        if name == "to_mask" and isinstance(answer, int):
+            return answer << V.first_bit
+        if name == "loops":
+            return tuple(stepped(loops) for loops in answer)
+        return answer
+
+    return called

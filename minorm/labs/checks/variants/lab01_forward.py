@@ -1,0 +1,108 @@
+"""Lab 1 from year to year: eps and its place, and the order of the axes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from minorm.labs.checks.variants import layouts
+from minorm.labs.varied.choices import Variants, kinds, numbers
+from minorm.labs.varied.default_arguments import given
+
+V = Variants(
+    "lab01_forward",
+    eps=numbers("eps, where a call names none", ("1e-5", "3e-4", "1e-4", "1e-3"), "eps={}"),
+    layout=kinds(
+        "the order of the axes of x in task 1.4",
+        {
+            "NC...": (
+                "x is (N, C, *positions) with",
+                "splits axis 1",
+                "return affine(normalize(x, (0, *range(2, x.ndim)), eps), s, b, 1)",
+                "return affine(normalize(x, tuple(range(2, x.ndim)), eps), s, b, 1)",
+                (
+                    "n, c = x.shape[:2]\n    split = x.reshape(n, num_groups, c // num_groups, *x.shape[2:])\n"
+                    "    xhat = normalize(split, tuple(range(2, split.ndim)), eps)\n"
+                    "    return affine(xhat.reshape(x.shape), s, b, 1)"
+                ),
+            ),
+            "N...C": (
+                "x is (N, *positions, C) with",
+                "splits the last axis",
+                "return affine(normalize(x, tuple(range(x.ndim - 1)), eps), s, b, x.ndim - 1)",
+                "return affine(normalize(x, tuple(range(1, x.ndim - 1)), eps), s, b, x.ndim - 1)",
+                (
+                    "*before, c = x.shape\n    split = x.reshape(*before, num_groups, c // num_groups)\n"
+                    "    xhat = normalize(split, (*range(1, x.ndim - 1), x.ndim), eps)\n"
+                    "    return affine(xhat.reshape(x.shape), s, b, x.ndim - 1)"
+                ),
+            ),
+            "CN...": (
+                "x is (C, N, *positions) with",
+                "splits axis 0",
+                "return affine(normalize(x, tuple(range(1, x.ndim)), eps), s, b, 0)",
+                "return affine(normalize(x, tuple(range(2, x.ndim)), eps), s, b, 0)",
+                (
+                    "c = len(x)\n    split = x.reshape(num_groups, c // num_groups, *x.shape[1:])\n"
+                    "    xhat = normalize(split, (1, *range(3, split.ndim)), eps)\n"
+                    "    return affine(xhat.reshape(x.shape), s, b, 0)"
+                ),
+            ),
+        },
+    ),
+    place=kinds(
+        "where eps stands in rstd",
+        {
+            "inside": (
+                "sqrt(var + eps)",
+                "eps stands *inside* the root, and keeps",
+                "x / sqrt(mean square + eps)",
+                "return (x - mean) / np.sqrt(var + eps)",
+                "divide by the root of var + eps",
+            ),
+            "outside": (
+                "(sqrt(var) + eps)",
+                "eps stands *outside* the root, and keeps",
+                "x / (sqrt(mean square) + eps)",
+                "return (x - mean) / (np.sqrt(var) + eps)",
+                "divide by the root of var, plus eps",
+            ),
+            "least": (
+                "sqrt(max(var, eps))",
+                "eps is the *least* that may stand under the root, and keeps",
+                "x / sqrt(max(mean square, eps))",
+                "return (x - mean) / np.sqrt(np.maximum(var, eps))",
+                "divide by the root of var, or of eps where that is more",
+            ),
+        },
+    ),
+)
+LAID = ("batch_norm", "instance_norm", "group_norm")
+
+
+def rstd(var: Any, eps: float) -> Any:
+    """1 over the deviation, with eps where the variant has it."""
+    if V.place == "least":
+        return np.maximum(var, eps) ** -0.5
+    return 1 / (np.sqrt(var) + eps) if V.place == "outside" else (var + eps) ** -0.5
+
+
+def laid(x: Any) -> Any:
+    """(N, C, *positions) in the variant's order."""
+    return layouts.laid(x, V.layout)
+
+
+def translated(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of the plain lab as the variant's."""
+
+    def called(*args: Any, **options: Any) -> Any:
+        bound = given(function, args, options, eps=V.eps)
+        if name not in LAID or V.layout == "NC...":
+            return function(*bound.args, **bound.kwargs)
+        bound.arguments["x"] = layouts.plain(bound.arguments["x"], V.layout)
+        answer = function(*bound.args, **bound.kwargs)
+        return laid(answer) if np.ndim(answer) == bound.arguments["x"].ndim else answer
+
+    return called

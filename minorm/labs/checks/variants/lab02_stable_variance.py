@@ -1,0 +1,96 @@
+"""Lab 2 from year to year: the axis of the values, how many of them k is the mean of, and the order of a piece."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from minorm.labs.varied.choices import Variants, kinds, numbers
+
+
+def _axis_texts(axis: int) -> tuple[str, ...]:
+    """Of values along an axis."""
+    words = "the last axis" if axis < 0 else f"axis {axis}"
+    move = f"\n    x = np.moveaxis(x, {axis}, 0)" if axis else ""
+    tasks = (
+        "2.1: the mean of the squares less the square of the mean",
+        "2.2: the mean square of x - mean",
+        "2.3: one value after the other",
+        "2.4: the pieces, combined from left to right",
+        "2.5: k, d and the variance around k",
+    )
+    return (
+        f"values along {words}. There",
+        f"mean(x)^2 over {words}",
+        f"`np.array_split(x, pieces, {axis})`" if axis else "`np.array_split(x, pieces)`",
+        f"np.abs(method(x{'.T' if axis else ''}) / right - 1)",
+        *(f"# SOLUTION {task}{move}" for task in tasks),
+    )
+
+
+def _piece_texts(order: str) -> tuple[str, ...]:
+    """Of pieces in an order of n, mean and M."""
+
+    def placed(**values: str) -> str:
+        return ", ".join(values[name] for name in order.split(", "))
+
+    joined = placed(n="n", mean="mean1 + delta * (n2 / n)", M="M1 + M2 + delta * delta * (n1 * n2 / n)")
+    return (
+        f"({order}) of two pieces",
+        f"{placed(n='n1', mean='mean1', M='M1')} = first",
+        f"{placed(n='n2', mean='mean2', M='M2')} = second",
+        f"return {joined}",
+        f"part = {placed(n='len(piece)', mean='mean', M='np.square(piece - mean).sum(axis=0)')}",
+        f"{order} = whole",
+    )
+
+
+V = Variants(
+    "lab02_stable_variance",
+    axis=kinds("the axis of x along which the values lie", {axis: _axis_texts(axis) for axis in (0, 1, -1)}),
+    first=numbers(
+        "how many of the first values k is the mean of",
+        ("4", "3", "5", "6"),
+        "the first {word}",
+        "the mean of {word} values",
+        "x[:{}]",
+    ),
+    piece=kinds(
+        "what a piece is, in this order",
+        {order: _piece_texts(order) for order in ("n, mean, M", "mean, M, n", "M, mean, n", "n, M, mean")},
+    ),
+)
+ALONG = ("naive", "two_pass", "welford", "chan", "shifted")
+
+
+def along(x: Any) -> Any:
+    """x, whose values lie along axis 0, with the variant's axis in its place."""
+    return x if V.axis == 0 else np.ascontiguousarray(np.moveaxis(x, 0, V.axis))
+
+
+def piece(n: Any, mean: Any, M: Any) -> tuple[Any, ...]:
+    """A piece in the variant's order."""
+    values = {"n": n, "mean": mean, "M": M}
+    return tuple(values[name] for name in V.piece.split(", "))
+
+
+def parts_of(found: Any) -> Mapping[str, Any]:
+    """The inverse, by name."""
+    return dict(zip(V.piece.split(", "), found, strict=True))
+
+
+def translated(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of the plain lab as the variant's."""
+
+    def called(*args: Any, **options: Any) -> Any:
+        if name in ALONG:
+            return function(np.moveaxis(args[0], V.axis, 0), *args[1:], **options)
+        if name == "combine":
+            both = [parts_of(arg) for arg in args]
+            answer = function(*((one["n"], one["mean"], one["M"]) for one in both))
+            return piece(*answer) if isinstance(answer, tuple) and len(answer) == 3 else answer
+        return function(*args, **options)
+
+    return called

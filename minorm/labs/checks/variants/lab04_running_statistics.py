@@ -1,0 +1,126 @@
+"""Lab 4 from year to year: the axes of x, the first running variance, a default momentum, and the planted bugs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from minorm.labs.checks.variants import layouts
+from minorm.labs.varied.choices import Variants, kinds, numbers
+from minorm.labs.varied.default_arguments import given
+
+FEWER = "the running variance divides by m - 1"
+INVERTED = "momentum is the share of the new value"
+OUTSIDE = "eps outside the root"
+NOT_SUBTRACTED = "the mean is not subtracted"
+BATCH_ALONE = "variance over the batch alone"
+HALF = "sums in float16"
+BLENDED = "training normalizes with the blended statistics"
+FROM_BATCH = "evaluation normalizes with the batch's"
+WITH_EPS = "eps is in the running variance"
+DEVIATIONS = "the running deviations are blended, not the variances"
+STAYS = "the running variance stays as it is"
+NO_EPS = "evaluation leaves eps out"
+
+
+def _start_texts(first: str) -> tuple[str, ...]:
+    """Of a running variance that begins so."""
+    nothing = "makes evaluation before any training do nearly nothing"
+    plain = first == "1"
+    return (
+        f"at 1, which {nothing}" if plain else f"at {first} (elsewhere at 1, which {nothing})",
+        f"the first values, 0 and {first}, are",
+        f"from mean 0 and variance {first}, and",
+        f"the initial {first}",
+        f"the initial variance {first} is",
+        "np.zeros(channels), np.ones(channels), []" if plain else f"np.zeros(channels), np.full(channels, {first}), []",
+        f"initial = {'' if plain else f'{first} * '}(1 - torch_momentum) ** batches",
+        "layer = nn.BatchNorm1d(3, dtype=mn.float64, **options)"
+        + ("" if plain else f"\n    layer.running_var.array[...] = {first}"),
+    )
+
+
+V = Variants(
+    "lab04_running_statistics",
+    layout=kinds(
+        "the order of the axes of x",
+        {
+            "NC...": (
+                "x is (N, C) or (N, C, *positions), the",
+                "axes = (0, *range(2, x.ndim))",
+                "x.size // x.shape[1]",
+                "channels = batches[0].shape[1]",
+                "(200, 16, 1)",
+                "trajectory(batches, convention)[-1]",
+                "x (N, C) or (N, C, L) and",
+                "for shape in ((3, 2), (3, 2, 4)):",
+                "axes = (0, *range(2, len(shape)))",
+                "along = (-1, *[1] * (len(shape) - 2))",
+                "standard_normal((3, 2, 4))",
+                "(x - mean[:, None]) / np.sqrt(var + 1e-2)[:, None]",
+            ),
+            "N...C": (
+                "x is (N, C) or (N, *positions, C), the",
+                "axes = tuple(range(x.ndim - 1))",
+                "x.size // x.shape[-1]",
+                "channels = batches[0].shape[-1]",
+                "(200, 16, 1)",
+                "trajectory(batches, convention)[-1]",
+                "x (N, C) or (N, L, C) and",
+                "for shape in ((3, 2), (3, 4, 2)):",
+                "axes = tuple(range(len(shape) - 1))",
+                "along = (-1,)",
+                "standard_normal((3, 4, 2))",
+                "(x - mean) / np.sqrt(var + 1e-2)",
+            ),
+            "CN...": (
+                "x is (C, N) or (C, N, *positions), the",
+                "axes = tuple(range(1, x.ndim))",
+                "x.size // x.shape[0]",
+                "channels = batches[0].shape[0]",
+                "(200, 1, 16)",
+                "trajectory([x.T for x in batches], convention)[-1]",
+                "x (C, N) or (C, N, L) and",
+                "for shape in ((2, 3), (2, 3, 4)):",
+                "axes = tuple(range(1, len(shape)))",
+                "along = (-1, *[1] * (len(shape) - 1))",
+                "standard_normal((2, 3, 4))",
+                "(x - mean[:, None, None]) / np.sqrt(var + 1e-2)[:, None, None]",
+            ),
+        },
+    ),
+    first_var=kinds(
+        "the running variance before any batch",
+        {float(first): _start_texts(first) for first in ("1", "2.0", "0.5", "4.0")},
+    ),
+    momentum=numbers("momentum, where a call names none", ("0.9", "0.8", "0.95", "0.7"), "momentum={}"),
+    bugs=kinds(
+        "",
+        {
+            (FEWER, INVERTED, OUTSIDE, NOT_SUBTRACTED, BATCH_ALONE, HALF, BLENDED, FROM_BATCH): (),
+            (FEWER, INVERTED, WITH_EPS, NOT_SUBTRACTED, BATCH_ALONE, HALF, BLENDED, NO_EPS): (),
+            (STAYS, INVERTED, OUTSIDE, NOT_SUBTRACTED, BATCH_ALONE, DEVIATIONS, WITH_EPS, FROM_BATCH): (),
+            (FEWER, STAYS, OUTSIDE, DEVIATIONS, NO_EPS, HALF, BLENDED, FROM_BATCH): (),
+        },
+    ),
+)
+
+
+def laid(x: Any) -> Any:
+    """(N, C, *positions) in the variant's order."""
+    return layouts.laid(x, V.layout)
+
+
+def translated(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of the plain lab as the variant's."""
+
+    def called(*args: Any, **options: Any) -> Any:
+        defaults = {"momentum": V.momentum} if name == "update" else {}
+        bound = given(function, args, options, **defaults)
+        if name in ("batch_statistics", "update"):
+            bound.arguments["x"] = layouts.plain(bound.arguments["x"], V.layout)
+        if name == "trajectory":
+            bound.arguments["batches"] = [layouts.plain(x, V.layout) for x in bound.arguments["batches"]]
+        return function(*bound.args, **bound.kwargs)
+
+    return called

@@ -1,0 +1,9 @@
+"""Variants of a lab: other constants, layouts and planted bugs each year, so that last year's solution does not pass.
+
+    choices            what varies, the values that it may have, and the values of one variant
+    rendering          the text of a lab in a variant: the notebook, the Python file and the solution
+    default_arguments  those of a call, where a variant has other defaults
+
+A lab declares its table beside its checks, in minorm/labs/checks/variants/; the plain lab, which `labs start` writes
+without a seed, has the first value of each row.
+"""

@@ -1,0 +1,86 @@
+"""The text of a lab in a variant.
+
+The table of a lab has the pieces of its text that say a value. A variant has its own pieces in their places, and behind
+the lab's first cell another, which names the variant and its values. The plain text stays as it is. So one file is the
+solution of all variants, and stubs are made of it as ever.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from minorm.labs.cells import Cell
+from minorm.labs.varied.choices import Variant, Variants
+
+HEAD = """\
+# %% [markdown]
+# ## The numbers of this variant
+#
+# This is variant {code} of the lab. The text, the checks and the bugs keep to the values below, and so must your
+# functions: use a name, or write its value.
+
+# %%
+VARIANT = "{code}"  # the checks read this line: leave it as it is
+"""
+SAID = re.compile(r"^VARIANT *= *[\"'](\w{0,20})[\"']", re.MULTILINE)
+FIRST_CELL = re.compile(r"^check = checker\(.*\)\n", re.MULTILINE)
+
+
+def rendered(text: str, variants: Variants, variant: Variant) -> str:
+    """The lab's text, in the percent format, in a variant."""
+    if not variant.code:
+        return text
+    text = with_pieces(text, variants, variant)
+    first = FIRST_CELL.search(text)
+    if first is None:
+        raise ValueError(
+            f"{variants.lab}: no line begins with `check = checker(`, behind which a variant's values stand"
+        )
+    return f"{text[: first.end()]}\n{_cell(variants, variant)}{text[first.end() :]}"
+
+
+def with_pieces(text: str, variants: Variants, variant: Variant) -> str:
+    """The text with the variant's pieces in place of the plain ones, all at once."""
+    pieces: dict[str, str] = {}
+    for name, row in variants.rows.items():
+        place = variant.places.get(name, 0)
+        pieces |= dict(zip(row.texts[0], row.texts[place], strict=True))
+    if not variant.code or not pieces:
+        return text
+    longest_first = sorted(pieces, key=len, reverse=True)
+    found = re.compile("|".join(f"({_pattern(piece)})" for piece in longest_first))
+    return found.sub(lambda match: pieces[longest_first[match.lastindex - 1]] if match.lastindex else match[0], text)
+
+
+def missing(text: str, variants: Variants) -> list[str]:
+    """The plain pieces that the text does not have: it was changed, and the table was not."""
+    return [
+        piece for row in variants.rows.values() for piece in row.texts[0] if re.search(_pattern(piece), text) is None
+    ]
+
+
+def said(cells: Iterable[Cell]) -> str:
+    """The code of the variant that a file names; empty where it names none."""
+    for cell in cells:
+        if not cell.markdown and (match := SAID.search(cell.text)):
+            return match[1]
+    return ""
+
+
+def _pattern(piece: str) -> str:
+    """The piece as it may be broken over lines, of a comment as well, and not inside a longer word."""
+    words = r"\s+(?:# )?".join(re.escape(word) for word in piece.split())
+    return (
+        f"{'(?<![A-Za-z0-9_])' if piece[0].isalnum() else ''}{words}{'(?![A-Za-z0-9_])' if piece[-1].isalnum() else ''}"
+    )
+
+
+def _cell(variants: Variants, variant: Variant) -> str:
+    """The cell that a variant's file has in addition."""
+    lines = [
+        f"{name.upper()} = {row.shown[variant.places[name]]}  # {row.about}\n"
+        for name, row in variants.rows.items()
+        if row.about
+    ]
+    return HEAD.format(code=variant.code) + "".join(lines)
