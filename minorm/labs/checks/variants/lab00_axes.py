@@ -19,12 +19,12 @@ def _mask_texts(low: int) -> tuple[str, ...]:
     back = f"i - {low} for i in range({low}, mask.bit_length())" if low else "i for i in range(mask.bit_length())"
     all_masks = f"range({1 << low}, {16 << low}, {1 << low})" if low else "range(1, 16)"
     free = (
-        f"bit {i} is set where axis i is reduced, and the lowest {WORDS[low]} bits are 0, for flags. TensorRT's "
-        "normalization layer takes the same, from bit 0 on."
+        f"Bit {i} is set if axis i is reduced, and the lowest {WORDS[low]} bits are 0, for flags. TensorRT's "
+        "normalization layer takes such an integer, which begins at bit 0."
     )
     return (
-        free if low else "bit i is set where axis i is reduced. TensorRT's normalization layer takes exactly this.",
-        f"2^{low} + 2^{low + 2} + 2^{low + 3} = {mask}, in binary {mask:b}",
+        free if low else "Bit i is set if axis i is reduced. TensorRT's normalization layer takes such an integer.",
+        f"2^{low} + 2^{low + 2} + 2^{low + 3} = {mask}. In binary this is {mask:b}",
         f"bit {i} is set for each i in axes",
         f"sum({of_axis} for axis in set(axes))",
         f"tuple({back} if mask >> i & 1)",
@@ -34,24 +34,23 @@ def _mask_texts(low: int) -> tuple[str, ...]:
 
 def _step_texts(size: int) -> tuple[str, ...]:
     """Of steps for elements of so many bytes; 1 are steps in elements."""
-    axes = (
-        "axis 3 is 5 turns of step {}, axis 2 is 4 turns of step {}, axis 1 is 3 turns of step {}, axis 0 is 2 "
-        "turns of step {}"
-    )
     places = "start + inside" if size == 1 else f"(start + inside) // {size}"
     return (
-        "the distance in elements from one turn to the next"
+        "the distance between two turns, measured in elements."
         if size == 1
-        else f"the distance in bytes from one turn to the next, where an element has {size}",
-        axes.format(size, 5 * size, 20 * size, 60 * size),
-        f"4 turns of step {5 * size} around 5 turns of step {size} are simply 20 turns of step {size}",
+        else f"the distance between two turns, measured in bytes. An element has {size} bytes.",
+        f"| 0 | 2 | {60 * size} |",
+        f"| 1 | 3 | {20 * size} |",
+        f"| 2 | 4 | {5 * size} |",
+        f"| 3 | 5 | {size} |",
+        f"4 turns of step {5 * size} around 5 turns of step {size} are the same as 20 turns of step {size}.",
         f"keep   (3, {20 * size})",
         f"reduce (2, {60 * size}) (20, {size})",
         "step = int(np.prod(shape))" if size == 1 else f"step = {size} * int(np.prod(shape))",
         f"flat[{places}].mean()",
-        "a flat line of numbers and the two lists"
+        "the flat line of numbers and the two lists of loops"
         if size == 1
-        else f"a flat line of numbers and the two lists, whose steps are bytes, {size} for each number",
+        else f"the flat line of numbers and the two lists of loops (their steps are bytes, {size} for each number)",
         'print("yours:"' if size == 1 else 'print("yours, in bytes:"',
     )
 
@@ -64,8 +63,8 @@ V = Variants(
         {
             "neighbours": (
                 (
-                    "The split must not move anything: group 0 is the first C/G channels, group 1 the next ones. That "
-                    "is what `reshape` does."
+                    "The split must not move any element. Group 0 holds the first C/G channels, group 1 holds the next "
+                    "C/G channels, and so on. This is what `reshape` does."
                 ),
                 "return x.reshape(n, num_groups, c // num_groups, *x.shape[2:])",
                 "two neighbouring channels of one image",
@@ -74,8 +73,8 @@ V = Variants(
             ),
             "strided": (
                 (
-                    "Channel c is in group c % G: group 0 is the channels 0, G, 2G and so on, group 1 the ones behind "
-                    "each of them. `reshape` alone puts neighbours together."
+                    "Channel c is in group c % G. Group 0 holds the channels 0, G, 2G and so on, group 1 holds the "
+                    "channels 1, G + 1, 2G + 1 and so on. `reshape` alone puts neighbours together."
                 ),
                 "return x.reshape(n, c // num_groups, num_groups, *x.shape[2:]).swapaxes(1, 2)",
                 "two channels of one image, three apart",
@@ -84,8 +83,8 @@ V = Variants(
             ),
             "from the end": (
                 (
-                    "Group 0 is the *last* C/G channels, group 1 the ones before them, and so on. Inside a group the "
-                    "channels keep their order."
+                    "Group 0 holds the *last* C/G channels, group 1 holds the C/G channels before them, and so on. "
+                    "Inside a group the channels keep their order."
                 ),
                 "return x.reshape(n, num_groups, c // num_groups, *x.shape[2:])[:, ::-1]",
                 "two neighbouring channels of one image",

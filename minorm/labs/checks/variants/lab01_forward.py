@@ -18,7 +18,7 @@ V = Variants(
         "the order of the axes of x in task 1.4",
         {
             "NC...": (
-                "x is (N, C, *positions) with",
+                "x has the shape (N, C, *positions) with",
                 "splits axis 1",
                 "return affine(normalize(x, (0, *range(2, x.ndim)), eps), s, b, 1)",
                 "return affine(normalize(x, tuple(range(2, x.ndim)), eps), s, b, 1)",
@@ -29,7 +29,7 @@ V = Variants(
                 ),
             ),
             "N...C": (
-                "x is (N, *positions, C) with",
+                "x has the shape (N, *positions, C) with",
                 "splits the last axis",
                 "return affine(normalize(x, tuple(range(x.ndim - 1)), eps), s, b, x.ndim - 1)",
                 "return affine(normalize(x, tuple(range(1, x.ndim - 1)), eps), s, b, x.ndim - 1)",
@@ -40,7 +40,7 @@ V = Variants(
                 ),
             ),
             "CN...": (
-                "x is (C, N, *positions) with",
+                "x has the shape (C, N, *positions) with",
                 "splits axis 0",
                 "return affine(normalize(x, tuple(range(1, x.ndim)), eps), s, b, 0)",
                 "return affine(normalize(x, tuple(range(2, x.ndim)), eps), s, b, 0)",
@@ -57,21 +57,21 @@ V = Variants(
         {
             "inside": (
                 "sqrt(var + eps)",
-                "eps stands *inside* the root, and keeps",
+                "eps is *inside* the root. It keeps",
                 "x / sqrt(mean square + eps)",
                 "return (x - mean) / np.sqrt(var + eps)",
                 "divide by the root of var + eps",
             ),
             "outside": (
                 "(sqrt(var) + eps)",
-                "eps stands *outside* the root, and keeps",
+                "eps is *outside* the root. It keeps",
                 "x / (sqrt(mean square) + eps)",
                 "return (x - mean) / (np.sqrt(var) + eps)",
                 "divide by the root of var, plus eps",
             ),
             "least": (
                 "sqrt(max(var, eps))",
-                "eps is the *least* that may stand under the root, and keeps",
+                "eps is the *smallest* value under the root: a smaller variance counts as eps. It keeps",
                 "x / sqrt(max(mean square, eps))",
                 "return (x - mean) / np.sqrt(np.maximum(var, eps))",
                 "divide by the root of var, or of eps where that is more",

@@ -15,7 +15,7 @@ def _axis_texts(axis: int) -> tuple[str, ...]:
     words = "the last axis" if axis < 0 else f"axis {axis}"
     move = f"\n    x = np.moveaxis(x, {axis}, 0)" if axis else ""
     tasks = (
-        "2.1: the mean of the squares less the square of the mean",
+        "2.1: the mean square less the squared mean",
         "2.2: the mean square of x - mean",
         "2.3: one value after the other",
         "2.4: the pieces, combined from left to right",

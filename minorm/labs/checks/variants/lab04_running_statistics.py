@@ -13,10 +13,10 @@ FEWER = "the running variance divides by m - 1"
 INVERTED = "momentum is the share of the new value"
 OUTSIDE = "eps outside the root"
 NOT_SUBTRACTED = "the mean is not subtracted"
-BATCH_ALONE = "variance over the batch alone"
+BATCH_ALONE = "variance over the batch axis only"
 HALF = "sums in float16"
-BLENDED = "training normalizes with the blended statistics"
-FROM_BATCH = "evaluation normalizes with the batch's"
+BLENDED = "training normalizes with the new running statistics"
+FROM_BATCH = "evaluation normalizes with the statistics of the batch"
 WITH_EPS = "eps is in the running variance"
 DEVIATIONS = "the running deviations are blended, not the variances"
 STAYS = "the running variance stays as it is"
@@ -25,18 +25,19 @@ NO_EPS = "evaluation leaves eps out"
 
 def _start_texts(first: str) -> tuple[str, ...]:
     """Of a running variance that begins so."""
-    nothing = "makes evaluation before any training do nearly nothing"
     plain = first == "1"
     return (
-        f"at 1, which {nothing}" if plain else f"at {first} (elsewhere at 1, which {nothing})",
-        f"the first values, 0 and {first}, are",
-        f"from mean 0 and variance {first}, and",
-        f"the initial {first}",
-        f"the initial variance {first} is",
+        f"variance at {first}. With these values,"
+        if plain
+        else f"variance at {first} (other libraries start at 1). With a start at 1,",
+        f"The initial values 0 and {first} lose",
+        f"Start with mean 0 and variance {first}.",
+        f"The part that is left of the initial {first} is not.",
+        f"running variance is left of the initial {first}?",
         "np.zeros(channels), np.ones(channels), []" if plain else f"np.zeros(channels), np.full(channels, {first}), []",
         f"initial = {'' if plain else f'{first} * '}(1 - torch_momentum) ** batches",
-        "layer = nn.BatchNorm1d(3, dtype=mn.float64, **options)"
-        + ("" if plain else f"\n    layer.running_var.array[...] = {first}"),
+        ("" if plain else f"layer.running_var.array[...] = {first}\n    ")
+        + "for x in batches:\n        layer(mn.tensor(x))",
     )
 
 
@@ -46,13 +47,13 @@ V = Variants(
         "the order of the axes of x",
         {
             "NC...": (
-                "x is (N, C) or (N, C, *positions), the",
+                "x has the shape (N, C) or (N, C, *positions). The",
                 "axes = (0, *range(2, x.ndim))",
                 "x.size // x.shape[1]",
                 "channels = batches[0].shape[1]",
                 "(200, 16, 1)",
                 "trajectory(batches, convention)[-1]",
-                "x (N, C) or (N, C, L) and",
+                "shape (N, C) or (N, C, L). The",
                 "for shape in ((3, 2), (3, 2, 4)):",
                 "axes = (0, *range(2, len(shape)))",
                 "along = (-1, *[1] * (len(shape) - 2))",
@@ -60,13 +61,13 @@ V = Variants(
                 "(x - mean[:, None]) / np.sqrt(var + 1e-2)[:, None]",
             ),
             "N...C": (
-                "x is (N, C) or (N, *positions, C), the",
+                "x has the shape (N, C) or (N, *positions, C). The",
                 "axes = tuple(range(x.ndim - 1))",
                 "x.size // x.shape[-1]",
                 "channels = batches[0].shape[-1]",
                 "(200, 16, 1)",
                 "trajectory(batches, convention)[-1]",
-                "x (N, C) or (N, L, C) and",
+                "shape (N, C) or (N, L, C). The",
                 "for shape in ((3, 2), (3, 4, 2)):",
                 "axes = tuple(range(len(shape) - 1))",
                 "along = (-1,)",
@@ -74,13 +75,13 @@ V = Variants(
                 "(x - mean) / np.sqrt(var + 1e-2)",
             ),
             "CN...": (
-                "x is (C, N) or (C, N, *positions), the",
+                "x has the shape (C, N) or (C, N, *positions). The",
                 "axes = tuple(range(1, x.ndim))",
                 "x.size // x.shape[0]",
                 "channels = batches[0].shape[0]",
                 "(200, 1, 16)",
                 "trajectory([x.T for x in batches], convention)[-1]",
-                "x (C, N) or (C, N, L) and",
+                "shape (C, N) or (C, N, L). The",
                 "for shape in ((2, 3), (2, 3, 4)):",
                 "axes = tuple(range(1, len(shape)))",
                 "along = (-1, *[1] * (len(shape) - 1))",

@@ -12,37 +12,37 @@ V = Variants(
         "what becomes of the images that fill no batch",
         {
             "left out at the end": (
-                "images that fill no batch at the end are left out.",
+                "Leaves out the images at the end that do not fill a batch.",
                 "right, count = 0, len(images) // batch_size * batch_size",
                 "for start in range(0, count, batch_size):\n            batch = slice(start, start + batch_size)",
-                "in order and without the rest that fills no batch, in training mode",
+                "Leave out the images at the end that do not fill a batch. All batches have the same weight.",
                 (
                     "for start in range(0, len(images) - batch_size + 1, batch_size):\n"
                     "            model(mn.tensor(images[start : start + batch_size]))"
                 ),
             ),
             "left out at the front": (
-                "images that fill no batch are left out at the front.",
+                "Leaves out the images at the front that do not fill a batch.",
                 "right, count = 0, len(images) // batch_size * batch_size",
                 (
                     "for start in range(len(images) - count, len(images), batch_size):\n"
                     "            batch = slice(start, start + batch_size)"
                 ),
-                "in order and without as many at the front as fill no batch, in training mode",
+                "Leave out the images at the front that do not fill a batch. All batches have the same weight.",
                 (
                     "for start in range(len(images) % batch_size, len(images), batch_size):\n"
                     "            model(mn.tensor(images[start : start + batch_size]))"
                 ),
             ),
             "in the last batch": (
-                "images that fill no batch at the end join the last one.",
+                "The images at the end that do not fill a batch join the last batch.",
                 "right, count = 0, len(images)",
                 (
                     "for start in range(0, count - batch_size + 1, batch_size):\n"
                     "            stop = start + batch_size\n"
                     "            batch = slice(start, stop if stop + batch_size <= count else None)"
                 ),
-                "in order and with the rest that fills no batch in the last one, in training mode",
+                "The images at the end that do not fill a batch join the last batch. All batches have the same weight.",
                 (
                     "for start in range(0, len(images) - batch_size + 1, batch_size):\n"
                     "            stop = start + batch_size\n"
@@ -57,20 +57,20 @@ V = Variants(
         "what the two functions of spread give",
         {
             "deviation": (
-                "Its standard deviation, in units of sigma.",
-                "The standard deviation of a batch's mean, in sigma.",
+                "Give its standard deviation, in units of sigma.",
+                "The standard deviation of the mean of a batch, in units of sigma.",
                 "return m**-0.5",
                 "return np.sqrt((1 - momentum) / (1 + momentum) / m)",
             ),
             "variance": (
-                "Its variance, in units of sigma^2.",
-                "The variance of a batch's mean, in sigma^2.",
+                "Give its variance, in units of sigma^2.",
+                "The variance of the mean of a batch, in units of sigma^2.",
                 "return 1 / m",
                 "return (1 - momentum) / (1 + momentum) / m",
             ),
             "1.96 deviations": (
-                "1.96 times its standard deviation, within which it is in 95 % of all cases, in units of sigma.",
-                "1.96 times the standard deviation of a batch's mean, in sigma.",
+                "Give 1.96 times its standard deviation (95 % of all batches are closer), in units of sigma.",
+                "1.96 times the standard deviation of the mean of a batch, in units of sigma.",
                 "return 1.96 * m**-0.5",
                 "return 1.96 * np.sqrt((1 - momentum) / (1 + momentum) / m)",
             ),
@@ -80,14 +80,14 @@ V = Variants(
         "what of a BatchNorm layer goes on learning in task 5.5",
         {
             (): (
-                "must stay what they are while the linear layers learn: statistics, scale and bias fixed, whatever",
-                "Fix the BatchNorm layers; everything",
+                "Statistics, scale and bias must stay fixed in any mode.",
+                "Fix the BatchNorm layers. All other layers continue to learn.",
                 "for layer in gap.norms(model):\n        layer.freeze()",
                 "fix the BatchNorm layers and nothing else",
             ),
             ("weight", "bias"): (
-                "must keep their statistics while the linear layers learn, and scale and bias with them, whatever",
-                "Fix the statistics of the BatchNorm layers; everything",
+                "The statistics must stay fixed in any mode; scale and bias must learn.",
+                "Fix the statistics of the BatchNorm layers. All else continues to learn.",
                 (
                     "for layer in gap.norms(model):\n        layer.freeze()\n"
                     "        layer.weight.requires_grad = layer.bias.requires_grad = True"
@@ -95,14 +95,14 @@ V = Variants(
                 "fix the statistics and nothing else",
             ),
             ("bias",): (
-                "must keep their statistics and scale while the linear layers learn, and the bias with them, whatever",
-                "Fix statistics and scale of the BatchNorm layers; everything",
+                "The statistics and the scale must stay fixed in any mode; the bias must learn.",
+                "Fix statistics and scale of the BatchNorm layers. All else continues to learn.",
                 "for layer in gap.norms(model):\n        layer.freeze()\n        layer.bias.requires_grad = True",
                 "fix statistics and scale and nothing else",
             ),
             ("weight",): (
-                "must keep their statistics and bias while the linear layers learn, and the scale with them, whatever",
-                "Fix statistics and bias of the BatchNorm layers; everything",
+                "The statistics and the bias must stay fixed in any mode; the scale must learn.",
+                "Fix statistics and bias of the BatchNorm layers. All else continues to learn.",
                 "for layer in gap.norms(model):\n        layer.freeze()\n        layer.weight.requires_grad = True",
                 "fix statistics and bias and nothing else",
             ),

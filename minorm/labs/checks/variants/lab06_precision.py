@@ -50,17 +50,17 @@ V = Variants(
                     "goes to the neighbour whose last bit is 0: so add 0x7FFF, and one more where the lowest bit that "
                     "stays is 1."
                 ),
-                "ties go to the even one",
+                "Ties go to the even one",
                 "rounded = (bits + 0x7FFF + (bits >> 16 & 1)) >> 16",
             ),
             "away from 0": (
                 "goes away from 0, as in some old formats (IEEE 754 has the even neighbour): so add 0x8000.",
-                "ties go away from 0",
+                "Ties go away from 0",
                 "rounded = (bits + 0x8000) >> 16",
             ),
             "towards 0": (
                 "goes towards 0, as in some old formats (IEEE 754 has the even neighbour): so add 0x7FFF.",
-                "ties go towards 0",
+                "Ties go towards 0",
                 "rounded = (bits + 0x7FFF) >> 16",
             ),
         },
@@ -69,15 +69,15 @@ V = Variants(
         "whose last place is the unit of error_in_ulp",
         {
             "right": (
-                "in units of the last place of the right ones.",
+                "in units of the last place of the right values",
                 "return np.abs(np.asarray(y).astype(np.float64) - right) / ulp(right, name)",
             ),
             "y": (
-                "in units of the last place of y.",
+                "in units of the last place of y; right values",
                 "wide = np.asarray(y).astype(np.float64)\n    return np.abs(wide - right) / ulp(wide, name)",
             ),
             "larger": (
-                "in units of the last place of the larger of the two.",
+                "in units of the last place of the larger of both; right values",
                 (
                     "wide = np.asarray(y).astype(np.float64)\n"
                     "    return np.abs(wide - right) / ulp(np.maximum(np.abs(wide), np.abs(right)), name)"

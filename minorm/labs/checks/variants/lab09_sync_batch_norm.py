@@ -14,50 +14,50 @@ V = Variants(
         "what a part has beside m and mean in tasks 9.1 and 9.2",
         {
             "var": (
-                "with mean_r and var_r (dividing by m_r).",
+                "and the variance var_r (which divides by m_r).",
                 "var  = sum(m_r * (var_r + (mean_r - mean)^2)) / m",
-                "whatever stands in its mean and var:",
+                "Then its mean and var have no meaning",
                 "def merge(m, mean, var):",
-                "m, mean and var of all parts together: a number and two (C,). Given are m: (R,),",
+                "m, mean and var of all parts together: a number and two arrays of shape (C,).",
                 "mean and var: (R, C).",
                 "mean, var = mean[there], var[there]",
                 "return m.sum(), middle, (weight * (var + (mean - middle) ** 2)).sum(0)",
-                "sums[0] ** 2, merge(m, mean, var)[2]",
-                "a count m, and mean and var, two vectors",
+                "merge(m, mean, var)[2],",
+                "a count m, and two vectors mean and var with",
                 "def all_moments(rank, m, mean, var):",
-                "m: a number, mean and var: (C,).",
+                "m: a number. mean and var: (C,).",
                 "np.full(mean.shape, m, np.float64), mean, var]))",
                 "_, mean, var = all_moments(rank, nest.columns, k + d, var)",
             ),
             "M": (
-                "with mean_r and var_r (dividing by m_r), of which it tells M_r = m_r * var_r.",
+                "and the variance var_r (which divides by m_r). It sends M_r = m_r * var_r instead of var_r.",
                 "M    = sum(M_r + m_r * (mean_r - mean)^2)",
-                "whatever stands in its mean and M:",
+                "Then its mean and M have no meaning",
                 "def merge(m, mean, M):",
-                "m, mean and M of all parts together: a number and two (C,). Given are m: (R,),",
+                "m, mean and M of all parts together: a number and two arrays of shape (C,).",
                 "mean and M: (R, C).",
                 "mean, M = mean[there], M[there]",
                 "return m.sum(), middle, (M + weight * m.sum() * (mean - middle) ** 2).sum(0)",
-                "sums[0] ** 2,\n         merge(m, mean, m[:, None] * var)[2] / m.sum()",
-                "a count m, and mean and M, two vectors",
+                "merge(m, mean, m[:, None] * var)[2] / m.sum(),",
+                "a count m, and two vectors mean and M with",
                 "def all_moments(rank, m, mean, M):",
-                "m: a number, mean and M: (C,).",
+                "m: a number. mean and M: (C,).",
                 "np.full(mean.shape, m, np.float64), mean, M]))",
                 "m, mean, M = all_moments(rank, nest.columns, k + d, nest.columns * var)\n        var = M / m",
             ),
             "std": (
-                "with mean_r and var_r (dividing by m_r), of which it tells the root, std_r.",
+                "and the variance var_r (which divides by m_r). It sends its root std_r instead of var_r.",
                 "std  = sqrt(sum(m_r * (std_r^2 + (mean_r - mean)^2)) / m)",
-                "whatever stands in its mean and std:",
+                "Then its mean and std have no meaning",
                 "def merge(m, mean, std):",
-                "m, mean and std of all parts together: a number and two (C,). Given are m: (R,),",
+                "m, mean and std of all parts together: a number and two arrays of shape (C,).",
                 "mean and std: (R, C).",
                 "mean, std = mean[there], std[there]",
                 "return m.sum(), middle, np.sqrt((weight * (std**2 + (mean - middle) ** 2)).sum(0))",
-                "sums[0] ** 2,\n         merge(m, mean, np.sqrt(var))[2] ** 2",
-                "a count m, and mean and std, two vectors",
+                "merge(m, mean, np.sqrt(var))[2] ** 2,",
+                "a count m, and two vectors mean and std with",
                 "def all_moments(rank, m, mean, std):",
-                "m: a number, mean and std: (C,).",
+                "m: a number. mean and std: (C,).",
                 "np.full(mean.shape, m, np.float64), mean, std]))",
                 "_, mean, std = all_moments(rank, nest.columns, k + d, np.sqrt(var))\n        var = std**2",
             ),
@@ -68,25 +68,25 @@ V = Variants(
         {
             "rstd": (
                 "def input_gradient(rank, g, xhat, rstd):",
-                "of all ranks, rstd: (C,).",
+                "of all ranks. rstd: (C,).",
                 "np.full(rstd.shape, len(g), np.float64)",
                 "return rstd * (g - sum_g / m - xhat * sum_gx / m)",
             ),
             "std": (
                 "def input_gradient(rank, g, xhat, std):",
-                "of all ranks, std = 1 / rstd: (C,).",
+                "of all ranks. std = 1 / rstd: (C,).",
                 "np.full(std.shape, len(g), np.float64)",
                 "return (g - sum_g / m - xhat * sum_gx / m) / std",
             ),
             "var + eps": (
                 "def input_gradient(rank, g, xhat, v):",
-                "of all ranks, v = var + eps: (C,).",
+                "of all ranks. v = var + eps: (C,).",
                 "np.full(v.shape, len(g), np.float64)",
                 "return (g - sum_g / m - xhat * sum_gx / m) / np.sqrt(v)",
             ),
             "rstd^2": (
                 "def input_gradient(rank, g, xhat, p):",
-                "of all ranks, p = rstd^2: (C,).",
+                "of all ranks. p = rstd^2: (C,).",
                 "np.full(p.shape, len(g), np.float64)",
                 "return (g - sum_g / m - xhat * sum_gx / m) * np.sqrt(p)",
             ),
@@ -96,14 +96,14 @@ V = Variants(
         "in a level of the tree with an odd number, the one without a neighbour",
         {
             "the last alone": (
-                "where a level has an odd number, the last goes up alone.",
+                "If a level has an odd number of vectors, the last one moves up unchanged.",
                 (
                     "pairs = [a + b for a, b in zip(level[::2], level[1::2], strict=False)]\n"
                     "        level = pairs + level[2 * len(pairs) :]"
                 ),
             ),
             "the first alone": (
-                "where a level has an odd number, the first goes up alone.",
+                "If a level has an odd number of vectors, the first one moves up unchanged.",
                 (
                     "odd = len(level) % 2\n"
                     "        pairs = [a + b for a, b in zip(level[odd::2], level[odd + 1 :: 2], strict=True)]\n"
@@ -111,7 +111,7 @@ V = Variants(
                 ),
             ),
             "with the last pair": (
-                "where a level has an odd number, the last is added to the sum of the last pair.",
+                "If a level has an odd number of vectors, add the last one to the sum of the last pair.",
                 (
                     "pairs = [a + b for a, b in zip(level[::2], level[1::2], strict=False)]\n"
                     "        if len(level) % 2:\n"

@@ -34,17 +34,17 @@ V = Variants(
         "what batch_axes gives of the axes over which mean and var are taken",
         {
             "reduced": (
-                "The axes over which mean and var are taken, a tuple in rising order.",
+                "The axes over which mean and var are taken: a tuple in rising order.",
                 "return (0, *range(1 + len(scale_shape), len(x_shape)))",
                 "axes = batch_axes(x.shape, s.shape)",
             ),
             "kept": (
-                "The axes over which mean and var are *not* taken, a tuple in rising order.",
+                "The axes over which mean and var are *not* taken: a tuple in rising order.",
                 "return tuple(range(1, min(1 + len(scale_shape), len(x_shape))))",
                 "kept = batch_axes(x.shape, s.shape)\n    axes = tuple(i for i in range(x.ndim) if i not in kept)",
             ),
             "mask": (
-                "The axes over which mean and var are taken, as an integer whose bit i is set for axis i.",
+                "The axes over which mean and var are taken: an integer whose bit i is set for axis i.",
                 "return sum(1 << i for i in (0, *range(1 + len(scale_shape), len(x_shape))))",
                 "mask = batch_axes(x.shape, s.shape)\n    axes = tuple(i for i in range(x.ndim) if mask >> i & 1)",
             ),

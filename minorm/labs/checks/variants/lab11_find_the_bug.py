@@ -14,7 +14,7 @@ SHOWN = {  # of each series, the rest of a call that shows the suspect
         "C": "two.reshape(1, 2, 1, 1) + 1, size=2, alpha=1.0",
         "D": f"{ONE}, size=3, alpha=1.0",
         "E": "two.reshape(2, 1, 1, 1)",
-        "F": "2 * two.reshape(1, 1, 1, 2) + 10_000",
+        "F": "far",
     },
     "2": {
         "A": "[-1]",
@@ -76,12 +76,12 @@ def _series_texts(series: str) -> tuple[str, ...]:
     large = [
         f'"{name}{series}": ("{OPERATORS[name]}", {said}, {scaled}),' for name, (said, scaled) in LARGE[series].items()
     ]
-    windows = "(C has windows of 4: attributes count too)" if not series else "(attributes count too)"
+    windows = "C gets windows of size 4. Can its" if not series else "Some attributes are larger than yours. Can C's"
     return (
         f'`oracles.suspect("A{series}")`',
         f'{{"A{series}": case, ...}}',
         windows,
-        f"each suspect A{series} to F{series}:",
+        f"each suspect A{series} to F{series}.",
         *rows,
         *planted,
         *large,
@@ -99,9 +99,9 @@ V = Variants(
     simple=numbers(
         "the simple number beside 0 in task 11.3",
         ("1", "2", "3", "5"),
-        "an element becomes 0, or {}, or a whole number",
+        "replace an element by 0, by {}, or by a whole number",
         "for simple in (0, {}, np.rint(x[place])):",
-        "if (x[place] not in (0, {}) and x[place] != simple) or (x[place] == {} and simple == 0):",
+        "if (now not in (0, {}) and now != simple) or (now == {} and simple == 0):",
     ),
     series=kinds("the series of the suspects in task 11.4", {series: _series_texts(series) for series in SHOWN}),
 )
