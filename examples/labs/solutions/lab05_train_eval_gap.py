@@ -26,6 +26,8 @@
 # You need lab 4. Time: about 75 minutes.
 
 # %%
+import warnings
+
 import numpy as np
 
 import minorm as mn
@@ -33,6 +35,9 @@ from minorm.labs import gap
 from minorm.labs.visible import checker
 
 check = checker(5, globals())
+
+# One of the broken models has a momentum of 0.1 on purpose. minorm warns about it.
+warnings.filterwarnings("ignore", message=".*of the old running value")
 
 # %% tags=["plot"]
 import matplotlib.pyplot as plt
