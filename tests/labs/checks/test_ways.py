@@ -26,6 +26,8 @@ EARNED = {
     "6.4": {"float32 in float64"},
 }
 
+LONG = {("3.1", "loops"), ("3.1", "finite differences about the mean")}
+
 
 def outcomes(number: int, task: str, text: str) -> list[Outcome]:
     """The rows of a task's checks, but those that train, for the solution with these functions in place of its own."""
@@ -43,7 +45,9 @@ def pairs(name: str) -> Any:
     for number, ways in WAYS.items():
         honest = [(task, *way) for task, written in ways.HONEST.items() for way in written]
         rows = honest if name == "HONEST" else ways.CHEATS
-        found += [pytest.param(number, *row, id=f"{row[0]} {row[1]}") for row in rows]
+        for row in rows:
+            marks = pytest.mark.slow if row[:2] in LONG else ()
+            found.append(pytest.param(number, *row, id=f"{row[0]} {row[1]}", marks=marks))
     return found
 
 
