@@ -34,10 +34,10 @@ import minorm as mn
 from minorm.labs import gap
 from minorm.labs.visible import checker
 
-check = checker(5, globals())
-
 # One of the broken models has a momentum of 0.1 on purpose. minorm warns about it.
 warnings.filterwarnings("ignore", message=".*of the old running value")
+
+check = checker(5, globals())
 
 # %% tags=["plot"]
 import matplotlib.pyplot as plt

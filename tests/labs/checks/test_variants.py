@@ -176,7 +176,7 @@ def test_a_copy_of_the_plain_solution_is_named(number: int) -> None:
     ("number", "year", "old", "new", "task", "words"),
     [
         (0, "2027", "row[tuple(slice(None) if axis in axes else", "row[tuple(slice(None) if axis not in axes else",
-         "0.4", "the kept axes are free"),
+         "0.4", "along the reduced axes"),
         (0, "2027", "if count == 1:", "if count == 0:", "0.5", "axes of length 1 are kept as loops"),
         (1, "2027", "np.square(x - mean).mean(axis=axes, keepdims=True)",
          "np.square(x - mean).sum(axis=axes, keepdims=True) / (x.size / mean.size - 1)", "1.1", "divided by m - 1"),
@@ -186,7 +186,7 @@ def test_a_copy_of_the_plain_solution_is_named(number: int) -> None:
         (2, "2026", "M1 + M2 + delta * delta * (n1 * n2 / n)", "M1 + M2", "2.4", "is missing"),
         (3, "2027", "g - mean_g - xhat", "g - xhat", "3.2", "mean(g)"),
         (3, "2026", "return dc + dmean / m", "return dc", "3.1", "the gradient through the mean is missing"),
-        (4, "2027", "np.full(channels, 0.5), []", "np.zeros(channels), []", "4.4", "begins at 0"),
+        (4, "2027", "np.full(channels, 0.5), []", "np.zeros(channels), []", "4.4", "starts at 0"),
         (4, "2026", "return var * m / (m - 1)", "return var * (m - 1) / m", "4.2", "m - 1"),
     ],
 )  # fmt: skip

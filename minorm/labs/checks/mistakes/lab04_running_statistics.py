@@ -400,7 +400,7 @@ class KerasUnbiased(Right):
 
 
 class VarianceFromZero(Right):
-    """the running variance starts at 0; it has to start at 1"""
+    """the running variance starts at 0"""
 
     def _first_var(self, channels: int) -> Any:
         return np.zeros(channels)
