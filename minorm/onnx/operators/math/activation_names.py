@@ -1,7 +1,7 @@
-"""Activations that minorm makes of others and ONNX has a name for: Selu, Celu, Mish, PRelu, Softsign.
+"""Write the activations that minorm composes and ONNX has operators for: Selu, Celu, Mish, PRelu, Softsign.
 
-They are read in activation.py. Where the opset lacks the operator, or its attribute would lose digits that count, what
-they are made of is written.
+activation.py reads them. If the opset lacks the operator, or its attribute would lose digits that matter, their parts
+are written instead.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""DeformConv: a convolution whose taps lie where `offset` moves them, between the pixels.
+"""DeformConv is a convolution whose taps are moved by `offset` to places between the pixels.
 
     y = b + sum over taps k of w[k] mask[k] x(p + k + offset[k]), x bilinear, and 0 outside
 
@@ -65,7 +65,7 @@ def read_deform_conv(node: Node) -> Callable[..., Tensor]:
 def _grid(
     size: Sequence[int], strides: Sequence[int], pads: Sequence[int], kernel: Sequence[int], dilations: Sequence[int]
 ) -> list[np.ndarray]:
-    """For each axis (taps, places): where the taps lie before they are moved."""
+    """Return the positions of the taps before they move, (taps, places) for each axis."""
     rank = len(size)
     found = []
     for axis in range(rank):
@@ -79,7 +79,7 @@ def _grid(
 
 
 def _sampled(x: Tensor, positions: Sequence[Tensor], parts: int) -> Tensor:
-    """(batch, parts, channels, taps, places): x between its pixels, each part of the channels at its own positions."""
+    """Sample x, each part of the channels at its positions between pixels: (batch, parts, channels, taps, places)."""
     batch, channels, *lengths = x.shape
     flat = x.reshape(batch, parts, channels // parts, math.prod(lengths))
     lows = [np.floor(p.array).astype(np.int64) for p in positions]

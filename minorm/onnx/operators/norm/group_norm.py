@@ -1,4 +1,4 @@
-"""GroupNormalization. 18 has one scale a *group* and is withdrawn; 21 has one a channel.
+"""GroupNormalization: version 18 has one scale per *group* and is withdrawn; 21 has one per channel.
 
 Before 21 the groups are instances of a reshaped tensor: InstanceNormalization of (N, G, everything else).
 """
@@ -44,7 +44,7 @@ def write_21(
 
 
 def _per_channel(g: Graph, parameter: Value, size: int) -> Value:
-    """(G) numbers as (C), each repeated for the channels of its group."""
+    """Repeat (G) numbers to (C), each for the channels of its group."""
     groups = int(parameter.known_shape[0])
     if groups == size:
         return parameter
@@ -63,7 +63,7 @@ def lower(
 
 
 def group(g: Graph, x: Value, num_groups: int, scale: Value | None, bias: Value | None, eps: float) -> Value:
-    """Groups of channels as instances; scale and bias one a group, or one a channel."""
+    """Write groups of channels as instances; scale and bias have one number per group or per channel."""
     groups = reshape(g, x, (x.known_shape[0], num_groups, product(x.known_shape[1:]) // num_groups))
     per_group = all(p is None or p.shape == (num_groups,) for p in (scale, bias))
     if x.dtype == dtypes.float64:  # no runtime has an InstanceNormalization of float64
@@ -103,7 +103,7 @@ def read_18(node: Node) -> Callable[[Tensor, Tensor, Tensor], Tensor] | GroupNor
 
 @converts("GroupNormalization", 18, 21)
 def one_a_channel(d: NodeRewriter) -> None:
-    """Scale and bias, one a group, repeated for the channels of each."""
+    """Repeat scale and bias, one number per group, for the channels of each group."""
     groups = few(d.get("num_groups"), "num_groups")
     size = d.length(d.input(0), 1) // groups
     if size == 1:
@@ -115,7 +115,7 @@ def one_a_channel(d: NodeRewriter) -> None:
 
 
 def _by_instances(d: NodeRewriter, per_group: bool) -> None:
-    """InstanceNormalization of (N, G, everything else), in float64 its formula; version 18 is withdrawn."""
+    """Write InstanceNormalization of (N, G, everything else), or its formula in float64; version 18 is withdrawn."""
     x, groups, eps = d.input(0), few(d.get("num_groups"), "num_groups"), d.get("epsilon", 1e-5)
     elem, rank = d.elem(x), d.rank(x)
     rows = stack(d, x, [0, groups, -1])

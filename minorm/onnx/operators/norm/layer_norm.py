@@ -1,4 +1,4 @@
-"""LayerNormalization, from opset 17 on; before, the formula. It computes in float32: float64 takes the formula too."""
+"""LayerNormalization from opset 17 on, which computes in float32; before, and for float64, the formula."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from minorm.tensor.tensor import Tensor
 
 
 def first_axis(x: Value, normalized_shape: Any) -> int:
-    """Where the normalized axes, which are the last ones, begin."""
+    """Return the first of the normalized axes, which are the last axes of x."""
     return x.ndim - (len(normalized_shape) if isinstance(normalized_shape, (tuple, list)) else 1)
 
 
@@ -79,7 +79,7 @@ def read_17(node: Node) -> Callable[..., Any]:
 
 @converts("LayerNormalization", 17, 0)
 def formula(d: NodeRewriter) -> None:
-    """Centred in the stash type, 16-bit floats rounded once, at the end."""
+    """Write the formula in the stash type; 16-bit floats are rounded once, at the end."""
     x, scale, bias = (d.input(place) for place in range(3))
     stash, axis = d.get("stash_type", 1), d.get("axis", -1)
     elem = d.elem(x)

@@ -1,4 +1,4 @@
-"""DepthToSpace and SpaceToDepth: blocks of pixels become channels, and channels blocks of pixels.
+"""Read and convert DepthToSpace and SpaceToDepth, which turn channels into blocks of pixels and back.
 
 Mode DCR counts channels as (block row, block column, channel), CRD as (channel, block row, block column).
 """
@@ -63,12 +63,12 @@ def _image(x: Tensor) -> tuple[int, ...]:
     return x.shape
 
 
-# To other versions: mode CRD, whose channels stand in another order, came with 11 and 28
+# To other versions: mode CRD, with the channels in another order, came with 11 and 28
 
 
 @converts("DepthToSpace", 11, 1)
 def depth_to_space_1(d: NodeRewriter) -> None:
-    """The channels in the order of DCR, for any number of them."""
+    """Reorder any number of channels to the order of DCR."""
     if d.take("mode", "DCR") != "CRD":
         return
     x, block = d.input(0), d.get("blocksize")
@@ -89,5 +89,5 @@ def space_to_depth_13(d: NodeRewriter) -> None:
 
 
 def _order(depth: int, block: int) -> list[int]:
-    """Where the channels of CRD (c, i, j) lie in DCR (i, j, c)."""
+    """Return the places of the channels of CRD (c, i, j) in DCR (i, j, c)."""
     return [int(n) for n in np.arange(depth).reshape(block**2, -1).T.reshape(-1)]

@@ -1,4 +1,4 @@
-"""GridSample and AffineGrid. 20: volumes, and "linear" and "cubic" for what was "bilinear" and "bicubic"."""
+"""Read and write GridSample and AffineGrid (20: volumes; "linear" and "cubic" instead of "bilinear" and "bicubic")."""
 
 from __future__ import annotations
 
