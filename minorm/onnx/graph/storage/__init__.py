@@ -1,1 +1,1 @@
-"""How a file stores tensors that are no plain arrays: types narrower than a byte, and sparse ones."""
+"""Read and write tensors with special storage: in other files, narrow types, and sparse tensors."""
