@@ -83,7 +83,7 @@ class MemoryBudget:
         what = "it"
         if self.loops:
             self.repeated += steps
-            steps, what = self.repeated, "what loops repeat"
+            steps, what = self.repeated, "the work in loops"
         if steps > STEPS * self.allowed:
             raise Excess(
                 f"{what} would take {steps} multiplications, more than max_bytes={self.limit} allows ({STEPS} for each "
@@ -119,7 +119,7 @@ class MemoryBudget:
         asked = [x for x in tensors if id(x) not in self.weights or x.array.size == 0]
         sizes = [_size(x.array) * max(4, x.dtype.itemsize) for x in asked]
         room = max(sizes, default=0)
-        self.expect(room * ROOM, "what it computes")
+        self.expect(room * ROOM, "its result")
         if self.loops:
             lists = sum(len(x) for x in arguments if isinstance(x, list))
             self.works(max(TURN, WORK * max((x.array.size for x in tensors), default=0)) + lists * TURN // 100)

@@ -46,7 +46,7 @@ def few(count: Any, what: str) -> int:
 def place_of(axis: int, rank: int) -> int:
     """Return an axis counted from the front."""
     if not -rank <= axis < rank:
-        raise RuleNotApplicable(f"axis is {axis}, of {rank} axes")
+        raise RuleNotApplicable(f"axis is {axis}; the value has {rank} axes")
     return axis % rank
 
 

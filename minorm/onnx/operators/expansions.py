@@ -94,7 +94,7 @@ def function(domain: str, operator: str, call: Call) -> Any:
     except LoadError:
         raise
     except (IndexError, KeyError, TypeError, ValueError, onnx.parser.ParseError) as error:
-        raise refuse(operator, f"what this node gives it ({error})") from error
+        raise refuse(operator, f"the arguments of this node ({error})") from error
 
 
 @functools.lru_cache(maxsize=256)

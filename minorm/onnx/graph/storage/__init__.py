@@ -1,1 +1,1 @@
-"""Read and write tensors with special storage: in other files, narrow types, and sparse tensors."""
+"""Read tensors in special storage: other files, narrow element types and sparse tensors."""

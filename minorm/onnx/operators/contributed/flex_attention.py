@@ -60,7 +60,7 @@ def _through(function: Any, call: Call, name: str, x: str) -> str:
     if graph is None:
         return x
     if not isinstance(graph, GraphProto) or len(graph.input) != 1 or len(graph.output) != 1:
-        raise refuse("FlexAttention", f"a {name} that has not one input and one output")
+        raise refuse("FlexAttention", f"a {name} without exactly one input and one output")
     own = {graph.input[0].name: x}
     own |= {t.name: f"{name}_{t.name}" for t in graph.initializer}
     own |= {made: f"{name}_{made}" for node in graph.node for made in node.output if made}

@@ -123,9 +123,7 @@ def read_scan_8(node: Node) -> Callable[..., tuple[Any, ...]]:
 
 @lowers(Loop)
 def write_loop(g: Graph) -> None:
-    raise RuleNotApplicable(
-        "how often it runs depends on the input; export(loaded, None) writes it as the Loop that it is"
-    )
+    raise RuleNotApplicable("the number of turns depends on the input; export(loaded, None) keeps the Loop as it is")
 
 
 def _scanned(

@@ -241,7 +241,7 @@ POLYNOMIAL = (1.061405429, -1.453152027, 1.421413741, -0.284496736, 0.254829592)
 
 def _erfc(g: Graph, z: Value) -> Value:
     if z.dtype == dtypes.float64:
-        raise RuleNotApplicable("Erf exists from opset 9 on; before, it can be written for float32 and less only")
+        raise RuleNotApplicable("Erf exists from opset 9 on; before, only float32 and 16-bit floats have a formula")
     t = g.add("Reciprocal", g.add("Add", g.add("Mul", z, g.scalar(P, z)), g.scalar(1, z)))
     sum_ = g.scalar(0, z)
     for factor in POLYNOMIAL:

@@ -222,7 +222,9 @@ def write_clip_11(g: Graph, x: Value, low: float | None, high: float | None) -> 
 def _clip_integers(g: Graph, x: Value, low: float | None, high: float | None) -> Value:
     """Write Clip of integers before opset 12: Where puts the bound in the place of each number beyond it."""
     if not g.has("Where", 9):
-        raise RuleNotApplicable("Clip takes integers from opset 12 on, and Where, which could stand for it, is of 9")
+        raise RuleNotApplicable(
+            "Clip takes integers from opset 12 on, and Where, which could replace it, exists from 9 on"
+        )
     for bound, is_least in ((low, True), (high, False)):
         if bound is not None:
             limit = g.scalar(bound, x)
@@ -366,7 +368,7 @@ def _bounded(d: NodeRewriter) -> None:
 def cast_6(d: NodeRewriter) -> None:
     name = str(d.get("to")).upper()
     if name not in TensorProto.DataType.keys():  # noqa: SIM118  an enum of protobuf
-        raise RuleNotApplicable(f"to is {name!r}, which is no type")
+        raise RuleNotApplicable(f"to is {name!r}, which is not a type")
     d.set("to", TensorProto.DataType.Value(name))
 
 

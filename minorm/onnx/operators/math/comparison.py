@@ -47,7 +47,7 @@ def write_bitwise(g: Graph, a: Value, b: Value, relation: str) -> Value:
     if a.dtype != dtypes.bool:
         operator = f"Bitwise{relation.removeprefix('bitwise_').title()}"
         if not g.has(operator):
-            raise RuleNotApplicable(f"{operator} exists from opset 18 on; before, there are operators of bools alone")
+            raise RuleNotApplicable(f"{operator} exists from opset 18 on; before, there are only operators for bools")
         return g.add(operator, a, b)
     return g.add(_LOGIC[relation.replace("bitwise", "logical")], a, b)
 

@@ -108,7 +108,9 @@ def _type(node: Node, default: Any) -> Any:
 @writes(F.drawn, "RandomUniform", since=1)
 def write_drawn(g: Graph, kind: str, shape: Shape, a: float, b: float, dtype: Any, generator: Any) -> Value:
     if any(isinstance(n, Size) for n in shape):
-        raise RuleNotApplicable("a shape that follows a free axis; draw like a tensor that has it")
+        raise RuleNotApplicable(
+            "a shape that follows a free axis; draw with a *_like function and a tensor of this shape"
+        )
     dtype, lengths = np.dtype(dtype), tuple(int(n) for n in shape)
     also = {"shape": list(lengths), "dtype": _code(dtype)}
     return g.add(f"Random{kind.capitalize()}", shape=lengths, dtype=dtype, also=also, **_numbers(kind, a, b, generator))

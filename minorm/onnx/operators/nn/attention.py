@@ -45,7 +45,7 @@ def read_attention(node: Node) -> Callable[..., Any]:
         packed, kind = q.ndim == 3, q.dtype
         q, k, v = (_heads(node, x, name) for x, name in ((q, "q"), (k, "kv"), (v, "kv")))
         if (past_k is None) != (past_v is None) or (past_k is not None and valid is not None):
-            raise ValueError("expected past_key and past_value together, and none of them beside nonpad_kv_seqlen")
+            raise ValueError("expected past_key and past_value together, and neither together with nonpad_kv_seqlen")
         before = 0 if past_k is None else past_k.shape[2]
         keys = k if past_k is None else cat([past_k, k], 2)
         values = v if past_v is None else cat([past_v, v], 2)
@@ -165,7 +165,7 @@ def read_rotary(node: Node) -> Callable[..., Tensor]:
         count = size or y.shape[3]
         cos, sin = (_of_tokens(table, positions, y, count // 2) for table in (cos, sin))
         if count % 2 or not 0 <= count <= y.shape[3]:
-            raise ValueError(f"{count} of {y.shape[3]} numbers are to be turned; expected an even number of them")
+            raise ValueError(f"{count} of {y.shape[3]} numbers would be turned; expected an even number")
         turned, rest = y[..., :count], y[..., count:]
         if interleaved:
             a, b = turned[..., ::2], turned[..., 1::2]

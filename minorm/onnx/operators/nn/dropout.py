@@ -1,4 +1,5 @@
-"""Dropout is written as nothing in inference and as the operator in training; each version stores the mode otherwise.
+"""Dropout is written as nothing in inference and as the operator in training; the place of the mode depends on the
+version.
 
 Versions 1 and 6 train unless `is_test`. Versions 7 and 10 have no mode: a runtime for inference ignores the node. From
 12 on `ratio` and `training_mode` are inputs. minorm ignores `seed`: all draws come from its own generator.
@@ -102,7 +103,7 @@ def dropout(d: NodeRewriter) -> None:
             return
         mode = d.array(2)
         if d.input(2) and mode is None:
-            raise RuleNotApplicable("whether it trains is computed")
+            raise RuleNotApplicable("its mode is computed")
         trains = mode is not None and bool(mode.reshape(-1)[0])
         ratio = d.array(1)
         if d.input(1) and ratio is None and trains:

@@ -139,7 +139,7 @@ def _check_conv(w: Tensor, x_zero: Tensor | None, w_zero: Tensor | None, w_scale
     for name, parameter in (("w_zero_point", w_zero), ("w_scale", w_scale)):
         if parameter is not None and parameter.numel() != 1 and parameter.shape != w.shape[:1]:
             raise ValueError(
-                f"{name} has shape {parameter.shape}; expected one number, or {w.shape[:1]}, one a channel"
+                f"{name} has shape {parameter.shape}; expected one number, or {w.shape[:1]}, one per channel"
             )
 
 

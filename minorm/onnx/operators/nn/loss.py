@@ -1,4 +1,5 @@
-"""Write losses: SoftmaxCrossEntropyLoss and NegativeLogLikelihoodLoss from opset 12 on, others by formulas.
+"""Read and write SoftmaxCrossEntropyLoss and NegativeLogLikelihoodLoss (from opset 12 on); write other losses by
+formulas.
 
 A loss in the graph makes a training graph that another tool can differentiate; its mean follows the batch.
 """

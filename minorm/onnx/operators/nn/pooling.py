@@ -169,7 +169,7 @@ def _counts(n: int, m: int, k: int, s: int, counted: tuple[int, int], low: int, 
 def _write_global(g: Graph, x: Value, output_size: Any) -> Value:
     sizes = output_size if isinstance(output_size, tuple) else (output_size,) * (x.ndim - 2)
     if any(n is None or n != 1 for n in sizes):
-        raise RuleNotApplicable("GlobalAveragePool gives one element an axis")
+        raise RuleNotApplicable("GlobalAveragePool gives one element per axis")
     return g.add("GlobalAveragePool", x, shape=g.result.shape)
 
 

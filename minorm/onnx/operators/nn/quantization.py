@@ -77,7 +77,9 @@ def _type(node: Node, attribute: str) -> Any:
         return narrow.TYPES[code]
     if code not in DTYPES:
         known = code in TensorProto.DataType.values()
-        raise Unsupported(f"{attribute} is {TensorProto.DataType.Name(code) if known else code}, which minorm has not")
+        raise Unsupported(
+            f"{attribute} is {TensorProto.DataType.Name(code) if known else code}, which minorm does not have"
+        )
     return DTYPES[code]
 
 

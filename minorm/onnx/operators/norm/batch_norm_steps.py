@@ -70,7 +70,7 @@ def _outputs(d: NodeRewriter, trains: bool) -> None:
     if not trains:
         read = [name for name in extra.values() if name in d.values.read]
         if read:
-            raise RuleNotApplicable(f"in its inference form nothing computes {read[0]!r}")
+            raise RuleNotApplicable(f"the inference form does not compute {read[0]!r}")
         return
     names = ("mean", "var", "saved_mean", "saved_var")[: 2 if d.goal >= 14 else 4]
     for place, name in enumerate(names, start=1):

@@ -36,7 +36,9 @@ def write_21(
     g: Graph, x: Value, num_groups: int, weight: Value | None, bias: Value | None, eps: float, compute_dtype: Any
 ) -> Value:
     if x.ndim < 3 or x.dtype == dtypes.float64 or not is_usual(x, compute_dtype, weight, bias):
-        raise RuleNotApplicable("GroupNormalization takes (N, C, ...), has one type for all, and computes in float32")
+        raise RuleNotApplicable(
+            "GroupNormalization takes (N, C, ...) and one type for all inputs, and computes in float32"
+        )
     size = int(x.known_shape[1])
     scale = ones(g, (size,), x) if weight is None else _per_channel(g, weight, size)
     shift = zeros(g, (size,), x) if bias is None else _per_channel(g, bias, size)
@@ -90,8 +92,8 @@ def read_18(node: Node) -> Callable[[Tensor, Tensor, Tensor], Tensor] | GroupNor
         for name, p in (("scale", scale), ("bias", bias)):
             if p.shape != (numbers,):
                 raise ValueError(
-                    f"{name} has shape {p.shape}; expected ({numbers},): version {node.since} has one number a {what}; "
-                    f"x.shape is {x.shape}"
+                    f"{name} has shape {p.shape}; expected ({numbers},): version {node.since} has one number per {what}"
+                    f"; x.shape is {x.shape}"
                 )
         return F.group_norm(x, groups, scale, bias, node["epsilon"], compute_dtype=widest(x, stash=stash))
 

@@ -37,7 +37,7 @@ def write_17(
     g: Graph, x: Value, normalized_shape: Any, weight: Value | None, bias: Value | None, eps: float, compute_dtype: Any
 ) -> Value:
     if x.dtype == dtypes.float64 or not is_usual(x, compute_dtype, weight, bias):
-        raise RuleNotApplicable("LayerNormalization has one type for all, and computes in float32")
+        raise RuleNotApplicable("LayerNormalization takes one type for all inputs, and computes in float32")
     axis = first_axis(x, normalized_shape)
     scale = ones(g, [int(n) for n in x.known_shape[axis:]], x) if weight is None else weight
     return g.add("LayerNormalization", x, scale, bias, shape=x.shape, axis=axis, epsilon=eps)

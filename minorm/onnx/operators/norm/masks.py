@@ -24,7 +24,7 @@ def unmasked(rule: Rule) -> Rule:
     @functools.wraps(rule)
     def write(g: Graph, mask: Value | None, **call: Any) -> Any:
         if mask is not None:
-            raise RuleNotApplicable("no operator of ONNX knows a mask")
+            raise RuleNotApplicable("no ONNX operator takes a mask")
         return rule(g, **_said(**call))
 
     return write
@@ -36,7 +36,7 @@ def masked(rule: Rule) -> Rule:
     @functools.wraps(rule)
     def write(g: Graph, mask: Value | None, **call: Any) -> Any:
         if mask is None:
-            raise RuleNotApplicable("without a mask the formula is another")
+            raise RuleNotApplicable("this rule only writes calls with a mask")
         if not g.has("ReduceSum", 13):
             raise RuleNotApplicable(f"a mask is written from opset 13 on; the model's opset is {g.opset}")
         return rule(g, mask, **_said(**call))

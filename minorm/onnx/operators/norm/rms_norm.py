@@ -40,7 +40,7 @@ def write_23(
     g: Graph, x: Value, normalized_shape: Any, weight: Value | None, eps: float | None, compute_dtype: Any
 ) -> Value:
     if x.dtype == dtypes.float64 or not is_usual(x, compute_dtype, weight):
-        raise RuleNotApplicable("RMSNormalization has one type for all, and computes in float32")
+        raise RuleNotApplicable("RMSNormalization takes one type for all inputs, and computes in float32")
     axis = first_axis(x, normalized_shape)
     scale = ones(g, [int(n) for n in x.known_shape[axis:]], x) if weight is None else weight
     small = epsilon(x, eps)

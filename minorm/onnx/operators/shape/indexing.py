@@ -84,7 +84,7 @@ def _taken(length: Length, start: Length, end: Length, step: int) -> Length:
 @lowers(ops.SetItem)
 def write_setitem(g: Graph, x: Value, value: Value, steps: Any, index: Any) -> Value:
     if steps or index is not Ellipsis:
-        raise RuleNotApplicable("a graph changes no part of a tensor; put it together by minorm.cat or minorm.where")
+        raise RuleNotApplicable("a graph cannot change a part of a tensor; build it with minorm.cat or minorm.where")
     if value.ndim > x.ndim:
         value = reshape(g, value, value.known_shape[value.ndim - x.ndim :])
     return expand(g, value, x.known_shape)
@@ -226,7 +226,7 @@ def read_gather_elements(node: Node) -> Callable[[Tensor, Tensor], Tensor]:
         axis = axis_of("gather", node["axis"], x)
         if any(m > n for i, (n, m) in enumerate(zip(x.shape, indices.shape, strict=True)) if i != axis):
             raise ValueError(
-                f"indices have shape {indices.shape}, x {x.shape}; expected no longer ones but along {axis}"
+                f"indices have shape {indices.shape}, x {x.shape}; expected lengths of at most x's except along {axis}"
             )
         n = x.shape[axis]
         outside = (indices.array < -n) | (indices.array >= n)

@@ -1,4 +1,4 @@
-"""Convert indices that count from the end, which Gather, Scatter and OneHot take from 11 on, Scatter and TopK."""
+"""Convert Gather, Scatter and OneHot, whose indices may count from the end from version 11 on, and TopK."""
 
 from __future__ import annotations
 

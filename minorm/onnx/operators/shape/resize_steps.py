@@ -91,7 +91,7 @@ def _axis_by_axis(d: NodeRewriter, mode: str, kind: str, rounding: str) -> None:
         raise RuleNotApplicable("before opset 11 it takes scales that are fixed")
     if elem not in FLOATS or kind == "tf_crop_and_resize" or after is None or len(after) != len(before):
         raise RuleNotApplicable(
-            f"before opset 11 coordinates are i / scale, of fixed scales; these are {kind} ({mode})"
+            f"before opset 11 coordinates are i / scale with fixed scales; these are {kind} ({mode})"
         )
     y = cast(d, x, FLOAT) if elem in HALVES else x
     for axis, (n, m) in enumerate(zip(before, after, strict=True)):
