@@ -201,7 +201,7 @@ def _owner(array: Any) -> Any:
 
 
 class _Active(threading.local):
-    ledger: MemoryBudget | None = None
+    budget: MemoryBudget | None = None
     see: See | None = None
 
 
@@ -210,7 +210,7 @@ _active = _Active()
 
 def active() -> MemoryBudget | None:
     """Return the budget of the run in this thread, or None."""
-    return _active.ledger
+    return _active.budget
 
 
 def is_watched() -> bool:
@@ -236,15 +236,15 @@ def run(limit: int, taken: int, inputs: Sequence[Any], weights: Collection[int])
     """
     worth = INPUTS * sum(x.array.nbytes for x in _flat(inputs)) * (RECORDED if is_grad_enabled() else 1)
     allowed = max(limit - taken, worth if limit >= limits.ONNX else min(worth, SMALL))
-    with entered(MemoryBudget(limit, allowed, weights)) as ledger:
-        yield ledger
+    with entered(MemoryBudget(limit, allowed, weights)) as budget:
+        yield budget
 
 
 @contextmanager
-def entered(ledger: MemoryBudget) -> Iterator[MemoryBudget]:
-    """Count the computations of graphs in this thread in `ledger` while the context is open."""
-    outer, _active.ledger = _active.ledger, ledger
+def entered(budget: MemoryBudget) -> Iterator[MemoryBudget]:
+    """Count the computations of graphs in this thread in `budget` while the context is open."""
+    outer, _active.budget = _active.budget, budget
     try:
-        yield ledger
+        yield budget
     finally:
-        _active.ledger = outer
+        _active.budget = outer

@@ -12,11 +12,11 @@ import re
 from typing import Any
 
 SCOPES = "pkg.torch.onnx.name_scopes"  # a Python list as text: ['', 'layer1', 'layer1.0', 'conv2d_3']
-LONGEST = 4096  # characters of what may be a path
+LONGEST = 4096  # characters of a path at most
 
 _QUOTED = re.compile(r"'([^'\\]*)'|\"([^\"\\]*)\"")
 _CALLED = re.compile(r"_\d+(?=\.|$)")
-_CALL = re.compile(r"(Stateful)?PartitionedCall(_\d+)?")  # what TensorFlow puts around a whole model
+_CALL = re.compile(r"(Stateful)?PartitionedCall(_\d+)?")  # TensorFlow puts such a call around a whole model
 
 
 def of(node: Any) -> str:

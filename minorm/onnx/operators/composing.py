@@ -36,7 +36,7 @@ def one_number(array: Any, what: str) -> Any:
     return np.reshape(array, -1)[0].item()
 
 
-def few(count: Any, what: str) -> int:
+def checked_count(count: Any, what: str) -> int:
     """Check a count from the file, so that no file makes the rules create too many things."""
     if not 0 <= count <= LARGEST:
         raise RuleNotApplicable(f"{what} is {count}; expected 0 to {LARGEST}")
@@ -53,7 +53,7 @@ def place_of(axis: int, rank: int) -> int:
 def axes_from(d: NodeRewriter, x: str, axis: int) -> list[int]:
     """List this axis and all axes behind it; a negative axis gives negative ones."""
     if axis < 0:
-        few(-axis, "the number of axes")
+        checked_count(-axis, "the number of axes")
         return [*range(axis, 0)]
     return [*range(axis, d.rank(x))]
 

@@ -191,7 +191,7 @@ def _joined(node: Node, place: int, pieces: list[Tensor], axis: int = 0) -> Tens
         node.fits(empty, dtype or dtypes.float32)
         return Tensor(np.zeros(empty, dtype or dtypes.float32))
     if not -pieces[0].ndim - 1 <= axis <= pieces[0].ndim:
-        raise ValueError(f"scan_output_axes holds {axis}; what is collected has {pieces[0].ndim + 1} axes")
+        raise ValueError(f"scan_output_axes holds {axis}; the collected results have {pieces[0].ndim + 1} axes")
     node.fits((len(pieces), *pieces[0].shape), pieces[0].dtype)
     return stack(pieces, axis)
 

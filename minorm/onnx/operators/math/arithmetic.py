@@ -240,7 +240,7 @@ def clip(g: Graph, x: Value, low: float | None, high: float | None) -> Value:
 
 @reads("Clip", since=1)
 def read_clip_1(node: Node) -> Callable[[Tensor], Tensor]:
-    given = node.attributes.get("min"), node.attributes.get("max")  # the defaults of version 6 are those of floats
+    given = node.attributes.get("min"), node.attributes.get("max")  # version 6 has defaults only for floats
     _check_bounds(node.type(0), *given)
     return lambda x: clipped(x, *((node["min"], node["max"]) if dtypes.is_float(x.dtype) else given))
 

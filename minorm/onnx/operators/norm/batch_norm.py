@@ -121,8 +121,8 @@ class BatchNormalization(StatisticsLayer):
     running ones; else, and when frozen, with the running ones. If the graph computes them, the node keeps the form that
     the file gives it, and gradients flow through all five inputs.
 
-    inverse_saved_var   output 5 of versions 1 to 9 is the variance, as the specification says; True gives what
-                        onnxruntime computes instead, 1 / sqrt(var + eps)
+    inverse_saved_var   output 5 of versions 1 to 9 is the variance, as in the specification; True gives onnxruntime's
+                        value instead, 1 / sqrt(var + eps)
     """
 
     inverse_saved_var = False

@@ -19,7 +19,7 @@ from minorm.onnx.graph.node_rewriter import Kind, NodeRewriter
 from minorm.onnx.graph.reading import Node
 from minorm.onnx.graph.registry import converts, lowers, reads, writes
 from minorm.onnx.graph.sizes import product
-from minorm.onnx.operators.composing import few, shape_of, standardized, stretched, unsqueeze
+from minorm.onnx.operators.composing import checked_count, shape_of, standardized, stretched, unsqueeze
 from minorm.onnx.operators.composing import reshape as stack
 from minorm.onnx.operators.norm.instance_norm import instance
 from minorm.onnx.operators.norm.masks import unmasked
@@ -106,7 +106,7 @@ def read_18(node: Node) -> Callable[[Tensor, Tensor, Tensor], Tensor] | GroupNor
 @converts("GroupNormalization", 18, 21)
 def one_a_channel(d: NodeRewriter) -> None:
     """Repeat scale and bias, one number per group, for the channels of each group."""
-    groups = few(d.get("num_groups"), "num_groups")
+    groups = checked_count(d.get("num_groups"), "num_groups")
     size = d.length(d.input(0), 1) // groups
     if size == 1:
         return
@@ -118,7 +118,7 @@ def one_a_channel(d: NodeRewriter) -> None:
 
 def _by_instances(d: NodeRewriter, per_group: bool) -> None:
     """Write InstanceNormalization of (N, G, everything else), or its formula in float64; version 18 is withdrawn."""
-    x, groups, eps = d.input(0), few(d.get("num_groups"), "num_groups"), d.get("epsilon", 1e-5)
+    x, groups, eps = d.input(0), checked_count(d.get("num_groups"), "num_groups"), d.get("epsilon", 1e-5)
     elem, rank = d.elem(x), d.rank(x)
     rows = stack(d, x, [0, groups, -1])
     scale, bias = d.input(1), d.input(2)

@@ -18,7 +18,7 @@ from minorm.onnx.operators.composing import (
     FLOAT,
     INT64,
     cast,
-    few,
+    checked_count,
     numbers,
     one_number,
     place_of,
@@ -111,7 +111,7 @@ def expand_0(d: NodeRewriter) -> None:
     lengths = numbers(d.absorb(1, "the shape"))
     if d.elem(d.input(0)) == BOOL:
         raise RuleNotApplicable("it exists from opset 8 on")
-    few(math.prod(lengths), "the number of elements")
+    checked_count(math.prod(lengths), "the number of elements")
     d.replace("Mul", d.input(0), d.constant(np.ones(lengths), d.elem(d.input(0)), "ones"))
     d.node = None
 
@@ -154,7 +154,7 @@ def split_equally(d: NodeRewriter) -> None:
     count = d.take("num_outputs")
     if count is None or d.input(1):
         return
-    few(count, "num_outputs")
+    checked_count(count, "num_outputs")
     axis, shape = d.get("axis", 0), d.kind(d.input(0)).shape
     n = shape[axis] if shape is not None and -len(shape) <= axis < len(shape) else None
     if isinstance(n, int):
@@ -242,7 +242,7 @@ def constant_of_shape(d: NodeRewriter) -> None:
     if lengths is None:
         d.replace("Expand", d.constant([number], elem, "value"), d.input(0))
     else:
-        few(math.prod(numbers(lengths)), "the number of elements")
+        checked_count(math.prod(numbers(lengths)), "the number of elements")
         made = d.constant(np.full(numbers(lengths), number), elem, "value")
         d.replace("Identity", made)
     d.node = None
@@ -254,7 +254,7 @@ def range_0(d: NodeRewriter) -> None:
     start, limit, delta = (d.array(place) for place in range(3))
     if start is not None and limit is not None and delta is not None:
         first, end, step = one_number(start, "start"), one_number(limit, "limit"), one_number(delta, "delta")
-        few(max(0.0, (end - first) / step), "the number of elements")
+        checked_count(max(0.0, (end - first) / step), "the number of elements")
         values = np.arange(first, end, step)
         d.replace("Identity", d.constant(values, d.elem(d.input(0)), "range"))
         d.node = None

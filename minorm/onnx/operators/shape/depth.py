@@ -13,7 +13,7 @@ from onnx import TensorProto
 from minorm.onnx.graph.node_rewriter import Kind, NodeRewriter
 from minorm.onnx.graph.reading import Node
 from minorm.onnx.graph.registry import converts, reads
-from minorm.onnx.operators.composing import few, part, shape_of
+from minorm.onnx.operators.composing import checked_count, part, shape_of
 from minorm.tensor.tensor import Tensor
 
 
@@ -83,7 +83,10 @@ def depth_to_space_1(d: NodeRewriter) -> None:
 @converts("SpaceToDepth", 28, 13)
 def space_to_depth_13(d: NodeRewriter) -> None:
     if d.take("mode", "DCR") == "CRD":
-        name, depth = d.output(0), few(d.length(d.input(0), 1) * d.get("blocksize") ** 2, "the number of channels")
+        name, depth = (
+            d.output(0),
+            checked_count(d.length(d.input(0), 1) * d.get("blocksize") ** 2, "the number of channels"),
+        )
         inner = d.divert(0)
         d.after("Gather", inner, d.integers(_order(depth, d.get("blocksize")), "order"), to=name, axis=1)
 
