@@ -83,12 +83,10 @@ def depth_to_space_1(d: NodeRewriter) -> None:
 @converts("SpaceToDepth", 28, 13)
 def space_to_depth_13(d: NodeRewriter) -> None:
     if d.take("mode", "DCR") == "CRD":
-        name, depth = (
-            d.output(0),
-            checked_count(d.length(d.input(0), 1) * d.get("blocksize") ** 2, "the number of channels"),
-        )
+        name, block = d.output(0), d.get("blocksize")
+        depth = checked_count(d.length(d.input(0), 1) * block**2, "the number of channels")
         inner = d.divert(0)
-        d.after("Gather", inner, d.integers(_order(depth, d.get("blocksize")), "order"), to=name, axis=1)
+        d.after("Gather", inner, d.integers(_order(depth, block), "order"), to=name, axis=1)
 
 
 def _order(depth: int, block: int) -> list[int]:
