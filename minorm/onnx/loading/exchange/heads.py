@@ -62,8 +62,9 @@ class Head:
 
 
 def find(model: Any, x: Tensor) -> Head:
-    """Find the head of a GraphModule with one output. x: images that it takes, to see shapes. Raise ValueError if there
-    is no head; it says what was looked for, and which nodes are the last.
+    """Find the head of a GraphModule with one output. x: images that it takes, to see shapes.
+
+    Raise ValueError if there is no head; it says what was looked for, and which nodes are the last.
     """
     spots, name, after = replacing.spots_of(model), model.output_names[0], list[str]()
     places: list[int] = []
