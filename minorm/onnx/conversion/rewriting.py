@@ -1,8 +1,8 @@
 """Rewrite the graph of a model for another opset, node by node; it runs nothing, and other nodes stay as they are.
 
 A node whose operator has the same version at both opsets is copied. The others go through the steps of their operator
-(steps.py). Graphs inside nodes are rewritten in the same way, and so are the bodies of the model's own functions, each
-from the opset that it says. Nodes of other domains are copied.
+(steps.py). It rewrites graphs inside nodes in the same way, and the bodies of the model's functions, each from the
+opset that the function declares. Nodes of other domains are copied.
 """
 
 from __future__ import annotations
