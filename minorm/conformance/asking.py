@@ -82,7 +82,7 @@ def ask(
             lines = subprocesses.written(os.path.join(folder, "progress"))
             found.update(_outcomes(folder, lines))
         if not any("ready" in line for line in lines):
-            raise CannotRun(how or "ended without a word")
+            raise CannotRun(how or "ended without a message")
         begun = next((line["begin"] for line in reversed(lines) if "begin" in line), None)
         if begun is not None and begun not in found:
             found[begun] = Outcome("died", how or "ended the process")

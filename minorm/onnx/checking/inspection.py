@@ -136,7 +136,7 @@ def inspect(
 def _read(path: str | os.PathLike[str], max_bytes: int, operation: str) -> onnx.ModelProto:
     proto = encoding.read(path, operation, max_bytes)
     if not proto.graph.node and not proto.graph.output:
-        raise LoadError(f"{operation}: {os.fspath(path)!r} is not an ONNX model: it has no graph")
+        raise LoadError(f"{operation}: {os.fspath(path)!r} is no ONNX model: it has no graph")
     return proto
 
 
@@ -331,7 +331,7 @@ def _value(entry: Any) -> str:
     """Describe a value: `x: float32 [batch, 1, 8, 8]`."""
     kind = entry.type.tensor_type
     if not entry.type.HasField("tensor_type"):
-        return f"{entry.name}: {entry.type.WhichOneof('value') or 'of a type that is not said'}"
+        return f"{entry.name}: {entry.type.WhichOneof('value') or 'of an undeclared type'}"
     code, known = kind.elem_type, onnx.TensorProto.DataType
     name = known.Name(code).lower() if code in known.values() else f"element type {code}"
     dtype = str(tensors.DTYPES.get(code) or name)

@@ -108,9 +108,9 @@ def _of_mode(node: Node, readers: Mapping[str, set[str]], outputs: set[str]) -> 
     momentum, running = float(node["momentum"]), [name for name in node.outputs[1:3] if name]
     trains = batch_norm.trains(node)
     if node.since < 7 and trains and "is_test" not in node.attributes:
-        yield "is_test is absent, so it trains; many converters turn it into inference without a word"
+        yield "is_test is absent, so it trains; many converters turn it into inference without a warning"
     if 7 <= node.since < 14 and len(node.outputs) > 1 and not trains:
-        yield "its outputs after the first have no names: they are not there, so it does inference"
+        yield "its outputs after the first have no names: they do not exist, so it does inference"
     if trains and not any(name in outputs or name in readers for name in running):
         yield "it trains, but nothing reads the running statistics that it computes: y depends on the whole batch"
     blended = all(readers.get(name, set()) & ARITHMETIC for name in running) and bool(running)
@@ -145,7 +145,7 @@ def _of_statistics(node: Node, eps: float | None, find: Find) -> Iterator[str]:
         if wrong:
             yield f"{why} in {_share(wrong, var.size)}"
     if var.ndim > 1:
-        yield "statistics for every position (spatial=0), which versions from 9 on cannot say"
+        yield "statistics for every position (spatial=0), which versions from 9 on cannot express"
 
 
 def _share(count: int, total: int) -> str:

@@ -99,7 +99,7 @@ class Comparison:
         if untrue:
             name, why = next(iter(untrue.items()))
             rest = f", and so {len(untrue) - 1} more" if len(untrue) > 1 else ""
-            self._warn(f"value {name!r} {why}{rest}; what the file says of such lengths is left out")
+            self._warn(f"value {name!r} {why}{rest}; the file's declarations of such lengths are left out")
         drop(new.graph.value_info, lambda entry: entry.name in untrue)
         for entry in new.graph.output if untrue else ():  # names that no input has mean several lengths
             for dim in entry.type.tensor_type.shape.dim if entry.name in untrue else ():

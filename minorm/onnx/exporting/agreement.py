@@ -19,7 +19,7 @@ from minorm.tensor.tensor import Tensor
 
 BEHIND = (
     "is computed from the input's values, or drawn at random, outside minorm's operations (x.numpy(), x.item(), "
-    "NumPy): a graph would freeze what it was for this input; use Tensor operations"
+    "NumPy): a graph would freeze its value for this input; use Tensor operations"
 )
 
 

@@ -95,7 +95,7 @@ def inputs_of(
     inputs = Inputs(args, places, _names(model, places) if names is None else list(names))
     for name, tensor in zip(inputs.names, inputs.tensors, strict=True):
         if tensor.dtype not in ELEMENT_TYPES:
-            raise TypeError(f"export: input {name!r} is {tensor.dtype}, which ONNX has no type for")
+            raise TypeError(f"export: input {name!r} is {tensor.dtype}, for which ONNX has no type")
     if dynamic_axes is None:
         labels = _batch_axes(inputs.tensors)
     else:

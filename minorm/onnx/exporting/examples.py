@@ -129,7 +129,7 @@ def settled(inputs: Sequence[Input], guess: Guess) -> list[Input]:
         except ValueError as error:  # lists of different lengths
             raise ValueError(f"the value of input {name!r} is a list of lists of several lengths") from error
         if array.dtype.kind not in "biuf":
-            raise ValueError(f"the value of input {name!r} is no number, and no list of numbers")
+            raise ValueError(f"the value of input {name!r} is neither a number nor a list of numbers")
         if array.ndim:
             shapes.setdefault(name, array.shape)
     return with_lengths(inputs, shapes)

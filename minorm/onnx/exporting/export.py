@@ -141,8 +141,8 @@ def export(
                 raise
     if args is None:
         raise TypeError(
-            f"export: args is None; expected an example of the input, for {type(model).__name__} is exported by "
-            "running it. Only what minorm.onnx.load returned needs none, unless it is part of another module"
+            f"export: args is None; expected an example of the input, because {type(model).__name__} is exported by "
+            "running it. Only a module that minorm.onnx.load returned needs none, unless it is part of another module"
         )
     weights = _weights(path, external_data)
     with _on_the_cpu(model):

@@ -184,7 +184,7 @@ class _Fuser:
             shape = tuple(None if (n := length_of(dim)) == "" else n for dim in dims)
             kind = Kind(entry.type.tensor_type.elem_type, shape)
         if kind.shape is None:
-            raise RuleNotApplicable(f"how many axes {name!r} has is not known")
+            raise RuleNotApplicable(f"the number of axes of {name!r} is not known")
         return kind
 
     def _channels(self, norm: Norm, shape: Sequence[Any]) -> int:
@@ -196,13 +196,13 @@ class _Fuser:
         )
         if not isinstance(size, int) or size < 1 or size % norm.groups[1] or not same:
             raise RuleNotApplicable(
-                f"{norm.x!r} has the shape {shape}, of which the nodes need not make groups of channels"
+                f"{norm.x!r} has the shape {shape}; the nodes may not split its channels into groups"
             )
         rest, inner = norm.groups[2:], shape[1:]
         whole = all(isinstance(n, int) for n in inner) and math.prod(inner) == norm.groups[1] * math.prod(rest)
         if norm.groups[0] not in (0, shape[0]) or not (whole or rest == (patterns.BEHIND,)):
             raise RuleNotApplicable(
-                f"the groups of {norm.x!r}, of shape {shape}, need not have the lengths {norm.groups}"
+                f"the groups of {norm.x!r}, of shape {shape}, may not have the lengths {norm.groups}"
             )
         channels = (size, *(1,) * (len(shape) - 2))
         if norm.per_group and norm.groups[1] != size:
@@ -225,7 +225,9 @@ class _Fuser:
         if not all(isinstance(n, int) for n in tail):
             raise RuleNotApplicable(f"the lengths of the last axes of {norm.x!r} are not known")
         if any(held is not None and held.shape != tail for held in (norm.weight, norm.bias)):
-            raise RuleNotApplicable(f"the weight or the bias has not the shape {tail} of the last axes of {norm.x!r}")
+            raise RuleNotApplicable(
+                f"the weight or the bias does not have the shape {tail} of the last axes of {norm.x!r}"
+            )
         return tail
 
     def _parameter(self, held: Held | None, shape: tuple[int, ...], elem: int, absent: str, before: list[Any]) -> str:

@@ -256,7 +256,7 @@ class Retyper:
                 describe(graph.output[i], elem)
         made = results[0][1:] if node.op_type == "Loop" else results[0]  # without its condition
         if len(made) < len(node.output) or any(len(values) != len(results[0]) for values in results):
-            raise RuleNotApplicable("its graphs have another number of outputs")
+            raise RuleNotApplicable("its graphs have different numbers of outputs")
         rounded = data if data != self.goal and not silent else 0
         for i, (name, value) in enumerate(zip(node.output, made, strict=False)):
             floats = value.elem in FLOATS and not silent

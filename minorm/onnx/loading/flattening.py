@@ -345,7 +345,7 @@ class Flattener:
                 raise LoadError(f"load: node {what!r} has two attributes {attribute.name!r}")
             reference = attribute.ref_attr_name
             if reference and not place.stack:
-                raise LoadError(f"load: node {what!r} refers to an attribute {reference!r}, but is in no function")
+                raise LoadError(f"load: node {what!r} refers to an attribute {reference!r}, but is not in a function")
             if not reference:
                 found[attribute.name] = attribute
             elif reference in place.attributes:

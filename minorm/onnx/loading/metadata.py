@@ -91,7 +91,7 @@ def _text(value: Any) -> str:
     try:
         return value if isinstance(value, str) else json.dumps(value)
     except (TypeError, ValueError) as error:
-        raise ValueError(f"export: metadata has a {type(value).__name__}; expected a text, or what JSON has") from error
+        raise ValueError(f"export: metadata has a {type(value).__name__}; expected a text, or a JSON value") from error
 
 
 def _is_our_entry(entry: Any) -> bool:

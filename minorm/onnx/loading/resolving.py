@@ -27,7 +27,7 @@ def resolve(nodes: Sequence[Node], inputs: Iterable[str] = (), outputs: Collecti
         elif not node.domain and onnx.defs.has(node.operator):
             node.since = published(node)
         if any(isinstance(v, onnx.GraphProto) for v in node.attributes.values()):
-            why = "it holds a graph of its own, which minorm does not read"
+            why = "it contains a graph, which minorm does not read"
         if why:
             missing.append((node, why))
     refuse(missing, nodes, inputs, outputs)

@@ -73,10 +73,10 @@ def check_order(nodes: Sequence[Node], given: Iterable[str], outputs: Iterable[s
 
 def _why_unknown(name: str, computed: Container[str], hidden: Container[str]) -> str:
     if name in hidden:
-        return "is a value inside a loop, which has one in every turn"
+        return "is a value inside a loop, where every turn has another one"
     if name in computed:
         return "is computed later: the nodes are out of order, or form a cycle"
-    return "nothing computes: it is no input, no initializer and no node's output"
+    return "nothing computes: it is not an input, an initializer or a node's output"
 
 
 def needed(nodes: Sequence[Node], outputs: Iterable[str]) -> list[Node]:

@@ -31,7 +31,7 @@ def check(
         elif not integers.issuperset(filter(None, node.outputs)):
             return
     came = ", ".join(map(str, inputs)) or "no inputs"
-    raise LoadError(f"load: dtype is {dtype}, and the graph computes with integers alone ({came}); leave dtype out")
+    raise LoadError(f"load: dtype is {dtype}, and the graph computes only with integers ({came}); leave dtype out")
 
 
 def converted(model: GraphModule, dtype: Any) -> GraphModule:

@@ -143,7 +143,7 @@ def asked(trainable: Trainable, arrays: Mapping[str, Any], others: Collection[st
 
 def _why_none(pattern: str, arrays: Iterable[str], others: Collection[str]) -> str:
     if pattern in others:
-        return "which cannot train: it is no float tensor of the file, or no gradient reaches it from the outputs"
+        return "which cannot train: it is not a float tensor of the file, or no gradient reaches it from the outputs"
     known = [name for name in list(arrays)[:1000] if len(name) < 100]
     near = difflib.get_close_matches(pattern[:100], known, n=3)
     hint = f"did you mean {' or '.join(map(repr, near))}?" if near else "`minorm check` lists what would train"

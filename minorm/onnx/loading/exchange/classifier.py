@@ -101,7 +101,7 @@ class Classifier:
                 heads.drop_activation(model, head)
             made = _outputs(model, Tensor(np.zeros((2, channels, size, size), np.float32))).shape
             if made != (2, classes):
-                raise ValueError(f"it makes {made} of two images; expected (2, {classes}), one number a class")
+                raise ValueError(f"it returns {made} for two images; expected (2, {classes}), one number a class")
 
         self._named(finish)
         return model
@@ -119,7 +119,7 @@ class Classifier:
             return
         alone = np.concatenate([_outputs(model, x[i : i + 1]).numpy() for i in range(2)])
         if alone.shape != both.shape or np.abs(alone - both).max() > CLOSE * np.abs(alone).max():
-            raise ValueError(f"it was written for a batch of {given.batch}, and computes something else of another; "
+            raise ValueError(f"it was written for a batch of {given.batch}, and gives other results for another batch; "
                              "expected a file with a free batch (in PyTorch dynamic_axes, or dynamic_shapes)"
                              )  # fmt: skip
 

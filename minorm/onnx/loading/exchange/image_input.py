@@ -49,7 +49,7 @@ def described(model: Any) -> ImageInput:
     name, given = printable(inputs[0].name), inputs[0].type.tensor_type
     if given.elem_type not in FLOATS:
         kind = TensorProto.DataType.Name(given.elem_type).lower()
-        raise ValueError(f"the input {name!r} of the graph takes {kind}; expected floats, which gradients pass through")
+        raise ValueError(f"the input {name!r} of the graph takes {kind}; expected floats, through which gradients flow")
     dims = [int(dim.dim_value) if dim.dim_value > 0 else None for dim in given.shape.dim]
     if given.HasField("shape") and len(dims) != 4:
         raise ValueError(f"the input {name!r} of the graph has {len(dims)} axes; expected 4: images")

@@ -118,7 +118,7 @@ class Spots:
         inputs = self._inputs(places)
         if not inputs:
             raise ValueError(
-                f"{operation}: {name!r} reads tensors of the file alone; expected a layer that values of the network "
+                f"{operation}: {name!r} reads only tensors of the file; expected a layer that values of the network "
                 "go through"
             )
         return places, inputs, path

@@ -115,12 +115,12 @@ class Judge:
     def _impossible(self, name: str, own: str) -> Verdict | None:
         """Return the verdict on a tensor that cannot be a Parameter under any name, else None."""
         if naming.is_named_as_buffer(own, self.known):
-            return Verdict(BUFFER, "it is called as a buffer is")
+            return Verdict(BUFFER, "it has the name of a buffer")
         if own in self.after:
             return Verdict(BUFFER, self.after[own])
         base = self.bases.get(name)
         if base is not None and not weights_by_input.is_positive(base, self.makers, self.arrays):
-            return Verdict(CONSTANT, "an exponent of what may be negative has no gradient there")
+            return Verdict(CONSTANT, "an exponent of a value that may be negative has no gradient there")
         if self.arrays[name].size == 0:
             return Verdict(CONSTANT, "it is empty")
         return None
@@ -132,7 +132,7 @@ class Judge:
         if place is not None and place.kind is Kind.WEIGHT and array.ndim:
             return Verdict(PARAMETER, str(place))
         if form is Form.PLAIN and own in ("weight", "bias", "w"):
-            return Verdict(PARAMETER, "it is called as a module's tensor is")
+            return Verdict(PARAMETER, "it has a usual name of a module's tensor")
         return Verdict(CONSTANT, "one number in arithmetic")
 
     def _many(self, own: str, array: Any, place: Place | None, form: Form) -> Verdict:
@@ -145,7 +145,7 @@ class Judge:
             return Verdict(PARAMETER, str(place) if weight else "it has the name of a module's tensor")
         found = self._placed(array, place)
         if place is not None and place.kind is Kind.AFFINE and naming.is_literal(own) and tables.is_all_equal(array):
-            return Verdict(CONSTANT, "it is called as a number, and all its numbers are equal")
+            return Verdict(CONSTANT, "it has the name of a number, and all its numbers are equal")
         return found
 
     def _formula(self, own: str, array: Any, place: Place | None, named: bool) -> str:
@@ -169,7 +169,7 @@ class Judge:
     def _placed(self, array: Any, place: Place | None) -> Verdict:
         """Return the verdict on a tensor by its place and numbers alone."""
         if place is None:
-            return Verdict(CONSTANT, "it does not stand where operators have weights, and no module's name says more")
+            return Verdict(CONSTANT, "it is not where operators have weights, and no module's name says more")
         if place.kind is Kind.WEIGHT:
             if array.ndim > 1 and tables.is_binary(array):
                 return Verdict(CONSTANT, f"{tables.BINARY}, {place}")
@@ -202,7 +202,7 @@ def buffers_of(initializers: Mapping[str, Any]) -> dict[str, str]:
         elif module in closed:
             why = f"it follows the buffer {closed[module]!r} of its module"
         elif naming.is_named_as_buffer(name, initializers):
-            why = "it is called as a buffer is"
+            why = "it has the name of a buffer"
         else:
             made = tables.formula(array)
             why = f"its numbers have a formula: {made}" if made else ""
