@@ -24,12 +24,12 @@ TOLERANCE = {dtypes.float64: 1e-9, dtypes.float32: 1e-4, dtypes.float16: 1e-2, d
 
 @documented(
     {},
-    checker='"passed", or why it was not asked',
-    runtime='"onnxruntime <version>", or why it was not run',
+    checker='"passed", or why it did not run',
+    runtime='"onnxruntime <version>", or why it did not run',
     difference="the largest |difference| of an output",
     relative="that over max(1, max |expected|)",
-    outputs="what the runtime computed; () where nothing was compared",
-    sizes="the shapes of the inputs, where several were compared",
+    outputs="the runtime's outputs; () if nothing was compared",
+    sizes="the shapes of the inputs, if several were compared",
 )
 @dataclass(frozen=True)
 class Report:
@@ -61,7 +61,7 @@ class Report:
     {},
     model="an onnx.ModelProto, or a path",
     inputs="arrays or Tensors in the order of the graph's inputs, or by name",
-    expected="what the first outputs should be, arrays or Tensors",
+    expected="the expected first outputs, arrays or Tensors",
     tolerance="largest difference allowed over max(1, max |expected|); None goes by type, 1e-4 for float32",
     training="True: the model is in its training form, and random results (dropout) are not compared",
     seconds="how long checker and onnxruntime may take, which run in a separate process",

@@ -39,13 +39,12 @@ from minorm.support.documented import documented
     opset_version="7 to the newest",
     shapes='lengths of inputs, {"x": (1, 3, 224, 224)}, or of one free axis by its name, {"height": 224}, which fixes '
     "them: for `verify`, and in the file. All other free axes stay free",
-    sizes="lengths, written as `shapes`, at which `verify` runs the model where guessing fails; the file's axes stay "
-    "free",
-    external_data="True: weights go to a separate file beside `path`; False: never; None: those that lie outside "
-    "stay outside",
+    sizes="lengths, written as `shapes`, at which `verify` runs the model if guessing fails; the file's axes stay free",
+    external_data="True: weights go to a separate file beside `path`; False: never; None: weights outside the "
+    "file stay outside",
     verify="True runs old and new in onnxruntime on random inputs, at three lengths of every free axis, and compares; "
-    "nothing is written where they differ. Where onnxruntime does not run the old file, a warning says so",
-    max_bytes="what the file and its weights may take",
+    "nothing is written if they differ. If onnxruntime does not run the old file, a warning says so",
+    max_bytes="a limit in bytes for the file and its weights",
     external_root="a folder that you trust, as for `load`: weights in other files may be links to files in it",
 )
 @checked

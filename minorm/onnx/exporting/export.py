@@ -63,36 +63,36 @@ def in_pytorchs_words(function: AnyCallable) -> AnyCallable:
 
 @documented(
     {},
-    model="an nn.Module, or a function of Tensors. It is run a few times on the CPU and left exactly as it was. What "
-    "`load` returned is written back, the nodes, names and free axes of its file, and run only where a tensor has "
-    "another shape than there",
-    args="a Tensor, or a tuple of the arguments; Tensors become inputs, everything else is fixed. None for what `load` "
-    "returned, which needs no example",
+    model="an nn.Module, or a function of Tensors. It runs a few times on the CPU and stays exactly as it was. A "
+    "model that `load` returned is written back with the nodes, names and free axes of its file; it runs only if a "
+    "tensor has another shape than in the file",
+    args="a Tensor, or a tuple of the arguments; Tensors become inputs, everything else is fixed. None for a model that "
+    "`load` returned, which needs no example",
     path="a file name, or a binary file; None writes no file",
     opset_version="7 to the newest. None is the lowest from 17 on at which no normalization is split into several "
     "nodes: 17 for most models, 21 with GroupNorm, 23 with RMSNorm; or that of the loaded file",
-    training="False writes the inference form whatever mode the model is in. True keeps training behaviour: BatchNorm "
+    training="False writes the inference form, in any mode of the model. True keeps training behaviour: BatchNorm "
     "normalizes with the batch's statistics and its updated running statistics are further outputs, named "
-    "`<key>.updated`; frozen layers stay in their inference form. None leaves every layer in the mode it is in, and "
-    "gives a loaded graph the outputs of its file alone",
+    "`<key>.updated`; frozen layers stay in their inference form. None leaves every layer in its mode, and gives "
+    "a loaded graph only the outputs of its file",
     input_names="names for the inputs; None takes those of forward's parameters, and those of a loaded graph's file",
     output_names="names for the outputs; None is `output`, or `output_0`, `output_1` ..., or those of a loaded graph's "
     "file",
     dynamic_axes='as in PyTorch: {"x": {0: "batch", 2: "height"}} or {"x": [0, 2]}; {} fixes all. None: axis 0 of '
     "every input that has the length of the first input's axis 0 is free and called `batch`. A free height or width "
-    "is only as free as the operations allow. Of a loaded graph it names free axes; those that it leaves out get the "
-    "example's lengths, and None keeps them as the file has them",
+    "is only as free as the operations allow. For a loaded graph it names free axes; axes that it leaves out get the "
+    "example's lengths, and None keeps all as the file has them",
     external_data="None: weights go to a separate file beside `path`, `<path>.data`, if together with the graph "
-    "they exceed the 2 GiB that one file can hold, or lay there when they were loaded. True: always; False: never",
+    "they exceed the 2 GiB that one file can hold, or if the loaded file had them there. True: always; False: never",
     fuse_norms="True writes a GroupNorm, LayerNorm or RMSNorm that the loaded file has as primitives as one node, "
-    "where the opset has it; a warning names those that stay as they are, and why",
+    "if the opset has it; a warning names those that stay as they are, and why",
     verify="True runs the checker, and the file in onnxruntime: on `args`, and at two other lengths of every free "
-    "axis, one of them odd; of a loaded graph without `args` on random inputs, at three. The model itself says what is "
-    "right at each size; one that it refuses is reported, and another taken. Nothing is written where they differ, or "
-    "where the file declares a length that is not true",
+    "axis, one of them odd; a loaded graph without `args` runs on random inputs, at three. The model itself gives the "
+    "correct results at each size; a size that it refuses is reported, and another one is taken. Nothing is written if "
+    "the results differ, or if the file declares a false length",
     metadata="entries for the file's metadata, under your own names: texts as they are, anything else as JSON. The "
     'command `predict` reads "classes", the names of the outputs, and "preprocessing", with mean, std, size and '
-    "channels. None adds nothing; what the file of a loaded graph says stays",
+    "channels. None adds nothing; the entries of a loaded graph's file stay",
 )
 @in_pytorchs_words
 @checked

@@ -223,7 +223,7 @@ class Builder:
         read = [self._read(name) for name in node.inputs if name]
         if any(part.outputs not in steps for part in group.parts):
             return None
-        if not all(any(name in names for names in known) for name in read):  # a node that carries bytes is no step
+        if not all(any(name in names for names in known) for name in read):  # a node that carries bytes is missing
             return None
         for name, array in group.constants.items():
             self.constants[name] = array

@@ -37,14 +37,14 @@ Source = str | os.PathLike[str] | bytes | bytearray | memoryview | Any  # Any: a
 @documented(
     {},
     source="a path, the file's bytes, or an onnx.ModelProto. Weights may lie in other files next to a path",
-    outputs="names of any values of the graph, to cut it there: what lies behind is left out, and so are the inputs "
-    "that only that needs. None takes the graph's outputs",
-    max_bytes="what the file may take, its weights together, and what a run holds beside weights and inputs. A limit "
-    "below 2 GiB is held whatever the inputs; from there on a run may hold 2000 times their bytes, 8000 times while "
-    "gradients are recorded, if that is more. Above 2 GiB it also replaces the limit on the nodes and other parts of a "
-    "file, which together may take 36 times its length plus 48 MiB",
-    before="up to where: the name of a module, a node, a value or a tensor, as in `GraphModule.replace`; the module "
-    "returns what those nodes read of the network. None reads all",
+    outputs="names of any values of the graph, to cut it there: later nodes are left out, and so are the inputs that "
+    "only these need. None takes the graph's outputs",
+    max_bytes="a limit in bytes for the file, for all its weights together, and for the memory of a run beside weights "
+    "and inputs. A limit below 2 GiB holds for any inputs; from 2 GiB on, a run may hold 2000 times the bytes of its "
+    "inputs, 8000 times while gradients are recorded, if that is more. Above 2 GiB it also replaces the limit on the "
+    "nodes and other parts of a file, which together may take 36 times its length plus 48 MiB",
+    before="where to stop: the name of a module, a node, a value or a tensor, as in `GraphModule.replace`; the module "
+    "returns the values that those nodes read from the network. None reads all",
     trainable='which float tensors of the file are Parameters: names and patterns (`["head.*", "onnx::Conv_12"]`), or '
     "a function `(name, array) -> bool`. None takes the weights, as far as the file says which these are",
     external_root="a folder that you trust: weights that lie in other files may be links to files in it. Without it "

@@ -20,7 +20,7 @@ from minorm.onnx.graph.node_layers import Layer
 from minorm.onnx.graph.reading import Node
 from minorm.tensor.tensor import Tensor
 
-MAX_DEPTH = 16  # of the tree
+MAX_DEPTH = 16  # the depth of the tree
 
 
 @dataclass
@@ -31,7 +31,7 @@ class Wish:
     path: str
     operator: str
     shared: bool
-    tensors: Mapping[str, Tensor]  # that the node reads
+    tensors: Mapping[str, Tensor]  # the tensors that the node reads
 
 
 def of_layer(node: Node, module: Module, ours: bool, tensors: Mapping[str, Tensor]) -> Wish:

@@ -56,7 +56,7 @@ def recognised(
     wiring = Wiring(
         nodes, ends, initializers, learned(origin, asked), ranks_of(model), types_of(nodes, inputs, initializers)
     )
-    made: dict[int, Node] = {}  # of the last node of a norm -> what stands there
+    made: dict[int, Node] = {}  # id of a norm's last node -> the node in its place
     gone: set[int] = set()
     for norm in patterns.find(nodes, wiring):
         gone.update(id(node) for node in norm.nodes)

@@ -21,7 +21,7 @@ from minorm.support.states import completed
 from minorm.tensor.tensor import Tensor
 
 PRODUCTS = ("Gemm", "MatMul", "Conv")
-ACTIVATIONS = ("Softmax", "LogSoftmax", "Sigmoid", "HardSigmoid")  # of an output; the loss of a run takes logits
+ACTIVATIONS = ("Softmax", "LogSoftmax", "Sigmoid", "HardSigmoid")  # of an output; the loss takes logits
 FORMS = ("Flatten", "Reshape", "Squeeze", "Unsqueeze", "Transpose", "Identity", "Cast", "Dropout")
 POOLINGS = ("GlobalAveragePool", "GlobalMaxPool", "AveragePool", "ReduceMean")
 PASSED = (*ACTIVATIONS, *FORMS, *POOLINGS, "Relu")
