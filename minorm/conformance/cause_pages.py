@@ -143,14 +143,14 @@ def _titled(runtime: Runtime, version: Mapping[str, str | None]) -> str:
     return f"{runtime.title} {version.get(package) or ''}".strip()
 
 
-def _accused(cause: Cause) -> list[str]:
+def _runtimes_of(cause: Cause) -> list[str]:
     return list(dict.fromkeys(name for defect in KNOWN if defect.cause == cause.name for name in defect.runtimes))
 
 
 def _how(cause: Cause, wrong: Iterable[Runtime]) -> str:
     runtime = next((runtime.name for runtime in wrong), "")
     if cause.case.kind == GRADIENTS or not runtime:
-        command = f"minorm conform --runtime {runtime or _accused(cause)[0]}"
+        command = f"minorm conform --runtime {runtime or _runtimes_of(cause)[0]}"
         return f"To see it among all cases: `{command}`."
     return f"To see it: `minorm conform --runtime {runtime} docs/conformance/{cause.name}.onnx`."
 

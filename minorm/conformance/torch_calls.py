@@ -92,7 +92,7 @@ def _group_norm(case: Case, x: Any, s: Any, b: Any) -> list[Any]:
 
     if s.shape[0] != x.shape[1]:
         raise NotImplementedError("PyTorch's group_norm has scale and bias of each channel")
-    _stash_is_its_own(case, x)
+    _refuse_stash_type(case, x)
     return [functional.group_norm(x, case.attributes["num_groups"], s, b, case.get("epsilon", 1e-5))]
 
 
@@ -101,7 +101,7 @@ def _layer_norm(case: Case, x: Any, s: Any, b: Any = None) -> list[Any]:
 
     tail = x.shape[case.get("axis", -1) % x.ndim :]
     _whole(s, tail)
-    _stash_is_its_own(case, x)
+    _refuse_stash_type(case, x)
     y, mean, inverse = torch.native_layer_norm(x, tail, s, b, case.get("epsilon", 1e-5))
     if len(case.file_outputs) > 1 and mean.dtype not in (torch.float32, torch.float64):
         raise NotImplementedError("PyTorch gives mean and 1 / std of 16-bit floats in 16 bits")
@@ -115,7 +115,7 @@ def _rms_norm(case: Case, x: Any, s: Any) -> list[Any]:
     _whole(s, tail)
     if s.dtype != x.dtype:
         raise NotImplementedError("PyTorch's rms_norm has one type for x and scale")
-    _stash_is_its_own(case, x)
+    _refuse_stash_type(case, x)
     return [functional.rms_norm(x, tail, s, case.get("epsilon", 1e-5))]
 
 
@@ -150,7 +150,7 @@ def _whole(scale: Any, tail: Any) -> None:
         raise NotImplementedError("PyTorch's scale does not broadcast")
 
 
-def _stash_is_its_own(case: Case, x: Any) -> None:
+def _refuse_stash_type(case: Case, x: Any) -> None:
     """Refuse a wider stash_type: PyTorch computes float64 in float64 and the rest in float32; nothing changes that."""
     if STASH[case.get("stash_type", 1)].itemsize > max(4, x.element_size()):
         raise NotImplementedError("PyTorch has no stash_type")

@@ -66,8 +66,8 @@ def in_pytorchs_words(function: AnyCallable) -> AnyCallable:
     model="an nn.Module, or a function of Tensors. It runs a few times on the CPU and stays exactly as it was. A "
     "model that `load` returned is written back with the nodes, names and free axes of its file; it runs only if a "
     "tensor has another shape than in the file",
-    args="a Tensor, or a tuple of the arguments; Tensors become inputs, everything else is fixed. None for a model that "
-    "`load` returned, which needs no example",
+    args="a Tensor, or a tuple of the arguments; Tensors become inputs, everything else is fixed. None for a model "
+    "that `load` returned, which needs no example",
     path="a file name, or a binary file; None writes no file",
     opset_version="7 to the newest. None is the lowest from 17 on at which no normalization is split into several "
     "nodes: 17 for most models, 21 with GroupNorm, 23 with RMSNorm; or that of the loaded file",

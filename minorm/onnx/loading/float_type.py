@@ -50,7 +50,7 @@ class FloatType:
         for tensor in self._made:
             tensor.set_array(fn(tensor).array)
 
-    def told_by(self, held: Iterable[Tensor], inputs: Iterable[Any]) -> FloatType:
+    def with_parameters(self, held: Iterable[Tensor], inputs: Iterable[Any]) -> FloatType:
         """Return a FloatType of the same type for a graph with other parameters."""
         new = FloatType(held, inputs)
         now = self.converted_to()

@@ -203,7 +203,9 @@ class GraphModule(Sealed):
         layers = {**self.layers_put_in, new.step.module: new.layer}
         self.layers_put_in = {path: layer for path, layer in layers.items() if id(layer) in steps}
         self._plans, self._as_converted = Plans(), None
-        self._float_type = self._float_type.told_by([*self._state.values(), *self._of_layers()], self._input_types())
+        self._float_type = self._float_type.with_parameters(
+            [*self._state.values(), *self._of_layers()], self._input_types()
+        )
         mark_last_uses(self._steps, self._kept_slots())
         self._set_fused_steps()
 

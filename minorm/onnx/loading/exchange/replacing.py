@@ -12,7 +12,7 @@ from typing import Any
 from minorm.nn import Module
 from minorm.onnx.graph.node_layers import Layer
 from minorm.onnx.graph.step import Step
-from minorm.onnx.loading.exchange import housing, stand_in
+from minorm.onnx.loading.exchange import module_tree, stand_in
 from minorm.onnx.loading.exchange.spots import Part, Spot, Spots
 from minorm.onnx.loading.original import Original
 from minorm.onnx.loading.updates import ENDING
@@ -90,7 +90,7 @@ class Replacement:
     def make(self) -> None:
         """Change the model."""
         model, step = self.model, self.step
-        path = housing.move_in(model, self.layer, self.wished, self.gone, self.lost)
+        path = module_tree.insert_layer(model, self.layer, self.wished, self.gone, self.lost)
         step.label, step.node, step.module = f"{path!r}, a {type(self.layer).__name__}", path, path
         if self.file is not None:
             stand_in.name_layer(self.file.model, path)

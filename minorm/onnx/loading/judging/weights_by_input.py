@@ -135,7 +135,7 @@ class _Walk:
                     if source is not None and name in self.places:
                         self._put(source, self.places[name])
             elif not any(name in self.live for name in node.inputs):
-                self._hand_up(node)
+                self._pass_up(node)
             else:
                 self._enter(node)
         begins = states(self.nodes)
@@ -162,7 +162,7 @@ class _Walk:
         if name and (old is None or _ORDER[place.kind] < _ORDER[old.kind]):
             self.places[name] = place
 
-    def _hand_up(self, node: Node) -> None:
+    def _pass_up(self, node: Node) -> None:
         """Give the inputs of a node without values of the network the place of its result."""
         place = min(
             (self.places[name] for name in node.outputs if name in self.places),
@@ -190,7 +190,7 @@ class _Walk:
         label = node.name or next(filter(None, node.outputs), "")
         operator = node.operator
         if operator in MOVES and (operator != "Gather" or node.inputs[0] in self.live):
-            self._hand_up(node)
+            self._pass_up(node)
         elif operator in PLACES:
             neutral = operator in NORMS and self.learned.is_neutral(node)
             kind = Kind.NEUTRAL if neutral else Kind.WEIGHT

@@ -10,7 +10,7 @@ from minorm.nn.attributes import MODULE, Attributes
 from minorm.onnx.graph.node_layers import Layer
 
 
-def move_in(root: Module, layer: Module, wished: str, gone: Collection[int], lost: Collection[int]) -> str:
+def insert_layer(root: Module, layer: Module, wished: str, gone: Collection[int], lost: Collection[int]) -> str:
     """Put the layer at a dotted path below `root`, or near it if that is taken; return its path.
 
     gone    the ids of modules that the graph no longer runs
@@ -23,7 +23,7 @@ def move_in(root: Module, layer: Module, wished: str, gone: Collection[int], los
     empty: set[int] = set()
     for _, child in root._own(MODULE):
         _find_empty(child, gone, running, empty)
-    parent, name, path = _door(root, wished, empty)
+    parent, name, path = _slot_for(root, wished, empty)
     if parent._kinds.get(name) == MODULE:
         vars(parent)[name] = layer  # keeps the old module's place in the order
     else:
@@ -42,7 +42,7 @@ def _find_empty(module: Any, gone: Collection[int], running: Collection[int], em
         empty.add(id(module))
 
 
-def _door(root: Module, wished: str, empty: set[int]) -> tuple[Module, str, str]:
+def _slot_for(root: Module, wished: str, empty: set[int]) -> tuple[Module, str, str]:
     """Return the module to put a layer in, the name there, and the path; take modules on the way out of `empty`."""
     parent, reached = root, ""
     *above, name = wished.split(".")
