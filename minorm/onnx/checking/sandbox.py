@@ -82,7 +82,7 @@ def ask(
     """Check the model and run it on `feeds` (arrays by name; None: only load it) in another process.
 
     checker    "full", "plain" (without shape inference) or "" (not at all)
-    seconds    that everything together may take
+    seconds    the time limit for everything together
     memory     bytes that the process may take; by default 4 GiB more than model and inputs need
     """
     with tempfile.TemporaryDirectory(prefix="minorm-") as folder:

@@ -53,9 +53,10 @@ def retype(
     kinds    the kinds of the values of each graph by shape inference; used only if the nodes do not say a type
     held     tensors of the graph, initializers and Constants, that are Parameters or buffers: their contents come from
              elsewhere, already in the new type (tensors of the new type inside functions and branches count as held
-             too). The others are constants, and nodes that read only these compute as before runnable whether a float64
-             model gets Casts to float32 around operators that onnxruntime has only in float32, such as Conv: it then
-             runs there, with the precision of float32. Otherwise it is exactly the module, and minorm runs it
+             too). The others are constants, and nodes that read only these compute as before
+    runnable whether a float64 model gets Casts to float32 around operators that onnxruntime has only in float32, such
+             as Conv: it then runs there, with the precision of float32. Otherwise it is exactly the module, and minorm
+             runs it
 
     Raise ExportError, which names all nodes without a form in this type.
     """
