@@ -121,7 +121,7 @@ def test_what_onnxruntime_does_not_run_is_a_note(graph_of: Any) -> None:
     assert "onnxruntime" in equivalence.against(old, None, {}).note
     text = graph_of([make("Identity", ["x"], ["y"])], {"x": (F32, [2])}, ["y"])
     text.graph.input[0].type.tensor_type.elem_type = onnx.TensorProto.STRING
-    assert equivalence.against(text, None, {}).note == "input 'x' is no tensor of numbers"
+    assert equivalence.against(text, None, {}).note == "input 'x' is not a tensor of numbers"
 
 
 def test_random_results_are_held_against_their_shapes_alone(graph_of: Any) -> None:
