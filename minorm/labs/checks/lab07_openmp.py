@@ -27,7 +27,7 @@ LAB = Lab(
     "How do threads share a sum so that it runs at the speed of memory, with the same bits for any number of them?",
     minutes=150,
     writes=True,
-    deadline=120,
+    deadline=180,
     packages=("Cython",),
     programs=(COMPILER,),
 )

@@ -25,7 +25,7 @@ LAB = Lab(
     "How do threads of a block add up what each has, why must they wait, and how does every run give the same bits?",
     minutes=180,
     writes=True,
-    deadline=120,
+    deadline=180,
     programs=COMPILERS,
 )
 SECONDS = 30.0  # a check may have to compile first
