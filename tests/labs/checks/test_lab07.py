@@ -153,7 +153,7 @@ def test_a_busy_machine_is_told_from_a_slow_kernel(
     monkeypatch.setattr(lab07_openmp, "_timed", lambda *_, **__: next(times))
     monkeypatch.setattr(lab07_openmp, "_summed", lambda *_: None)
     student: Any = SimpleNamespace(yardstick=None, native=None, lanes_pyx=lambda: "")
-    expected = {
+    expected: dict[str, Any] = {
         "passes": contextlib.nullcontext(),
         "wrong": pytest.raises(Wrong, match=r"1\.33 times as fast"),
         "not tried": pytest.raises(Failure, match=r"busy: our own plain loop took 2\.2 times as long"),
