@@ -63,8 +63,9 @@ def _accuracy(method: Method, name: str, rng: np.random.Generator, losing: float
 
 def _followed(student: Any, name: str, x: Any, **options: Any) -> tuple[Follower, str]:
     """What the function does with x: in float32, by its own formula, and as where nothing is looked at."""
+    x = np.moveaxis(x, 0, V.axis)  # in the same order of memory for both calls
     follow, what = Follower(), f"{name} of float32 numbers of shape {x.shape}"
-    answer = follow.call(student, name, follow.array(x, rows=True), **options)
+    answer = follow.call(student, name, follow.array(x, rows=True, axis=V.axis), **options)
     verdicts.no_variance(follow, what)
     verdicts.types(follow, ["float32"], what)
     verdicts.same_answer(answer, student.call(name, (x,), options), what)
@@ -72,8 +73,9 @@ def _followed(student: Any, name: str, x: Any, **options: Any) -> tuple[Follower
 
 
 def _data(rng: np.random.Generator, rows: int) -> list[Any]:
-    """A table of three columns, and one column without an axis for it."""
-    return [(rng.standard_normal(shape) * 2 + 5).astype(np.float32) for shape in ((rows, 3), (rows,))]
+    """A table of three columns, and one column, without an axis for it where the values lie along axis 0."""
+    one = (rows,) if V.axis == 0 else (rows, 1)
+    return [(rng.standard_normal(shape) * 2 + 5).astype(np.float32) for shape in ((rows, 3), one)]
 
 
 def _sums(x: Any) -> Any:
@@ -120,8 +122,9 @@ def _merges_pieces(student: Any, rng: np.random.Generator) -> None:
 def _merges_states(student: Any, rng: np.random.Generator) -> None:
     """Means and sums alone, float32, with no data behind them."""
     follow, what = Follower(), "combine of two states in float32"
-    states = [(n, *rng.uniform(1, 2, (2, 3)).astype(np.float32)) for n in (7, 12)]
-    held = [(n, follow.array(mean), follow.array(M)) for n, mean, M in states]
+    drawn = [(n, *rng.uniform(1, 2, (2, 3)).astype(np.float32)) for n in (7, 12)]
+    states = [piece(*state) for state in drawn]
+    held = [piece(n, follow.array(mean), follow.array(M)) for n, mean, M in drawn]
     answer = follow.call(student, "combine", *held)
     verdicts.no_variance(follow, what)
     verdicts.types(follow, ["float32"], what)
@@ -132,7 +135,7 @@ def _around_k(student: Any, rng: np.random.Generator) -> None:
     for x in _data(rng, 21):
         follow, what = _followed(student, "shifted", x)
         wide = x.astype(np.float64)
-        verdicts.formed(follow, [wide - wide[:4].mean(axis=0)], what, "x - k for each x", rtol=1e-3)
+        verdicts.formed(follow, [wide - wide[: V.first].mean(axis=0)], what, "x - k for each x", rtol=1e-3)
 
 
 @LAB.check("2.1", "naive: the formula", visible=True)

@@ -4,7 +4,7 @@
     x = follow.array(numbers, rows=True)
     var = follow.call(student, "welford", x)
 
-`rows`: of this array it also sees which values along axis 0 an operation reads.
+`rows`: of this array it also sees which values along axis 0, or another one, an operation reads.
 """
 
 from __future__ import annotations
@@ -51,10 +51,10 @@ class Follower:
     _data: list[tuple[int, int, int, int, Buffer]] = field(default_factory=list)  # of arrays whose rows are seen
     _written: int = 0
 
-    def array(self, numbers: Any, rows: bool = False) -> Followed:
-        """A copy of these numbers, as the student's function gets them."""
-        own = np.array(numbers)
-        value = self._held(own, data=True)
+    def array(self, numbers: Any, rows: bool = False, axis: int = 0) -> Followed:
+        """A copy of these numbers, as the student's function gets them; rows lie along this axis."""
+        own = np.array(np.moveaxis(numbers, axis, 0), order="C") if np.ndim(numbers) else np.array(numbers)
+        value = self._held(np.moveaxis(own, 0, axis) if own.ndim else own, data=True)
         if rows:
             self._see_rows(own, value)
         return self._named(value)
@@ -215,7 +215,14 @@ class Follower:
     def _kind(self, name: str, outputs: list[Value], given: list[Value]) -> str:
         if name in MAKING:
             return "made"
-        if name not in MOVING and name not in ("transpose", "swapaxes", "squeeze", "expand_dims", "broadcast_to"):
+        if name not in MOVING and name not in (
+            "transpose",
+            "swapaxes",
+            "moveaxis",
+            "squeeze",
+            "expand_dims",
+            "broadcast_to",
+        ):
             views = name in ("split", "array_split", "hsplit", "vsplit", "atleast_1d", "atleast_2d", "diagonal")
             return "view" if views else "computed"
         return "view" if all(any(o.buffer is g.buffer for g in given) for o in outputs) else "moved"

@@ -70,7 +70,7 @@ def said(cells: Iterable[Cell]) -> str:
 
 def _pattern(piece: str) -> str:
     """The piece as it may be broken over lines, of a comment as well, and not inside a longer word."""
-    words = r"\s+(?:#\s+)?".join(re.escape(word) for word in piece.split())
+    words = r"\s+(?:# *)?".join(re.escape(word) for word in piece.split())
     return (
         f"{'(?<![A-Za-z0-9_])' if piece[0].isalnum() else ''}{words}{'(?![A-Za-z0-9_])' if piece[-1].isalnum() else ''}"
     )

@@ -12,7 +12,7 @@ from minorm.labs import gap
 STATISTICS = "running statistics"
 UNTOUCHED = "weights, momentum and mode are not changed"
 TUNED = "fine-tuning reaches its target"
-FIXED = "statistics, scale and bias stay fixed, weights change"
+FIXED = "fixed values stay, weights change"
 REPAIRS = {f"repair: {kind}" for kind in gap.BROKEN}
 
 

@@ -176,7 +176,7 @@ def test_a_copy_of_the_plain_solution_is_named(number: int) -> None:
     ("number", "year", "old", "new", "task", "words"),
     [
         (0, "2027", "row[tuple(slice(None) if axis in axes else", "row[tuple(slice(None) if axis not in axes else",
-         "0.4", "along the reduced axes"),
+         "0.4", "have to agree along the kept axes"),
         (0, "2027", "if count == 1:", "if count == 0:", "0.5", "axes of length 1 are kept as loops"),
         (1, "2027", "np.square(x - mean).mean(axis=axes, keepdims=True)",
          "np.square(x - mean).sum(axis=axes, keepdims=True) / (x.size / mean.size - 1)", "1.1", "divided by m - 1"),

@@ -15,16 +15,14 @@ Loops = list[tuple[int, int]]
 def _mask_texts(low: int) -> tuple[str, ...]:
     """Of masks whose `low` lowest bits are free."""
     i = f"i + {low}" if low else "i"
+    free = f" The lowest {WORDS[low]} bits are 0: they are kept for flags." if low else ""
     mask, of_axis = 13 << low, f"1 << axis + {low}" if low else "1 << axis"
     back = f"i - {low} for i in range({low}, mask.bit_length())" if low else "i for i in range(mask.bit_length())"
     all_masks = f"range({1 << low}, {16 << low}, {1 << low})" if low else "range(1, 16)"
-    free = (
-        f"Bit {i} is set if axis i is reduced, and the lowest {WORDS[low]} bits are 0, for flags. TensorRT's "
-        "normalization layer takes such an integer, which begins at bit 0."
-    )
     return (
-        free if low else "Bit i is set if axis i is reduced. TensorRT's normalization layer takes such an integer.",
-        f"2^{low} + 2^{low + 2} + 2^{low + 3} = {mask}. In binary this is {mask:b}",
+        f"Bit {i} is set if axis i is reduced.{free}",
+        f"give 2^{low} + 2^{low + 2} + 2^{low + 3} = {mask}.",
+        f"In binary this is {mask:b}:",
         f"bit {i} is set for each i in axes",
         f"sum({of_axis} for axis in set(axes))",
         f"tuple({back} if mask >> i & 1)",
@@ -34,11 +32,10 @@ def _mask_texts(low: int) -> tuple[str, ...]:
 
 def _step_texts(size: int) -> tuple[str, ...]:
     """Of steps for elements of so many bytes; 1 are steps in elements."""
-    places = "start + inside" if size == 1 else f"(start + inside) // {size}"
+    plain = size == 1
+    places = "start + inside" if plain else f"(start + inside) // {size}"
     return (
-        "the distance between two turns, measured in elements."
-        if size == 1
-        else f"the distance between two turns, measured in bytes. An element has {size} bytes.",
+        "measured in elements." if plain else f"measured in bytes, where an element has {size}.",
         f"| 0 | 2 | {60 * size} |",
         f"| 1 | 3 | {20 * size} |",
         f"| 2 | 4 | {5 * size} |",
@@ -46,12 +43,12 @@ def _step_texts(size: int) -> tuple[str, ...]:
         f"4 turns of step {5 * size} around 5 turns of step {size} are the same as 20 turns of step {size}.",
         f"keep   (3, {20 * size})",
         f"reduce (2, {60 * size}) (20, {size})",
-        "step = int(np.prod(shape))" if size == 1 else f"step = {size} * int(np.prod(shape))",
+        "step = int(np.prod(shape))" if plain else f"step = {size} * int(np.prod(shape))",
         f"flat[{places}].mean()",
-        "the flat line of numbers and the two lists of loops"
-        if size == 1
-        else f"the flat line of numbers and the two lists of loops (their steps are bytes, {size} for each number)",
-        'print("yours:"' if size == 1 else 'print("yours, in bytes:"',
+        "the two lists of loops, and nothing else."
+        if plain
+        else f"the two lists of loops, and nothing else. The steps are bytes: {size} for each number.",
+        'print("yours:"' if plain else 'print("yours, in bytes:"',
     )
 
 
@@ -73,8 +70,8 @@ V = Variants(
             ),
             "strided": (
                 (
-                    "Channel c is in group c % G. Group 0 holds the channels 0, G, 2G and so on, group 1 holds the "
-                    "channels 1, G + 1, 2G + 1 and so on. `reshape` alone puts neighbours together."
+                    "Channel c is in group c % G. Group 0 holds the channels 0, G, 2G and so on, and group 1 the "
+                    "channel behind each of them. `reshape` alone puts neighbours together."
                 ),
                 "return x.reshape(n, c // num_groups, num_groups, *x.shape[2:]).swapaxes(1, 2)",
                 "two channels of one image, three apart",
@@ -83,8 +80,8 @@ V = Variants(
             ),
             "from the end": (
                 (
-                    "Group 0 holds the *last* C/G channels, group 1 holds the C/G channels before them, and so on. "
-                    "Inside a group the channels keep their order."
+                    "Group 0 holds the *last* C/G channels, group 1 the C/G channels before them, and so on. Inside a "
+                    "group, the channels keep their order."
                 ),
                 "return x.reshape(n, num_groups, c // num_groups, *x.shape[2:])[:, ::-1]",
                 "two neighbouring channels of one image",

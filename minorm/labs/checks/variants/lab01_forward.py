@@ -71,7 +71,7 @@ V = Variants(
             ),
             "least": (
                 "sqrt(max(var, eps))",
-                "eps is the *smallest* value under the root: a smaller variance counts as eps. It keeps",
+                "eps is the *smallest* number under the root. It keeps",
                 "x / sqrt(max(mean square, eps))",
                 "return (x - mean) / np.sqrt(np.maximum(var, eps))",
                 "divide by the root of var, or of eps where that is more",

@@ -13,10 +13,10 @@ FEWER = "the running variance divides by m - 1"
 INVERTED = "momentum is the share of the new value"
 OUTSIDE = "eps outside the root"
 NOT_SUBTRACTED = "the mean is not subtracted"
-BATCH_ALONE = "variance over the batch axis only"
+BATCH_ALONE = "variance over the batch alone"
 HALF = "sums in float16"
-BLENDED = "training normalizes with the new running statistics"
-FROM_BATCH = "evaluation normalizes with the statistics of the batch"
+BLENDED = "training normalizes with the blended statistics"
+FROM_BATCH = "evaluation normalizes with the batch's"
 WITH_EPS = "eps is in the running variance"
 DEVIATIONS = "the running deviations are blended, not the variances"
 STAYS = "the running variance stays as it is"
@@ -24,21 +24,20 @@ NO_EPS = "evaluation leaves eps out"
 
 
 def _start_texts(first: str) -> tuple[str, ...]:
-    """Of a running variance that begins so."""
+    """Of a running variance that starts so."""
     plain = first == "1"
+    layer = "momentum=0.9, unbiased_running_var=unbiased_var )"
     return (
-        f"variance at {first}. With these values,"
-        if plain
-        else f"variance at {first} (other libraries start at 1). With a start at 1,",
+        "the running variance at 1. With these values," if plain
+        else f"the running variance at {first}. With 0 and 1, the usual values,",
         f"The initial values 0 and {first} lose",
         f"Start with mean 0 and variance {first}.",
-        f"The part that is left of the initial {first} is not.",
-        f"running variance is left of the initial {first}?",
+        f"the initial {first}",
+        f"the initial variance {first} is",
         "np.zeros(channels), np.ones(channels), []" if plain else f"np.zeros(channels), np.full(channels, {first}), []",
         f"initial = {'' if plain else f'{first} * '}(1 - torch_momentum) ** batches",
-        ("" if plain else f"layer.running_var.array[...] = {first}\n    ")
-        + "for x in batches:\n        layer(mn.tensor(x))",
-    )
+        layer if plain else f"{layer}\n    layer.running_var.array[...] = {first}",
+    )  # fmt: skip
 
 
 V = Variants(
@@ -53,7 +52,7 @@ V = Variants(
                 "channels = batches[0].shape[1]",
                 "(200, 16, 1)",
                 "trajectory(batches, convention)[-1]",
-                "shape (N, C) or (N, C, L). The",
+                "array of shape (N, C) or (N, C, L). The",
                 "for shape in ((3, 2), (3, 2, 4)):",
                 "axes = (0, *range(2, len(shape)))",
                 "along = (-1, *[1] * (len(shape) - 2))",
@@ -67,7 +66,7 @@ V = Variants(
                 "channels = batches[0].shape[-1]",
                 "(200, 16, 1)",
                 "trajectory(batches, convention)[-1]",
-                "shape (N, C) or (N, L, C). The",
+                "array of shape (N, C) or (N, L, C). The",
                 "for shape in ((3, 2), (3, 4, 2)):",
                 "axes = tuple(range(len(shape) - 1))",
                 "along = (-1,)",
@@ -81,7 +80,7 @@ V = Variants(
                 "channels = batches[0].shape[0]",
                 "(200, 1, 16)",
                 "trajectory([x.T for x in batches], convention)[-1]",
-                "shape (C, N) or (C, N, L). The",
+                "array of shape (C, N) or (C, N, L). The",
                 "for shape in ((2, 3), (2, 3, 4)):",
                 "axes = tuple(range(1, len(shape)))",
                 "along = (-1, *[1] * (len(shape) - 1))",
@@ -94,7 +93,9 @@ V = Variants(
         "the running variance before any batch",
         {float(first): _start_texts(first) for first in ("1", "2.0", "0.5", "4.0")},
     ),
-    momentum=numbers("momentum, where a call names none", ("0.9", "0.8", "0.95", "0.7"), "momentum={}"),
+    momentum=numbers(
+        "momentum, where a call names none", ("0.9", "0.8", "0.95", "0.7"), "x, momentum={}", "var, momentum={}"
+    ),
     bugs=kinds(
         "",
         {

@@ -15,34 +15,34 @@ V = Variants(
                 "Leaves out the images at the end that do not fill a batch.",
                 "right, count = 0, len(images) // batch_size * batch_size",
                 "for start in range(0, count, batch_size):\n            batch = slice(start, start + batch_size)",
-                "Leave out the images at the end that do not fill a batch. All batches have the same weight.",
+                "in order. Leave out the images at the end that do not fill a batch.",
                 (
                     "for start in range(0, len(images) - batch_size + 1, batch_size):\n"
                     "            model(mn.tensor(images[start : start + batch_size]))"
                 ),
             ),
             "left out at the front": (
-                "Leaves out the images at the front that do not fill a batch.",
+                "Leaves out as many images at the front as do not fill a batch.",
                 "right, count = 0, len(images) // batch_size * batch_size",
                 (
                     "for start in range(len(images) - count, len(images), batch_size):\n"
                     "            batch = slice(start, start + batch_size)"
                 ),
-                "Leave out the images at the front that do not fill a batch. All batches have the same weight.",
+                "in order. Leave out as many images at the front as do not fill a batch.",
                 (
                     "for start in range(len(images) % batch_size, len(images), batch_size):\n"
                     "            model(mn.tensor(images[start : start + batch_size]))"
                 ),
             ),
             "in the last batch": (
-                "The images at the end that do not fill a batch join the last batch.",
+                "The images at the end that do not fill a batch join the last one.",
                 "right, count = 0, len(images)",
                 (
                     "for start in range(0, count - batch_size + 1, batch_size):\n"
                     "            stop = start + batch_size\n"
                     "            batch = slice(start, stop if stop + batch_size <= count else None)"
                 ),
-                "The images at the end that do not fill a batch join the last batch. All batches have the same weight.",
+                "in order. The images at the end that do not fill a batch join the last one.",
                 (
                     "for start in range(0, len(images) - batch_size + 1, batch_size):\n"
                     "            stop = start + batch_size\n"
@@ -58,18 +58,21 @@ V = Variants(
         {
             "deviation": (
                 "Give its standard deviation, in units of sigma.",
+                "The standard deviation of the running mean after many batches, in sigma.",
                 "The standard deviation of the mean of a batch, in units of sigma.",
                 "return m**-0.5",
                 "return np.sqrt((1 - momentum) / (1 + momentum) / m)",
             ),
             "variance": (
                 "Give its variance, in units of sigma^2.",
+                "The variance of the running mean after many batches, in sigma^2.",
                 "The variance of the mean of a batch, in units of sigma^2.",
                 "return 1 / m",
                 "return (1 - momentum) / (1 + momentum) / m",
             ),
             "1.96 deviations": (
-                "Give 1.96 times its standard deviation (95 % of all batches are closer), in units of sigma.",
+                "Give 1.96 times its standard deviation, in units of sigma. In 95 % of all cases it is within that.",
+                "1.96 times the standard deviation of the running mean after many batches, in sigma.",
                 "1.96 times the standard deviation of the mean of a batch, in units of sigma.",
                 "return 1.96 * m**-0.5",
                 "return 1.96 * np.sqrt((1 - momentum) / (1 + momentum) / m)",
@@ -81,13 +84,15 @@ V = Variants(
         {
             (): (
                 "Statistics, scale and bias must stay fixed in any mode.",
-                "Fix the BatchNorm layers. All other layers continue to learn.",
+                "So keep the BatchNorm layers as they are while the linear layers learn.",
+                "Fix the BatchNorm layers. All other layers continue",
                 "for layer in gap.norms(model):\n        layer.freeze()",
                 "fix the BatchNorm layers and nothing else",
             ),
             ("weight", "bias"): (
-                "The statistics must stay fixed in any mode; scale and bias must learn.",
-                "Fix the statistics of the BatchNorm layers. All else continues to learn.",
+                "The statistics must stay fixed in any mode. Scale and bias must learn, as the linear layers do.",
+                "So keep the statistics of the BatchNorm layers as they are while the linear layers learn.",
+                "Fix the statistics of the BatchNorm layers. All parameters continue",
                 (
                     "for layer in gap.norms(model):\n        layer.freeze()\n"
                     "        layer.weight.requires_grad = layer.bias.requires_grad = True"
@@ -95,14 +100,16 @@ V = Variants(
                 "fix the statistics and nothing else",
             ),
             ("bias",): (
-                "The statistics and the scale must stay fixed in any mode; the bias must learn.",
-                "Fix statistics and scale of the BatchNorm layers. All else continues to learn.",
+                "Statistics and scale must stay fixed in any mode. The bias must learn, as the linear layers do.",
+                "So keep statistics and scale of the BatchNorm layers as they are while the linear layers learn.",
+                "Fix statistics and scale of the BatchNorm layers. All other parameters continue",
                 "for layer in gap.norms(model):\n        layer.freeze()\n        layer.bias.requires_grad = True",
                 "fix statistics and scale and nothing else",
             ),
             ("weight",): (
-                "The statistics and the bias must stay fixed in any mode; the scale must learn.",
-                "Fix statistics and bias of the BatchNorm layers. All else continues to learn.",
+                "Statistics and bias must stay fixed in any mode. The scale must learn, as the linear layers do.",
+                "So keep statistics and bias of the BatchNorm layers as they are while the linear layers learn.",
+                "Fix statistics and bias of the BatchNorm layers. All other parameters continue",
                 "for layer in gap.norms(model):\n        layer.freeze()\n        layer.weight.requires_grad = True",
                 "fix statistics and bias and nothing else",
             ),

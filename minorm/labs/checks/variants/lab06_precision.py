@@ -25,14 +25,14 @@ OUTSIDE = "eps outside the root"
 
 def _root_texts(name: str, words: str) -> tuple[str, ...]:
     """Of a root_mean_square that gives the logarithm."""
-    unit = "exponent" if name == "log2" else f"exponent * {name}(2)"
+    unit = "exponent.astype(x.dtype)" + ("" if name == "log2" else f" * float(np.{name}(2))")
     return (
         f"Return {words}, so that a row of zeros gives minus infinity.",
         f"{name} of sqrt(mean(x^2)) over",
         (
             "root = np.sqrt((scaled * scaled).mean(axis=-1, keepdims=True))\n"
             '    with np.errstate(divide="ignore"):\n'
-            f"        return (np.{name}(root) + {unit.replace(name, f'np.{name}')}).astype(x.dtype)"
+            f"        return np.{name}(root) + {unit}"
         ),
     )
 
@@ -50,17 +50,17 @@ V = Variants(
                     "goes to the neighbour whose last bit is 0: so add 0x7FFF, and one more where the lowest bit that "
                     "stays is 1."
                 ),
-                "Ties go to the even one",
+                "Ties go to the even one, and NaN stays NaN.",
                 "rounded = (bits + 0x7FFF + (bits >> 16 & 1)) >> 16",
             ),
             "away from 0": (
                 "goes away from 0, as in some old formats (IEEE 754 has the even neighbour): so add 0x8000.",
-                "Ties go away from 0",
+                "Ties go away from 0, and NaN stays NaN.",
                 "rounded = (bits + 0x8000) >> 16",
             ),
             "towards 0": (
                 "goes towards 0, as in some old formats (IEEE 754 has the even neighbour): so add 0x7FFF.",
-                "Ties go towards 0",
+                "Ties go towards 0, and NaN stays NaN.",
                 "rounded = (bits + 0x7FFF) >> 16",
             ),
         },
@@ -69,15 +69,15 @@ V = Variants(
         "whose last place is the unit of error_in_ulp",
         {
             "right": (
-                "in units of the last place of the right values",
+                "in units of the last place of the right values, which",
                 "return np.abs(np.asarray(y).astype(np.float64) - right) / ulp(right, name)",
             ),
             "y": (
-                "in units of the last place of y; right values",
+                "in units of the last place of y. The right values",
                 "wide = np.asarray(y).astype(np.float64)\n    return np.abs(wide - right) / ulp(wide, name)",
             ),
             "larger": (
-                "in units of the last place of the larger of both; right values",
+                "in units of the last place of the larger of the two. The right values",
                 (
                     "wide = np.asarray(y).astype(np.float64)\n"
                     "    return np.abs(wide - right) / ulp(np.maximum(np.abs(wide), np.abs(right)), name)"

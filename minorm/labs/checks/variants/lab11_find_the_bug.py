@@ -76,11 +76,16 @@ def _series_texts(series: str) -> tuple[str, ...]:
     large = [
         f'"{name}{series}": ("{OPERATORS[name]}", {said}, {scaled}),' for name, (said, scaled) in LARGE[series].items()
     ]
-    windows = "C gets windows of size 4. Can its" if not series else "Some attributes are larger than yours. Can C's"
+    plain = not series
+    guess = "C gets windows of size 4. Can its case become as small as your own case for C?"
+    windows = (
+        "C keeps three elements, because its windows have size 4. Your own case for C needs only two elements with"
+    )
     return (
         f'`oracles.suspect("A{series}")`',
         f'{{"A{series}": case, ...}}',
-        windows,
+        guess if plain else "Can each case become as small as your own?",
+        f"{windows} windows of size 2. So try small attributes too:" if plain else "Try small attributes too:",
         f"each suspect A{series} to F{series}.",
         *rows,
         *planted,
@@ -99,7 +104,7 @@ V = Variants(
     simple=numbers(
         "the simple number beside 0 in task 11.3",
         ("1", "2", "3", "5"),
-        "replace an element by 0, by {}, or by a whole number",
+        "replace an element by 0, by {}, or by a whole number.",
         "for simple in (0, {}, np.rint(x[place])):",
         "if (now not in (0, {}) and now != simple) or (now == {} and simple == 0):",
     ),
