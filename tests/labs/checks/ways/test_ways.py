@@ -14,7 +14,7 @@ from minorm.labs.calling import submission
 from minorm.labs.calling.student import Here
 from minorm.labs.lab import SECONDS, Check
 from minorm.labs.scores import Outcome
-from tests.labs.checks import ways_lab02, ways_lab03, ways_lab06
+from tests.labs.checks.ways import ways_lab02, ways_lab03, ways_lab06
 from tests.labs.conftest import changed
 
 WAYS: dict[int, Any] = {2: ways_lab02, 3: ways_lab03, 6: ways_lab06}
