@@ -64,7 +64,7 @@ class Linear(Module):
         return f"in_features={self.in_features}, out_features={self.out_features}, bias={self.bias is not None}"
 
 
-@documented({}, args="taken, without effect", kwargs="taken, without effect")
+@documented({}, args="accepted but ignored", kwargs="accepted but ignored")
 class Identity(Module):
     """y = x, whatever arguments it is built with: a place holder for a layer that is left out.
 

@@ -89,7 +89,7 @@ class GLU(Options):
         super().__init__(dim=dim)
 
 
-@documented({}, options="none but `inplace`, which is taken, without effect")
+@documented({}, options="only `inplace`, which is accepted but ignored")
 class LogSigmoid(Options):
     """y = log(1 / (1 + exp(-x))), a number below 0.
 
@@ -105,7 +105,7 @@ class LogSigmoid(Options):
     function = staticmethod(F.logsigmoid)
 
 
-@documented({}, options="none but `inplace`, which is taken, without effect")
+@documented({}, options="only `inplace`, which is accepted but ignored")
 class Softsign(Options):
     """y = x / (1 + |x|), a number between -1 and 1 that comes near them slower than tanh.
 
@@ -121,7 +121,7 @@ class Softsign(Options):
     function = staticmethod(F.softsign)
 
 
-@documented({}, options="none but `inplace`, which is taken, without effect")
+@documented({}, options="only `inplace`, which is accepted but ignored")
 class Tanhshrink(Options):
     """y = x - tanh(x), which is nearly 0 around 0.
 

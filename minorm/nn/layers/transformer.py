@@ -177,8 +177,8 @@ class TransformerDecoderLayer(_Layer):
 @documented(
     ARGUMENTS,
     encoder_layer="the layer that is copied, such as a TransformerEncoderLayer",
-    enable_nested_tensor="taken, without effect: there are no nested tensors here",
-    mask_check="taken, without effect",
+    enable_nested_tensor="accepted but ignored: there are no nested tensors here",
+    mask_check="accepted but ignored",
 )
 class TransformerEncoder(Module):
     """y = norm(layer_n(... layer_1(src))): copies of a layer, one after the other, each with weights of its own.

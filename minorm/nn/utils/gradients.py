@@ -16,7 +16,7 @@ from minorm.tensor.tensor import Tensor
 
 GRADIENTS = {
     "parameters": "Tensors, as model.parameters(), or one",
-    "foreach": "taken, without effect: all are changed at once in any case",
+    "foreach": "accepted but ignored: all are changed at once in any case",
 }
 
 
