@@ -92,7 +92,7 @@ def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool = False)
 
 
 def _positions(n: int, align_corners: bool) -> np.ndarray:
-    """Return the centres of n elements in [-1, 1]; align_corners puts the outer ones at the ends. One element is at 0."""
+    """Return the centres of n elements in [-1, 1]; align_corners puts the outer ones at the ends. n = 1 gives 0."""
     if n == 1:
         return np.zeros(1)
     return np.linspace(-1, 1, n) if align_corners else (2 * np.arange(n) + 1) / n - 1
