@@ -335,7 +335,7 @@ def _along_classes(input: Tensor) -> tuple[int, ...]:
 def _weights_of_labels(
     input: Tensor, labels: Any, weight: Any, ignore_index: int, label_smoothing: float
 ) -> tuple[Tensor, Any, Any]:
-    """Return each example's class weights, the sum of the labels' weights (the mean's divisor), and who counts."""
+    """Return each example's class weights, the sum of the labels' weights (the mean's divisor), and which count."""
     classes, axis = len(weight), min(1, input.ndim - 1)
     compute = dtypes.compute_type(weight.dtype)
     factors = weight.astype(compute).reshape([classes if i == axis else 1 for i in range(input.ndim)])
