@@ -199,6 +199,6 @@ def _wrong_value(owner: str, name: str, kind: str, value: Any) -> str:
         MODULE: ("an nn.Module or None", "delete the attribute first to use its name for something else"),
     }.get(
         kind,
-        ("a plain Tensor or None", "delete the attribute first to register it as something else"),
+        ("a Tensor (not a Parameter) or None", "delete the attribute first to register it as something else"),
     )
     return f"{owner}.{name} is a {kind}; got {_kind_of(value)}; expected {expected}; {fix}"

@@ -16,7 +16,7 @@ from minorm.tensor.tensor import Tensor
 Sides = int | Sequence[int]
 ARGUMENTS = {
     "padding": (
-        "the number of elements to add on every side; or (before, after) for the last axis, then for the one before, and "
+        "the number of elements to add on each side; or (before, after) for the last axis, then the one before, and "
         "so on. A negative number cuts elements away"
     ),
 }
